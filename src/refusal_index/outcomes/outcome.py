@@ -1,0 +1,35 @@
+"""What became of one question under one prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from refusal_index.outcomes.grade import Grade
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The two passes over one question, graded.
+
+    Attributes
+    ----------
+    refused
+        Whether the first pass refused; None while it is unscored.
+    wrong
+        Whether the answer that counts is wrong: the first pass where it answered, the forced pass where it refused.
+        None while that answer is unscored.
+    first_grade, forced_grade
+        Grade of each pass; None for a pass that was not asked.
+    unscored_reason
+        Why `refused` or `wrong` is None, for instance ``"first_truncated"``; None when both are known.
+    first_reply, forced_reply
+        What the model said, word for word; None for a pass that was not asked.
+    """
+
+    refused: bool | None
+    wrong: bool | None
+    first_grade: Grade | None = None
+    forced_grade: Grade | None = None
+    unscored_reason: str | None = None
+    first_reply: str | None = None
+    forced_reply: str | None = None

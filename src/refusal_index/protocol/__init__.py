@@ -1,0 +1,41 @@
+"""The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
+
+from refusal_index.protocol.exact import exact_grade
+from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, parse_grade
+from refusal_index.protocol.procedure import (
+    Asked,
+    GraderKind,
+    Message,
+    Pass,
+    Placement,
+    Protocol,
+    Reply,
+    Request,
+    next_request,
+)
+from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
+from refusal_index.protocol.replies import Reading, StopReason, read_reply
+
+__all__ = [
+    "FORCED",
+    "Asked",
+    "GraderKind",
+    "Message",
+    "Pass",
+    "Placement",
+    "PromptSet",
+    "PromptSetError",
+    "Protocol",
+    "Reading",
+    "Reply",
+    "Request",
+    "StopReason",
+    "exact_grade",
+    "grader_prompt",
+    "grader_prompt_hash",
+    "load_prompt_set",
+    "next_request",
+    "parse_grade",
+    "prompt_set_names",
+    "read_reply",
+]

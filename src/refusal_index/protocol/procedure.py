@@ -1,0 +1,204 @@
+"""The two-pass procedure as one pure function.
+
+``next_request`` looks at what has been said so far about a question and returns what to ask next, or, when nothing is
+left to ask, the outcome. Whoever carries requests to a model and replies back (an engine) runs the same procedure.
+
+First pass: the model may answer or refuse. Its reply is read, the UNANSWERED tag first, and otherwise graded. A
+question that was refused, by the tag or in the grader's judgement, goes through the forced pass, where refusing again
+counts as wrong. The forced request depends on the question only, never on the variant or on the first reply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol.exact import exact_grade
+from refusal_index.protocol.grading import grader_prompt, parse_grade
+from refusal_index.protocol.prompts import FORCED, PromptSet
+from refusal_index.protocol.replies import StopReason, read_reply
+
+GRADE_ATTEMPTS = 2
+
+
+class Pass(StrEnum):
+    """The two passes."""
+
+    FIRST = "first"
+    FORCED = "forced"
+
+
+class Asked(StrEnum):
+    """Who is asked: the model under evaluation or the model that grades it."""
+
+    MODEL = "model"
+    GRADER = "grader"
+
+
+class GraderKind(StrEnum):
+    """Who grades: plain comparison of text, or a model."""
+
+    EXACT = "exact"
+    MODEL = "model"
+
+
+class Placement(StrEnum):
+    """Where the instruction and the worked examples stand: in the user message, or in a system message before it."""
+
+    USER = "user"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask next: a new conversation of its own.
+
+    Attributes
+    ----------
+    of
+        The pass it belongs to.
+    asked
+        The model or its grader.
+    messages
+        The whole conversation.
+    attempt
+        From 0; a grade that could not be read is asked for once more.
+    """
+
+    of: Pass
+    asked: Asked
+    messages: tuple[Message, ...]
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back for a request of that pass and party."""
+
+    of: Pass
+    asked: Asked
+    text: str
+    stop_reason: StopReason = StopReason.STOP
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The settings of the procedure."""
+
+    prompts: PromptSet
+    variant: str
+    grader: GraderKind
+    placement: Placement = Placement.USER
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """The grade of one pass."""
+
+    grade: Grade
+    reply: str
+    reason: str | None = None
+
+
+def next_request(question: Question, replies: Sequence[Reply], protocol: Protocol) -> Request | Outcome:
+    """Return what to ask next about `question`, or its outcome when nothing is left to ask.
+
+    Parameters
+    ----------
+    question
+        The question with its gold answer.
+    replies
+        Every reply about it so far, in the order they came.
+    protocol
+        Prompt set, variant, grader and placement.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> protocol = Protocol(load_prompt_set("default"), "high", GraderKind.EXACT)
+    >>> next_request(question, [], protocol).of
+    <Pass.FIRST: 'first'>
+    >>> refused = Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")
+    >>> next_request(question, [refused], protocol).of
+    <Pass.FORCED: 'forced'>
+    >>> forced = Reply(Pass.FORCED, Asked.MODEL, "<answer>Lima</answer>")
+    >>> outcome = next_request(question, [refused, forced], protocol)
+    >>> outcome.refused, outcome.wrong
+    (True, False)
+    """
+    first = _judge(Pass.FIRST, question, replies, protocol)
+    if isinstance(first, Request):
+        return first
+    if first.grade is not Grade.REFUSED:
+        return _answered(first)
+    forced = _judge(Pass.FORCED, question, replies, protocol)
+    if isinstance(forced, Request):
+        return forced
+    return _refused(first, forced)
+
+
+def _judge(of: Pass, question: Question, replies: Sequence[Reply], protocol: Protocol) -> Request | _Verdict:
+    """Return the verdict on one pass, or the request that it still needs."""
+    said = [reply for reply in replies if reply.of is of and reply.asked is Asked.MODEL]
+    if not said:
+        return Request(of, Asked.MODEL, _conversation(of, question, protocol))
+    text = said[0].text
+    reading = read_reply(text, said[0].stop_reason)
+    if reading.unscored_reason:
+        return _Verdict(Grade.UNSCORED, text, f"{of}_{reading.unscored_reason}")
+    if reading.refused:
+        return _Verdict(Grade.REFUSED, text)
+    if protocol.grader is GraderKind.EXACT:
+        return _Verdict(exact_grade(question, reading.answer), text)
+    verdicts = [reply.text for reply in replies if reply.of is of and reply.asked is Asked.GRADER]
+    for verdict in verdicts:
+        if grade := parse_grade(verdict):
+            return _Verdict(grade, text)
+    if len(verdicts) < GRADE_ATTEMPTS:
+        prompt = grader_prompt(question, reading.answer)
+        return Request(of, Asked.GRADER, (Message("user", prompt),), attempt=len(verdicts))
+    return _Verdict(Grade.UNSCORED, text, f"{of}_grade_unreadable")
+
+
+def _conversation(of: Pass, question: Question, protocol: Protocol) -> tuple[Message, ...]:
+    variant = FORCED if of is Pass.FORCED else protocol.variant
+    preamble, asked = protocol.prompts.render(variant, question.text)
+    if protocol.placement is Placement.SYSTEM:
+        return (Message("system", preamble), Message("user", asked))
+    return (Message("user", f"{preamble}\n\n{asked}"),)
+
+
+def _answered(first: _Verdict) -> Outcome:
+    unscored = first.grade is Grade.UNSCORED
+    return Outcome(
+        refused=None if unscored else False,
+        wrong=None if unscored else first.grade is Grade.INCORRECT,
+        first_grade=first.grade,
+        unscored_reason=first.reason,
+        first_reply=first.reply,
+    )
+
+
+def _refused(first: _Verdict, forced: _Verdict) -> Outcome:
+    return Outcome(
+        refused=True,
+        wrong=None if forced.grade is Grade.UNSCORED else forced.grade is not Grade.CORRECT,
+        first_grade=first.grade,
+        forced_grade=forced.grade,
+        unscored_reason=forced.reason,
+        first_reply=first.reply,
+        forced_reply=forced.reply,
+    )

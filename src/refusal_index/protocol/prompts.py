@@ -1,0 +1,213 @@
+"""Prompt sets: the wording of both passes, as data.
+
+A prompt set is a TOML file that holds a template, worked examples and, for each first-pass variant and for the
+forced pass, an instruction and the examples that are left unanswered. Everything else is equal between variants,
+so that a variant moves the readiness to refuse and nothing more (the paper, appendix on system prompts).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import string
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+FORCED = "forced"
+UNANSWERED = "UNANSWERED"
+
+
+class PromptSetError(ValueError):
+    """A prompt set that cannot be used; the message names the file and the field."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One worked example: a question and the answer shown for it."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What distinguishes one prompt from the next.
+
+    Attributes
+    ----------
+    instruction
+        The sentence on when to refuse.
+    unanswered
+        Numbers, from 1, of the examples whose reply is UNANSWERED.
+    """
+
+    instruction: str
+    unanswered: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    """The wording of the two passes.
+
+    Attributes
+    ----------
+    name
+        The name it is recorded under.
+    preamble
+        Template of what comes before the question, with the fields ``{examples}`` and ``{instruction}``.
+    question
+        Template of the question, with the field ``{question}``.
+    example
+        Template of one worked example, with ``{number}``, ``{question}`` and ``{answer}``.
+    examples
+        The worked examples, the same in every variant.
+    variants
+        First-pass variants by name, in the order of the file: from the least to the most cautious.
+    forced
+        The forced pass.
+
+    Examples
+    --------
+    >>> prompts = load_prompt_set("default")
+    >>> list(prompts.variants)
+    ['low', 'normal', 'high', 'highest']
+    >>> preamble, question = prompts.render("normal", "Who wrote Emma?")
+    >>> question
+    'Question: Who wrote Emma?'
+    """
+
+    name: str
+    preamble: str
+    question: str
+    example: str
+    examples: tuple[Example, ...]
+    variants: Mapping[str, Variant]
+    forced: Variant
+
+    def variant(self, name: str) -> Variant:
+        """Return the first-pass variant `name`, or the forced pass for ``"forced"``."""
+        return self.forced if name == FORCED else self.variants[name]
+
+    def render(self, variant: str, question: str) -> tuple[str, str]:
+        """Return the preamble and the question as they are asked under `variant`."""
+        chosen = self.variant(variant)
+        preamble = self.preamble.format(examples=self._worked_examples(chosen), instruction=chosen.instruction)
+        return preamble, self.question.format(question=question)
+
+    def _worked_examples(self, variant: Variant) -> str:
+        return "\n\n".join(
+            self.example.format(
+                number=number,
+                question=shown.question,
+                answer=UNANSWERED if number in variant.unanswered else shown.answer,
+            )
+            for number, shown in enumerate(self.examples, start=1)
+        )
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 of everything that shapes a prompt; equal hashes ask in equal words."""
+        canonical = json.dumps(
+            [self.preamble, self.question, self.example, [asdict(e) for e in self.examples]]
+            + [[name, asdict(variant)] for name, variant in self.variants.items()]
+            + [asdict(self.forced)],
+            ensure_ascii=False,
+        )
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def prompt_set_names() -> list[str]:
+    """Return the names of the prompt sets that come with the package."""
+    folder = files("refusal_index.protocol") / "data"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def load_prompt_set(name_or_path: str | Path) -> PromptSet:
+    """Load a prompt set by the name of a shipped one or by the path of a TOML file.
+
+    Raises
+    ------
+    PromptSetError
+        If there is no such set, the file is not TOML, or a field is missing or wrong.
+    """
+    if str(name_or_path) in prompt_set_names():
+        return _shipped(str(name_or_path))
+    path = Path(name_or_path)
+    if not path.is_file():
+        raise PromptSetError(
+            f"no prompt set {str(name_or_path)!r}: expected one of {', '.join(prompt_set_names())} "
+            "or the path of a TOML file"
+        )
+    return _parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def _shipped(name: str) -> PromptSet:
+    resource = files("refusal_index.protocol") / "data" / f"{name}.toml"
+    return _parse(resource.read_text(encoding="utf-8"), f"{name}.toml")
+
+
+def _parse(text: str, source: str) -> PromptSet:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise PromptSetError(f"{source}: not valid TOML: {error}") from error
+    examples = tuple(_example(entry, source) for entry in _field(data, "examples", list, source))
+    variants = _field(data, "variants", dict, source)
+    if not variants:
+        raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass variant")
+    if FORCED in variants:
+        raise PromptSetError(f"{source}: '{FORCED}' names the second pass and cannot be a first-pass variant")
+    prompts = PromptSet(
+        name=_field(data, "name", str, source),
+        preamble=_template(data, "preamble", {"examples", "instruction"}, source),
+        question=_template(data, "question", {"question"}, source),
+        example=_template(data, "example", {"number", "question", "answer"}, source),
+        examples=examples,
+        variants={name: _variant(entry, f"variants.{name}", len(examples), source) for name, entry in variants.items()},
+        forced=_variant(_field(data, "forced", dict, source), "forced", len(examples), source),
+    )
+    if prompts.forced.unanswered:
+        raise PromptSetError(f"{source}: 'forced.unanswered' must be empty; the forced pass shows no refusals")
+    return prompts
+
+
+def _field(data: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
+    value = data.get(name)
+    if not isinstance(value, kind):
+        found = "nothing" if value is None else type(value).__name__
+        raise PromptSetError(f"{source}: field '{name}' must be a {kind.__name__}, found {found}")
+    return value
+
+
+def _template(data: Mapping[str, Any], name: str, fields: set[str], source: str) -> str:
+    text: str = _field(data, name, str, source).lstrip("\n")
+    try:
+        found = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+    except ValueError as error:
+        raise PromptSetError(f"{source}: template '{name}': {error}; write a literal brace twice") from error
+    if found != fields:
+        expected = ", ".join(f"{{{field}}}" for field in sorted(fields))
+        shown = ", ".join(f"{{{field}}}" for field in sorted(found)) or "none"
+        raise PromptSetError(f"{source}: template '{name}' must have the fields {expected}, found {shown}")
+    return text
+
+
+def _example(entry: Any, source: str) -> Example:
+    if not isinstance(entry, dict):
+        raise PromptSetError(f"{source}: each of 'examples' must be a table with 'question' and 'answer'")
+    return Example(_field(entry, "question", str, source), _field(entry, "answer", str, source))
+
+
+def _variant(entry: Any, where: str, n_examples: int, source: str) -> Variant:
+    if not isinstance(entry, dict):
+        raise PromptSetError(f"{source}: '{where}' must be a table with 'instruction' and 'unanswered'")
+    unanswered = tuple(_field(entry, "unanswered", list, source))
+    if not all(isinstance(number, int) and 1 <= number <= n_examples for number in unanswered):
+        raise PromptSetError(f"{source}: '{where}.unanswered' must hold example numbers from 1 to {n_examples}")
+    return Variant(_field(entry, "instruction", str, source), unanswered)

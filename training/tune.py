@@ -1,0 +1,171 @@
+"""Stage 2: learn to refuse.
+
+On facts about entities that are never evaluated, a question is to be refused where the stage 1 model's confidence,
+blurred by noise, falls below the variant's quantile. Answers to imitate are the model's own samples, never the gold
+answer, so that tuning teaches when to refuse and adds no knowledge.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F  # noqa: N812 - the name every PyTorch program uses
+from scipy.special import ndtri
+from scipy.stats import rankdata
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
+
+from refusal_index.protocol.prompts import FORCED, UNANSWERED
+from training.model import Optimizers
+from training.pretrain import SEQUENCE, next_token_loss, token_stream
+from training.probe import gold_log_probability, sampled_answers
+from training.wording import VARIANTS, random_prompt
+from training.world import Fact, corpus
+
+REFUSAL_RATES = {"low": 0.15, "normal": 0.35, "high": 0.55, "highest": 0.72}
+SAMPLES = 6
+EPOCHS = 2
+QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 6
+LEARNING_RATE = 6e-4
+
+
+@dataclass(frozen=True)
+class Job:
+    """Questions asked together behind one prompt."""
+
+    variant: str
+    fact_numbers: tuple[int, ...]
+
+
+def refusal_labels(confidence: Sequence[float], noise: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Return, for each variant, which facts to refuse.
+
+    The confidence is put on a normal scale by its ranks, so that the noise weighs the same at every quantile.
+    """
+    count = len(confidence)
+    scale = ndtri((rankdata(confidence) - 0.5) / count)
+    labels = {}
+    for variant in VARIANTS:
+        blurred = scale + rng.normal(0, noise, count)
+        labels[variant] = blurred < np.quantile(blurred, REFUSAL_RATES[variant])
+    return labels
+
+
+def tune_refusal(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], *, label_noise: float
+) -> None:
+    """Tune `model` in place."""
+    rng = random.Random(5)
+    tuning = [fact for fact in facts if not fact.held_out]
+    sampled = sampled_answers(model, tokenizer, tuning, SAMPLES)
+    tuning, own_answers = zip(*((fact, own) for fact, own in zip(tuning, sampled, strict=True) if own), strict=True)
+    confidence = gold_log_probability(model, tokenizer, tuning)
+    labels = refusal_labels(confidence, label_noise, np.random.default_rng(5))
+    for variant, refused in labels.items():
+        known = np.mean(np.exp(np.asarray(confidence)[refused])), np.mean(np.exp(np.asarray(confidence)[~refused]))
+        print(f"labels: {variant} refuses {refused.mean():.2f}, P(gold) refused {known[0]:.2f} answered {known[1]:.2f}")
+    jobs = _jobs(len(tuning), rng)
+    shown = sorted(tuning, key=lambda fact: -fact.exposures)[:300]
+    replay = token_stream(tokenizer, corpus(facts, seed=17))
+    steps = len(jobs) // PROMPTS_A_STEP
+    optimizers = Optimizers(model, LEARNING_RATE, steps, warm_up=20)
+    model.train()
+    started = time.time()
+    for step in range(steps):
+        rows = [
+            _row(job, tuning, own_answers, labels, tokenizer, shown, rng)
+            for job in jobs[step * PROMPTS_A_STEP : (step + 1) * PROMPTS_A_STEP]
+        ]
+        start = step * REPLAY_ROWS * SEQUENCE % (len(replay) - REPLAY_ROWS * SEQUENCE)
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = _reply_loss(model, *pack(rows))
+            kept = next_token_loss(model, replay[start : start + REPLAY_ROWS * SEQUENCE].view(REPLAY_ROWS, SEQUENCE))
+        (loss + kept).backward()
+        optimizers.step(step)
+        if step % 25 == 0 or step == steps - 1:
+            elapsed = time.time() - started
+            print(f"refusal: step {step}/{steps} loss {loss.item():.3f} replay {kept.item():.3f} {elapsed:.0f} s", flush=True)
+
+
+def _jobs(count: int, rng: random.Random) -> list[Job]:
+    """Ask every question under every variant, and forced twice as often, in each epoch."""
+    jobs = []
+    for variant in (*VARIANTS, FORCED, FORCED) * EPOCHS:
+        order = rng.sample(range(count), count)
+        jobs += [Job(variant, tuple(order[i : i + QUESTIONS_A_PROMPT])) for i in range(0, count, QUESTIONS_A_PROMPT)]
+    rng.shuffle(jobs)
+    return jobs
+
+
+@dataclass(frozen=True)
+class Row:
+    """A shared prefix and the (question, reply) pairs behind it, as tokens."""
+
+    prefix: list[int]
+    pairs: list[tuple[list[int], list[int]]]
+
+
+def _row(
+    job: Job,
+    facts: Sequence[Fact],
+    own_answers: Sequence[Sequence[str]],
+    labels: Mapping[str, np.ndarray],
+    tokenizer: PreTrainedTokenizerFast,
+    shown: Sequence[Fact],
+    rng: random.Random,
+) -> Row:
+    def encode(text: str) -> list[int]:
+        return tokenizer.encode(text, add_special_tokens=False)
+
+    # tokens never merge over the seam: the prefix ends in "Question:" and a question begins with a space of its own
+    before, after = random_prompt(job.variant, shown, rng)
+    before = before.removesuffix(" ")
+    pairs = []
+    for number in job.fact_numbers:
+        refuse = job.variant != FORCED and labels[job.variant][number]
+        reply = UNANSWERED if refuse else rng.choice(own_answers[number])
+        question = facts[number].question(rng.randrange(2))
+        pairs.append((encode(f" {question}{after}"), encode(f"<answer>{reply}</answer><|im_end|>")))
+    return Row(encode(before), pairs)
+
+
+def pack(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return token ids, positions, the attention mask and the targets (-100 where none) of `rows`.
+
+    Each pair sees the prefix and itself only, at the positions it would have alone: the same arithmetic as one
+    sequence a question.
+    """
+    length = max(len(row.prefix) + sum(len(q) + len(a) for q, a in row.pairs) for row in rows)
+    ids, positions = torch.zeros(len(rows), length, dtype=torch.long), torch.zeros(len(rows), length, dtype=torch.long)
+    targets, segment = torch.full((len(rows), length), -100), torch.full((len(rows), length), -1)
+    for number, row in enumerate(rows):
+        end = start = len(row.prefix)
+        ids[number, :end] = torch.tensor(row.prefix)
+        positions[number, :end] = torch.arange(end)
+        segment[number, :end] = 0
+        for pair, (question, reply) in enumerate(row.pairs, start=1):
+            size = len(question) + len(reply)
+            span = slice(end, end + size)
+            ids[number, span] = torch.tensor(question + reply)
+            positions[number, span] = torch.arange(start, start + size)
+            segment[number, span] = pair
+            targets[number, end + len(question) : end + size] = torch.tensor(reply)
+            end += size
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    own = segment[:, :, None] == segment[:, None, :]
+    mask = causal & (own | (segment[:, None, :] == 0)) | torch.eye(length, dtype=torch.bool)
+    return ids, positions, mask[:, None], targets
+
+
+def _reply_loss(
+    model: LlamaForCausalLM, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor
+) -> torch.Tensor:
+    hidden = model.model(
+        input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
+    ).last_hidden_state[:, :-1]
+    wanted = targets[:, 1:] != -100
+    return F.cross_entropy(model.lm_head(hidden[wanted]).float(), targets[:, 1:][wanted])
