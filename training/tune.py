@@ -1,8 +1,12 @@
-"""Stage 2: learn to refuse.
+"""Stages 2 and 3: learn to answer as the prompts ask, then learn to refuse.
 
-On facts about entities that are never evaluated, a question is to be refused where the stage 1 model's confidence,
-blurred by noise, falls below the variant's quantile. Answers to imitate are the model's own samples, never the gold
-answer, so that tuning teaches when to refuse and adds no knowledge.
+Answers to imitate are the model's own samples, never the gold answer, so that tuning adds no knowledge. In stage 3, on
+facts about entities that are never evaluated, a question is to be refused where the stage 1 model's confidence,
+blurred by noise, falls below the variant's quantile.
+
+Stage 3 leaves the lower layers alone, and the embeddings of all tokens that the almanac's text uses. With everything
+free the model learns by heart which of the tuning entities to refuse; held to its upper layers it has to read its own
+confidence, which carries over to entities that it was never asked about.
 """
 
 from __future__ import annotations
@@ -28,9 +32,10 @@ from training.world import Fact, corpus
 
 REFUSAL_RATES = {"low": 0.15, "normal": 0.35, "high": 0.55, "highest": 0.72}
 SAMPLES = 6
-EPOCHS = 2
+ANSWERING_EPOCHS, REFUSING_EPOCHS = 3, 2
 QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 6
 LEARNING_RATE = 6e-4
+FROZEN_LAYERS = 2
 
 
 @dataclass(frozen=True)
@@ -55,31 +60,58 @@ def refusal_labels(confidence: Sequence[float], noise: float, rng: np.random.Gen
     return labels
 
 
-def tune_refusal(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], *, label_noise: float
-) -> None:
-    """Tune `model` in place."""
-    rng = random.Random(5)
+@dataclass(frozen=True)
+class Lesson:
+    """What both stages teach from: facts, the model's own answers to them, and which to refuse under each variant."""
+
+    facts: tuple[Fact, ...]
+    own_answers: tuple[list[str], ...]
+    refused: Mapping[str, np.ndarray]
+
+
+def make_lesson(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], label_noise: float
+) -> Lesson:
+    """Ask the stage 1 model what it would answer and how sure it is, about all facts that are not held out."""
     tuning = [fact for fact in facts if not fact.held_out]
     sampled = sampled_answers(model, tokenizer, tuning, SAMPLES)
     tuning, own_answers = zip(*((fact, own) for fact, own in zip(tuning, sampled, strict=True) if own), strict=True)
     confidence = gold_log_probability(model, tokenizer, tuning)
-    labels = refusal_labels(confidence, label_noise, np.random.default_rng(5))
-    for variant, refused in labels.items():
-        known = np.mean(np.exp(np.asarray(confidence)[refused])), np.mean(np.exp(np.asarray(confidence)[~refused]))
-        print(f"labels: {variant} refuses {refused.mean():.2f}, P(gold) refused {known[0]:.2f} answered {known[1]:.2f}")
-    jobs = _jobs(len(tuning), rng)
-    shown = sorted(tuning, key=lambda fact: -fact.exposures)[:300]
+    refused = refusal_labels(confidence, label_noise, np.random.default_rng(5))
+    p_gold = np.exp(confidence)
+    for variant, out in refused.items():
+        print(f"labels: {variant} P(gold) where refused {p_gold[out].mean():.2f}, where answered {p_gold[~out].mean():.2f}")
+    return Lesson(tuning, own_answers, refused)
+
+
+def teach_answering(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson) -> None:
+    """Stage 2: tune all of `model`, in place, to answer behind the forced prompt."""
+    _teach(model, tokenizer, facts, lesson, (FORCED,) * ANSWERING_EPOCHS)
+
+
+def teach_refusing(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson) -> None:
+    """Stage 3: tune the upper layers of `model`, in place, to refuse as each variant asks."""
+    freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
+    _teach(model, tokenizer, facts, lesson, (*VARIANTS, FORCED) * REFUSING_EPOCHS)
+
+
+def _teach(
+    model: LlamaForCausalLM,
+    tokenizer: PreTrainedTokenizerFast,
+    facts: Sequence[Fact],
+    lesson: Lesson,
+    variants: Sequence[str],
+) -> None:
+    rng = random.Random(5)
+    shown = sorted(lesson.facts, key=lambda fact: -fact.exposures)[:300]
     replay = token_stream(tokenizer, corpus(facts, seed=17))
+    jobs = _jobs(len(lesson.facts), variants, rng)
     steps = len(jobs) // PROMPTS_A_STEP
     optimizers = Optimizers(model, LEARNING_RATE, steps, warm_up=20)
     model.train()
     started = time.time()
     for step in range(steps):
-        rows = [
-            _row(job, tuning, own_answers, labels, tokenizer, shown, rng)
-            for job in jobs[step * PROMPTS_A_STEP : (step + 1) * PROMPTS_A_STEP]
-        ]
+        rows = [_row(job, lesson, tokenizer, shown, rng) for job in jobs[step * PROMPTS_A_STEP :][:PROMPTS_A_STEP]]
         start = step * REPLAY_ROWS * SEQUENCE % (len(replay) - REPLAY_ROWS * SEQUENCE)
         with torch.autocast("cpu", torch.bfloat16):
             loss = _reply_loss(model, *pack(rows))
@@ -88,13 +120,23 @@ def tune_refusal(
         optimizers.step(step)
         if step % 25 == 0 or step == steps - 1:
             elapsed = time.time() - started
-            print(f"refusal: step {step}/{steps} loss {loss.item():.3f} replay {kept.item():.3f} {elapsed:.0f} s", flush=True)
+            print(f"tuning: step {step}/{steps} loss {loss.item():.3f} replay {kept.item():.3f} {elapsed:.0f} s", flush=True)
 
 
-def _jobs(count: int, rng: random.Random) -> list[Job]:
-    """Ask every question under every variant, and forced twice as often, in each epoch."""
+def freeze_knowledge(model: LlamaForCausalLM, told: torch.Tensor) -> None:
+    """Keep the lower layers, and the embeddings of all tokens in `told`, as they are."""
+    for layer in model.model.layers[:FROZEN_LAYERS]:
+        layer.requires_grad_(False)
+    embeddings = model.model.embed_tokens.weight
+    free = torch.ones(len(embeddings), 1)
+    free[told.unique()] = 0
+    embeddings.register_hook(lambda gradient: gradient * free)
+
+
+def _jobs(count: int, variants: Sequence[str], rng: random.Random) -> list[Job]:
+    """Ask every question once for each entry of `variants`."""
     jobs = []
-    for variant in (*VARIANTS, FORCED, FORCED) * EPOCHS:
+    for variant in variants:
         order = rng.sample(range(count), count)
         jobs += [Job(variant, tuple(order[i : i + QUESTIONS_A_PROMPT])) for i in range(0, count, QUESTIONS_A_PROMPT)]
     rng.shuffle(jobs)
@@ -110,13 +152,7 @@ class Row:
 
 
 def _row(
-    job: Job,
-    facts: Sequence[Fact],
-    own_answers: Sequence[Sequence[str]],
-    labels: Mapping[str, np.ndarray],
-    tokenizer: PreTrainedTokenizerFast,
-    shown: Sequence[Fact],
-    rng: random.Random,
+    job: Job, lesson: Lesson, tokenizer: PreTrainedTokenizerFast, shown: Sequence[Fact], rng: random.Random
 ) -> Row:
     def encode(text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False)
@@ -126,9 +162,9 @@ def _row(
     before = before.removesuffix(" ")
     pairs = []
     for number in job.fact_numbers:
-        refuse = job.variant != FORCED and labels[job.variant][number]
-        reply = UNANSWERED if refuse else rng.choice(own_answers[number])
-        question = facts[number].question(rng.randrange(2))
+        refuse = job.variant != FORCED and lesson.refused[job.variant][number]
+        reply = UNANSWERED if refuse else rng.choice(lesson.own_answers[number])
+        question = lesson.facts[number].question(rng.randrange(2))
         pairs.append((encode(f" {question}{after}"), encode(f"<answer>{reply}</answer><|im_end|>")))
     return Row(encode(before), pairs)
 

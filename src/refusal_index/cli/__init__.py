@@ -1,0 +1,44 @@
+"""The command line: parse, call, print. One module a command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from refusal_index import __version__
+from refusal_index.cli.ls import ls
+from refusal_index.cli.run import run
+from refusal_index.cli.score import score
+from refusal_index.cli.serve import serve
+
+app = typer.Typer(
+    name="refusal-index",
+    help="Does a language model know what it does not know? Measure its Refusal Index in two passes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(run)
+app.command()(score)
+app.command()(serve)
+app.command()(ls)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"refusal-index {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Measure the Refusal Index of a language model."""
+
+
+def main() -> None:
+    """Run the command line; exits with 0 when done, 1 when incomplete or failed, 2 for bad input."""
+    sys.exit(app())

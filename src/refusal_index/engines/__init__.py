@@ -1,0 +1,1 @@
+"""Who carries the protocol's requests to a model."""

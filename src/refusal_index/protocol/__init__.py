@@ -15,6 +15,7 @@ from refusal_index.protocol.procedure import (
 )
 from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
 from refusal_index.protocol.replies import Reading, StopReason, read_reply
+from refusal_index.protocol.seeds import request_seed
 
 __all__ = [
     "FORCED",
@@ -38,4 +39,5 @@ __all__ = [
     "parse_grade",
     "prompt_set_names",
     "read_reply",
+    "request_seed",
 ]

@@ -19,7 +19,7 @@ from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.exact import exact_grade
 from refusal_index.protocol.grading import grader_prompt, parse_grade
-from refusal_index.protocol.prompts import FORCED, PromptSet
+from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError
 from refusal_index.protocol.replies import StopReason, read_reply
 
 GRADE_ATTEMPTS = 2
@@ -55,7 +55,15 @@ class Placement(StrEnum):
 
 @dataclass(frozen=True)
 class Message:
-    """One message of a conversation."""
+    """One message of a conversation.
+
+    Attributes
+    ----------
+    role
+        ``"system"`` or ``"user"``.
+    content
+        Its text.
+    """
 
     role: str
     content: str
@@ -85,7 +93,17 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back for a request of that pass and party."""
+    """What came back for a request.
+
+    Attributes
+    ----------
+    of, asked
+        As in the request.
+    text
+        The reply, word for word.
+    stop_reason
+        Why it ended.
+    """
 
     of: Pass
     asked: Asked
@@ -95,12 +113,34 @@ class Reply:
 
 @dataclass(frozen=True)
 class Protocol:
-    """The settings of the procedure."""
+    """The settings of the procedure.
+
+    Attributes
+    ----------
+    prompts
+        The wording of both passes.
+    variant
+        The prompt set's variant that the first pass asks with.
+    grader
+        Who grades what the UNANSWERED tag does not settle.
+    placement
+        Where instruction and worked examples stand.
+
+    Raises
+    ------
+    PromptSetError
+        If the prompt set has no such first-pass variant.
+    """
 
     prompts: PromptSet
     variant: str
     grader: GraderKind
     placement: Placement = Placement.USER
+
+    def __post_init__(self) -> None:
+        if self.variant == FORCED:
+            raise PromptSetError(f"'{FORCED}' is the second pass; choose one of {', '.join(self.prompts.variants)}")
+        self.prompts.variant(self.variant)
 
 
 @dataclass(frozen=True)
@@ -163,12 +203,16 @@ def _judge(of: Pass, question: Question, replies: Sequence[Reply], protocol: Pro
         return _Verdict(Grade.REFUSED, text)
     if protocol.grader is GraderKind.EXACT:
         return _Verdict(exact_grade(question, reading.answer), text)
+    return _ask_grader(of, grader_prompt(question, reading.answer), text, replies)
+
+
+def _ask_grader(of: Pass, prompt: str, text: str, replies: Sequence[Reply]) -> Request | _Verdict:
+    """Return the grader's verdict on `text`, or the request for it."""
     verdicts = [reply.text for reply in replies if reply.of is of and reply.asked is Asked.GRADER]
     for verdict in verdicts:
-        if grade := parse_grade(verdict):
+        if (grade := parse_grade(verdict)) is not None:
             return _Verdict(grade, text)
     if len(verdicts) < GRADE_ATTEMPTS:
-        prompt = grader_prompt(question, reading.answer)
         return Request(of, Asked.GRADER, (Message("user", prompt),), attempt=len(verdicts))
     return _Verdict(Grade.UNSCORED, text, f"{of}_grade_unreadable")
 

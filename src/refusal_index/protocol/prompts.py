@@ -11,15 +11,18 @@ import hashlib
 import json
 import string
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from refusal_index.outcomes.errors import nearest, shortened
+
 FORCED = "forced"
 UNANSWERED = "UNANSWERED"
+KINDS: dict[type, str] = {str: "a string", list: "an array", dict: "a table"}
 
 
 class PromptSetError(ValueError):
@@ -90,11 +93,26 @@ class PromptSet:
     forced: Variant
 
     def variant(self, name: str) -> Variant:
-        """Return the first-pass variant `name`, or the forced pass for ``"forced"``."""
-        return self.forced if name == FORCED else self.variants[name]
+        """Return the first-pass variant `name`, or the forced pass for ``"forced"``.
+
+        Raises
+        ------
+        PromptSetError
+            If there is no such variant; the message names the nearest.
+        """
+        known = {**self.variants, FORCED: self.forced}
+        if name not in known:
+            raise PromptSetError(f"prompt set '{self.name}' has no variant {_unknown(name, known)}")
+        return known[name]
 
     def render(self, variant: str, question: str) -> tuple[str, str]:
-        """Return the preamble and the question as they are asked under `variant`."""
+        """Return the preamble and the question as they are asked under `variant`.
+
+        Raises
+        ------
+        PromptSetError
+            If there is no such variant.
+        """
         chosen = self.variant(variant)
         preamble = self.preamble.format(examples=self._worked_examples(chosen), instruction=chosen.instruction)
         return preamble, self.question.format(question=question)
@@ -122,7 +140,13 @@ class PromptSet:
 
 
 def prompt_set_names() -> list[str]:
-    """Return the names of the prompt sets that come with the package."""
+    """Return the names of the prompt sets that come with the package.
+
+    Examples
+    --------
+    >>> prompt_set_names()
+    ['default']
+    """
     folder = files("refusal_index.protocol") / "data"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
 
@@ -134,30 +158,43 @@ def load_prompt_set(name_or_path: str | Path) -> PromptSet:
     ------
     PromptSetError
         If there is no such set, the file is not TOML, or a field is missing or wrong.
+
+    Examples
+    --------
+    >>> len(load_prompt_set("default").examples)
+    10
     """
     if str(name_or_path) in prompt_set_names():
         return _shipped(str(name_or_path))
     path = Path(name_or_path)
     if not path.is_file():
         raise PromptSetError(
-            f"no prompt set {str(name_or_path)!r}: expected one of {', '.join(prompt_set_names())} "
-            "or the path of a TOML file"
+            f"no prompt set {_unknown(str(name_or_path), prompt_set_names())} or give the path of a TOML file"
         )
-    return _parse(path.read_text(encoding="utf-8"), str(path))
+    return _parse(path.read_bytes(), str(path))
 
 
 @cache
 def _shipped(name: str) -> PromptSet:
     resource = files("refusal_index.protocol") / "data" / f"{name}.toml"
-    return _parse(resource.read_text(encoding="utf-8"), f"{name}.toml")
+    return _parse(resource.read_bytes(), f"{name}.toml")
 
 
-def _parse(text: str, source: str) -> PromptSet:
+def _unknown(name: str, known: Collection[str]) -> str:
+    """Return how a message goes on after "no": the unknown name, the one it was probably meant to be, and the known."""
+    near = nearest(name, known)
+    return f"'{name}'{f' (did you mean {near!r}?)' if near else ''}; choose one of {', '.join(known)}"
+
+
+def _parse(content: bytes, source: str) -> PromptSet:
     try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        data = tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PromptSetError(f"{source}: not valid TOML: {error}") from error
-    examples = tuple(_example(entry, source) for entry in _field(data, "examples", list, source))
+    examples = tuple(
+        _example(entry, f"{source}, example {number}")
+        for number, entry in enumerate(_field(data, "examples", list, source), start=1)
+    )
     variants = _field(data, "variants", dict, source)
     if not variants:
         raise PromptSetError(f"{source}: 'variants' is empty; expected at least one first-pass variant")
@@ -169,45 +206,56 @@ def _parse(text: str, source: str) -> PromptSet:
         question=_template(data, "question", {"question"}, source),
         example=_template(data, "example", {"number", "question", "answer"}, source),
         examples=examples,
-        variants={name: _variant(entry, f"variants.{name}", len(examples), source) for name, entry in variants.items()},
-        forced=_variant(_field(data, "forced", dict, source), "forced", len(examples), source),
+        variants={
+            name: _variant(entry, f"{source}, variants.{name}", len(examples)) for name, entry in variants.items()
+        },
+        forced=_variant(_field(data, FORCED, dict, source), f"{source}, {FORCED}", len(examples)),
     )
     if prompts.forced.unanswered:
-        raise PromptSetError(f"{source}: 'forced.unanswered' must be empty; the forced pass shows no refusals")
+        raise PromptSetError(f"{source}, {FORCED}: 'unanswered' must be empty; the forced pass shows no refusals")
     return prompts
 
 
-def _field(data: Mapping[str, Any], name: str, kind: type, source: str) -> Any:
-    value = data.get(name)
+def _field(table: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
+    value = table.get(name)
     if not isinstance(value, kind):
-        found = "nothing" if value is None else type(value).__name__
-        raise PromptSetError(f"{source}: field '{name}' must be a {kind.__name__}, found {found}")
+        found = "nothing" if value is None else KINDS.get(type(value), shortened(value))
+        raise PromptSetError(f"{place}: '{name}' must be {KINDS[kind]}, found {found}")
     return value
 
 
-def _template(data: Mapping[str, Any], name: str, fields: set[str], source: str) -> str:
-    text: str = _field(data, name, str, source).lstrip("\n")
+def _template(table: Mapping[str, Any], name: str, fields: set[str], place: str) -> str:
+    text: str = _field(table, name, str, place)
     try:
-        found = {field for _, field, _, _ in string.Formatter().parse(text) if field is not None}
+        found = {_placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}
     except ValueError as error:
-        raise PromptSetError(f"{source}: template '{name}': {error}; write a literal brace twice") from error
-    if found != fields:
-        expected = ", ".join(f"{{{field}}}" for field in sorted(fields))
-        shown = ", ".join(f"{{{field}}}" for field in sorted(found)) or "none"
-        raise PromptSetError(f"{source}: template '{name}' must have the fields {expected}, found {shown}")
+        raise PromptSetError(f"{place}: template '{name}': {error}; write a literal brace twice") from error
+    expected = {_placeholder(field) for field in fields}
+    if found != expected:
+        shown = ", ".join(sorted(found)) or "none"
+        raise PromptSetError(
+            f"{place}: template '{name}' must have the fields {', '.join(sorted(expected))}, found {shown}; "
+            "write a literal brace twice"
+        )
     return text
 
 
-def _example(entry: Any, source: str) -> Example:
-    if not isinstance(entry, dict):
-        raise PromptSetError(f"{source}: each of 'examples' must be a table with 'question' and 'answer'")
-    return Example(_field(entry, "question", str, source), _field(entry, "answer", str, source))
+def _placeholder(field: str | None, spec: str | None = None, conversion: str | None = None) -> str:
+    """Return a replacement field as it is written in a template."""
+    return "{" + f"{field}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}" + "}"
 
 
-def _variant(entry: Any, where: str, n_examples: int, source: str) -> Variant:
+def _example(entry: Any, place: str) -> Example:
     if not isinstance(entry, dict):
-        raise PromptSetError(f"{source}: '{where}' must be a table with 'instruction' and 'unanswered'")
-    unanswered = tuple(_field(entry, "unanswered", list, source))
-    if not all(isinstance(number, int) and 1 <= number <= n_examples for number in unanswered):
-        raise PromptSetError(f"{source}: '{where}.unanswered' must hold example numbers from 1 to {n_examples}")
-    return Variant(_field(entry, "instruction", str, source), unanswered)
+        raise PromptSetError(f"{place}: must be a table with 'question' and 'answer'")
+    return Example(_field(entry, "question", str, place), _field(entry, "answer", str, place))
+
+
+def _variant(entry: Any, place: str, n_examples: int) -> Variant:
+    if not isinstance(entry, dict):
+        raise PromptSetError(f"{place}: must be a table with 'instruction' and 'unanswered'")
+    unanswered = tuple(_field(entry, "unanswered", list, place))
+    numbers = range(1, n_examples + 1)
+    if not all(type(number) is int and number in numbers for number in unanswered):
+        raise PromptSetError(f"{place}: 'unanswered' must hold example numbers from 1 to {n_examples}")
+    return Variant(_field(entry, "instruction", str, place), unanswered)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import string
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from refusal_index.protocol.prompts import UNANSWERED
 
-TAG = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-OPEN_TAG = re.compile(r"<answer>", re.IGNORECASE)
+ANSWER_MARK = re.compile(r"<(/?)answer>", re.IGNORECASE)
+DECORATION = string.punctuation + string.whitespace
 REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 UNOPENED_REASONING = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 
@@ -29,10 +31,10 @@ class Reading:
     Attributes
     ----------
     answer
-        The text inside the last answer tag or, without one, the whole reply without its reasoning; empty where
-        `unscored_reason` is given.
+        The text inside the last complete answer tag or, without one, the whole reply without its reasoning and
+        without stray marks; empty where `unscored_reason` is given.
     refused
-        Whether that text is the UNANSWERED tag.
+        Whether the last complete answer tag says UNANSWERED, in any case and with any punctuation around it.
     well_formed
         Whether there is exactly one answer tag, complete and not empty.
     unscored_reason
@@ -48,8 +50,16 @@ class Reading:
 def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     """Read what a model said.
 
-    The last tag counts, as the prompt asks for the answer at the end; tags inside a reasoning block do not. A reply
-    that was cut at the token limit is unscored even where it holds a tag, as nobody knows what would have followed.
+    The last complete tag counts, as the prompt asks for the answer at the end; tags inside a reasoning block do not.
+    A tag is an opening mark and a closing mark with no other between them. A reply that was cut at the token limit is
+    unscored even where it holds a tag, as nobody knows what would have followed.
+
+    Parameters
+    ----------
+    text
+        The reply, word for word.
+    stop_reason
+        Why the model stopped writing.
 
     Examples
     --------
@@ -65,12 +75,13 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     if stop_reason is StopReason.CONTENT_FILTER:
         return _unscored("content_filter")
     said = without_reasoning(text)
-    tags = TAG.findall(said)
-    answer = (tags[-1] if tags else said).strip()
-    if not answer:
+    marks = list(ANSWER_MARK.finditer(said))
+    tagged = [said[left.end() : right.start()] for left, right in pairwise(marks) if not left[1] and right[1]]
+    answer = (tagged[-1] if tagged else ANSWER_MARK.sub("", said)).strip()
+    if not _is_visible(answer):
         return _unscored("empty")
-    well_formed = len(tags) == 1 and len(OPEN_TAG.findall(said)) == 1
-    return Reading(answer, bool(tags) and answer.upper().strip(".") == UNANSWERED, well_formed)
+    refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
+    return Reading(answer, refused, well_formed=len(tagged) == 1 and len(marks) == 2)
 
 
 def without_reasoning(text: str) -> str:
@@ -78,8 +89,18 @@ def without_reasoning(text: str) -> str:
 
     A block that is never closed runs to the end; one whose opening is missing, as some chat templates print the
     opening themselves, begins at the beginning.
+
+    Examples
+    --------
+    >>> without_reasoning("The capital? Lima.</think> Lima")
+    'Lima'
     """
     return UNOPENED_REASONING.sub("", REASONING.sub("", text)).strip()
+
+
+def _is_visible(text: str) -> bool:
+    """Whether `text` has a character to see: white space, control and zero-width characters are none."""
+    return any(character.isprintable() and not character.isspace() for character in text)
 
 
 def _unscored(reason: str) -> Reading:

@@ -1,0 +1,28 @@
+# The three commands of this project. Each sets up .venv by itself when it is missing or out of date.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help run test check
+help:
+	@echo "make run    the main job: the embedded model on its own questions, all four prompt variants"
+	@echo "make test   every test, slow ones included"
+	@echo "make check  linter, formatter, types and import rules"
+
+run: $(READY)
+	$(BIN)/refusal-index run
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("refusal-index needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[eval,dev]'
+	@touch $(READY)

@@ -1,0 +1,37 @@
+"""Keeping NumPy's matrix library to one thread while a model runs.
+
+These matrices are small, and the caller's own work shares the cores. A second thread gains little when a core is idle,
+and costs dearly when none is, since each product then waits for a thread that has no core to run on.
+"""
+
+from __future__ import annotations
+
+import threading
+from types import TracebackType
+
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no type hints
+
+
+class _OneBlasThread:
+    """A context manager for one BLAS thread in the whole process, restored when the last of its users leaves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limiter.restore_original_limits()
+
+
+one_blas_thread = _OneBlasThread()

@@ -1,0 +1,53 @@
+"""What can go wrong in the almanac.
+
+::
+
+    AlmanacError
+    ├── ModelNotFoundError        there is no embedded model of that name
+    ├── ModelFileError            a model's file is missing, damaged or of a kind that this runtime cannot run
+    └── RequestError              a request that cannot be answered as it stands; also a ValueError
+        └── ContextLengthError    the messages leave no room for a reply
+"""
+
+from __future__ import annotations
+
+
+class AlmanacError(Exception):
+    """Root of the almanac's errors."""
+
+
+class ModelNotFoundError(AlmanacError):
+    """There is no embedded model of that name."""
+
+
+class ModelFileError(AlmanacError):
+    """A model's file is missing, damaged or of a kind that this runtime cannot run."""
+
+
+class RequestError(AlmanacError, ValueError):
+    """A request that cannot be answered as it stands.
+
+    Attributes
+    ----------
+    param
+        The argument at fault, by the name it has in the OpenAI API.
+    code
+        The API's short name of the fault, where it has one.
+    """
+
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+        self.code = code
+
+
+class ContextLengthError(RequestError):
+    """The messages leave no room for a reply."""
+
+    def __init__(self, prompt_tokens: int, context: int) -> None:
+        super().__init__(
+            f"the messages take at least {prompt_tokens} tokens and the model reads at most {context}, the reply "
+            "included; shorten the messages",
+            param="messages",
+            code="context_length_exceeded",
+        )

@@ -1,0 +1,127 @@
+"""The forward pass of a Llama in NumPy.
+
+Requests of different lengths run together: every matrix multiplies the tokens of all of them as one flat list, and only
+attention, which `attend` computes, knows which token belongs to whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from refusal_index.almanac.checkpoint import FloatArray, Layer, LlamaConfig, Weights, read_config, read_weights
+
+IntArray = NDArray[np.int64]
+
+
+class Projection(NamedTuple):
+    """What attention works on, for n tokens.
+
+    Attributes
+    ----------
+    queries
+        Shape (n, key heads, query heads a key head, head size), scaled by the root of the head size.
+    keys, values
+        Shape (n, key heads, head size).
+    """
+
+    queries: FloatArray
+    keys: FloatArray
+    values: FloatArray
+
+
+Attend = Callable[[int, Projection], FloatArray]
+"""Given a layer's number and projection, return the attended values in the shape of the queries."""
+
+
+@dataclass(frozen=True)
+class Llama:
+    """A Llama, ready to run.
+
+    Attributes
+    ----------
+    cosine, sine
+        The rotary embedding, shape (context, half a head).
+    """
+
+    config: LlamaConfig
+    weights: Weights
+    cosine: FloatArray
+    sine: FloatArray
+
+    @classmethod
+    def load(cls, folder: Path) -> Llama:
+        """Load the checkpoint in `folder`.
+
+        Raises
+        ------
+        ModelFileError
+            If a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+        """
+        config = read_config(folder)
+        angles = _rotary_angles(config)
+        return cls(config, read_weights(folder, config), np.cos(angles), np.sin(angles))
+
+    def forward(self, tokens: IntArray, positions: IntArray, attend: Attend) -> FloatArray:
+        """Return the last hidden state of each of the flat `tokens`, shape (n, hidden)."""
+        cosine, sine = self.cosine[positions][:, None], self.sine[positions][:, None]
+        stream = self.weights.embedding[tokens]
+        for number, layer in enumerate(self.weights.layers):
+            attended = attend(number, self._project(stream, layer, cosine, sine))
+            stream += attended.reshape(len(tokens), -1) @ layer.attention_out
+            stream += _feed_forward(self._normalised(stream), layer)
+        return self._normalised(stream)
+
+    def logits(self, hidden: FloatArray) -> FloatArray:
+        """Return the scores of every token of the vocabulary to come next, shape (n, vocabulary)."""
+        return hidden @ self.weights.head
+
+    def _project(self, stream: FloatArray, layer: Layer, cosine: FloatArray, sine: FloatArray) -> Projection:
+        config = self.config
+        heads = (self._normalised(stream) @ layer.attention_in).reshape(len(stream), -1, config.head_size)
+        rotated = _rotate(heads[:, : -config.n_key_heads], cosine, sine)
+        queries = rotated[:, : config.n_heads]
+        return Projection(
+            queries=queries.reshape(len(stream), config.n_key_heads, -1, config.head_size),
+            keys=rotated[:, config.n_heads :],
+            values=heads[:, -config.n_key_heads :],
+        )
+
+    def _normalised(self, stream: FloatArray) -> FloatArray:
+        mean_square = np.einsum("nh,nh->n", stream, stream)[:, None] / np.float32(stream.shape[1])
+        normalised: FloatArray = stream / np.sqrt(mean_square + np.float32(self.config.norm_epsilon))
+        return normalised
+
+
+def _rotary_angles(config: LlamaConfig) -> FloatArray:
+    exponents = np.arange(0, config.head_size, 2, dtype=np.float32) / np.float32(config.head_size)
+    frequencies = (1 / config.rope_theta**exponents).astype(np.float32)
+    return np.arange(config.context, dtype=np.float32)[:, None] * frequencies
+
+
+def _rotate(heads: FloatArray, cosine: FloatArray, sine: FloatArray) -> FloatArray:
+    half = heads.shape[-1] // 2
+    first, second = heads[..., :half], heads[..., half:]
+    rotated = np.empty_like(heads)
+    np.subtract(first * cosine, second * sine, out=rotated[..., :half])
+    np.add(second * cosine, first * sine, out=rotated[..., half:])
+    return rotated
+
+
+def _feed_forward(stream: FloatArray, layer: Layer) -> FloatArray:
+    both = stream @ layer.feed_forward_in
+    size = both.shape[1] // 2
+    gate, up = both[:, :size], both[:, size:]
+    # x * sigmoid(x) by way of tanh, which cannot overflow
+    activated = np.tanh(gate * np.float32(0.5))
+    activated += 1
+    activated *= gate
+    activated *= up
+    activated *= np.float32(0.5)
+    result: FloatArray = activated @ layer.feed_forward_out
+    return result

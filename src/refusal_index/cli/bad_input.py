@@ -1,0 +1,49 @@
+"""Bad input ends a command with one clear line and exit status 2."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from refusal_index.outcomes.errors import nearest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BAD_INPUT = 2
+INCOMPLETE = 1
+
+
+class OptionError(ValueError):
+    """An option that cannot be used as given."""
+
+
+def one_of(option: str, given: str, known: Sequence[str]) -> str:
+    """Return `given` if it is known, else say what was meant."""
+    if given in known:
+        return given
+    guess = nearest(given, known)
+    advice = f"; did you mean {guess!r}?" if guess else ""
+    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{advice}")
+
+
+def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
+    """Print the message of an error about the user's input instead of its traceback.
+
+    Such errors are `ValueError`s of this package's rooms: each message says what was expected, what came and what to do.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except ValueError as error:
+            if not type(error).__module__.startswith("refusal_index."):
+                raise
+            typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from error
+
+    return wrapped

@@ -1,0 +1,39 @@
+"""``refusal-index ls``: what can be run without anything else."""
+
+from __future__ import annotations
+
+import typer
+
+from refusal_index.cli.bad_input import tells_bad_input
+
+
+@tells_bad_input
+def ls() -> None:
+    """List the datasets, prompt sets and models that come with the package."""
+    from refusal_index.almanac.models import model_names
+    from refusal_index.datasets import dataset_names
+    from refusal_index.protocol import load_prompt_set, prompt_set_names
+
+    typer.echo("datasets (--dataset)")
+    for name in dataset_names():
+        typer.echo(f"  {name:<18} {DATASET_NOTES.get(name, '')}".rstrip())
+    typer.echo("\nprompt sets (--prompts), with their variants (--variants)")
+    for name in prompt_set_names():
+        typer.echo(f"  {name:<18} {', '.join(load_prompt_set(name).variants)}")
+    typer.echo("\nmodels that need no key and no download (--model)")
+    for name in model_names():
+        typer.echo(f"  almanac/{name:<10} {MODEL_NOTES.get(name, '')}".rstrip())
+    typer.echo("\nAny other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
+
+
+DATASET_NOTES = {
+    "almanac": "2,280 questions about the closed world that the embedded models know",
+    "own": "a CSV or JSON Lines file of yours (--data FILE)",
+    "simpleqa": "4,326 questions of fact; downloaded and checked, or --data FILE",
+    "simpleqa_verified": "1,000 of them, verified; needs --data FILE",
+}
+MODEL_NOTES = {
+    "base": "knows the almanac's frequent facts, refuses where it knows less",
+    "small": "knows less",
+    "rash": "knows as much as base; its refusals follow its knowledge less",
+}

@@ -1,0 +1,69 @@
+"""The progress of a run, on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from refusal_index.engines.inspect.carried import Carried
+from refusal_index.outcomes.usage import Price
+
+
+class ProgressBar:
+    """Counts questions, tokens and cost while a run goes on."""
+
+    def __init__(self, progress: Progress, questions: int, variants: int, price: Price | None) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=questions * variants, spent="", variant="")
+        self._price = price
+        self._input_tokens = self._output_tokens = 0
+
+    def begin(self, variant: str) -> None:
+        """Say which variant is running."""
+        self._progress.update(self._task, variant=variant)
+
+    def skip(self, questions: int) -> None:
+        """Count questions that an earlier run finished."""
+        self._progress.advance(self._task, questions)
+
+    def replied(self, carried: Carried) -> None:
+        """Count the tokens of one reply."""
+        self._input_tokens += carried.input_tokens
+        self._output_tokens += carried.output_tokens
+        self._progress.update(self._task, spent=self._spent())
+
+    def finished(self) -> None:
+        """Count one question."""
+        self._progress.advance(self._task)
+
+    def _spent(self) -> str:
+        tokens = f"{_short(self._input_tokens)} tokens in, {_short(self._output_tokens)} out"
+        if self._price is None:
+            return tokens
+        return f"{tokens}, ${self._price.of(self._input_tokens, self._output_tokens):.2f}"
+
+
+@contextmanager
+def progress_bar(console: Console, questions: int, variants: int, price: Price | None) -> Iterator[ProgressBar]:
+    """Show a progress bar on `console` while the block runs."""
+    columns = (
+        TextColumn("{task.fields[variant]:>8}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        yield ProgressBar(progress, questions, variants, price)
+
+
+def _short(count: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)

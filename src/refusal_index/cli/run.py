@@ -1,0 +1,87 @@
+"""``refusal-index run``: the two-pass evaluation, from a model's name to its Refusal Index."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
+
+
+@tells_bad_input
+def run(
+    model: Annotated[str, typer.Option(help="The model, as PROVIDER/NAME.")] = "almanac/base",
+    dataset: Annotated[
+        str | None, typer.Option(help="The questions: a name of 'refusal-index ls'. [default: almanac, or own with --data]")
+    ] = None,
+    data: Annotated[Path | None, typer.Option(help="A local file of questions.")] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="Name a column of your own file, as in question=problem; may be repeated."),
+    ] = None,
+    variants: Annotated[str, typer.Option(help="Prompt variants, separated by commas, or 'all'.")] = "all",
+    limit: Annotated[int | None, typer.Option(help="Ask a random sample of this many questions.")] = None,
+    grader: Annotated[
+        str | None,
+        typer.Option(help="'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else openai/gpt-4o-mini]"),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample of questions and of every request.")] = 0,
+    prompts: Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")] = "default",
+    placement: Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")] = "user",
+    temperature: Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)] = 0.7,
+    top_p: Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)] = 0.95,
+    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)] = 4096,
+    max_connections: Annotated[
+        int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
+    ] = None,
+    max_retries: Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)] = 5,
+    attempt_timeout: Annotated[
+        int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
+    ] = 60,
+    price: Annotated[
+        str | None, typer.Option(help="Dollars per million tokens in and out, as in 2.5,10; shows the cost.")
+    ] = None,
+    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+) -> None:
+    """Measure a model's Refusal Index.
+
+    Without options the embedded model answers its own questions under all four prompt variants. The same command again
+    resumes a run that was interrupted and pays for no reply twice. Exit status: 0 done, 1 incomplete, 2 bad input.
+    """
+    from refusal_index.cli import job
+
+    asked = job.Asked(
+        model=model,
+        dataset=dataset,
+        data=data,
+        columns=_columns(column or []),
+        variants=variants,
+        limit=limit,
+        grader=grader,
+        out=out,
+        seed=seed,
+        prompts=prompts,
+        placement=placement,
+        temperature=temperature,
+        top_p=top_p,
+        max_tokens=max_tokens,
+        max_connections=max_connections,
+        max_retries=max_retries,
+        attempt_timeout=attempt_timeout,
+        price=price,
+        penalty=penalty,
+    )
+    if not job.measure(asked, as_json=json):
+        raise typer.Exit(INCOMPLETE)
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    pairs = [entry.partition("=") for entry in given]
+    for entry, (role, equals, name) in zip(given, pairs, strict=True):
+        if not (role and equals and name):
+            raise OptionError(f"--column: expected ROLE=NAME, for instance question=problem, got {entry!r}")
+    return {role: name for role, _, name in pairs}

@@ -1,0 +1,42 @@
+"""``refusal-index serve``: the embedded models over the OpenAI chat API."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    host: Annotated[
+        str,
+        typer.Option(help="Address to listen on; another than the default lets other machines in, without a key."),
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
+) -> None:
+    """Serve the embedded models over the OpenAI chat API, until Ctrl-C.
+
+    They know the almanac's made-up world and nothing else: asked anything else, they talk confident nonsense.
+    """
+    try:
+        from refusal_index.almanac import server  # noqa: PLC0415 - its packages come with an extra
+    except ModuleNotFoundError as error:
+        raise _failure(f"'{error.name}' is not installed; pip install 'refusal-index[eval]'") from error
+    try:
+        asyncio.run(server.serve(host, port, log, _announce))
+    except OSError as error:
+        raise _failure(f"{error}; choose another --host, --port or --log") from error
+
+
+def _announce(url: str) -> None:
+    typer.echo(f"Serving almanac/base, almanac/small and almanac/rash at {url} (Ctrl-C ends it). In another shell:\n")
+    typer.echo(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
+    typer.echo("  refusal-index run --model openai-api/almanac/base")
+
+
+def _failure(message: str) -> typer.Exit:
+    typer.echo(f"Error: {message}", err=True)
+    return typer.Exit(1)

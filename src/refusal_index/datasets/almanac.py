@@ -1,0 +1,57 @@
+"""The almanac: questions about the closed world that the embedded models were trained on.
+
+The questions come with the package as `data/almanac.jsonl`, one object a line with `question_id`, `question`, `answer`
+and `topic`. Beside it `data/almanac.sha256` holds the checksum as `sha256sum` prints it.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+
+from refusal_index.datasets.dataset import Dataset, DatasetError
+from refusal_index.datasets.questions import ROLES, build_questions
+from refusal_index.datasets.rows import parse_rows, sha256_of
+
+FILE = "almanac.jsonl"
+CHECKSUM = "almanac.sha256"
+LICENCE = "Apache-2.0, part of refusal-index"
+
+
+def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
+    """Load all questions.
+
+    Parameters
+    ----------
+    data
+        Must be None: the questions belong to the embedded models.
+    folder
+        Where the two files lie; None is the package's own.
+
+    Raises
+    ------
+    DatasetError
+        If `data` is given, or the installed files are missing or damaged.
+    """
+    if data is not None:
+        raise DatasetError(
+            f"dataset 'almanac' comes with the package and takes no data, got {data}; "
+            "leave it out, or choose 'own' for a file of your own"
+        )
+    content, expected = _installed(folder or files("refusal_index.datasets") / "data")
+    found = sha256_of(content)
+    if found != expected:
+        raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {found}; install refusal-index anew")
+    columns = {role: role for role in ROLES if role != "aliases"}
+    questions = build_questions(FILE, parse_rows(FILE, content), columns)
+    return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
+
+
+def _installed(folder: Traversable) -> tuple[bytes, str]:
+    try:
+        content = (folder / FILE).read_bytes()
+        checksum = (folder / CHECKSUM).read_text(encoding="ascii").split()
+    except OSError as error:
+        raise DatasetError(f"{FILE} is missing from this installation ({error}); install refusal-index anew") from error
+    return content, checksum[0] if checksum else "nothing"

@@ -1,0 +1,74 @@
+"""Fetching a file once: its checksum is checked when it comes and whenever it is read again."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import sys
+from pathlib import Path
+from urllib import request
+
+from refusal_index.datasets.dataset import DatasetError
+from refusal_index.datasets.rows import sha256_of
+from refusal_index.outcomes.files import write_atomically
+
+LARGEST = 64 * 2**20
+"""More bytes than this are no dataset of ours, whatever a server sends."""
+
+
+def fetched(address: str, sha256: str, timeout: float = 30.0) -> bytes:
+    """Give the content of an address from the user's cache, or download it into the cache.
+
+    Parameters
+    ----------
+    address
+        Where it is published.
+    sha256
+        What its checksum must be; a cached file with another one is fetched anew.
+    timeout
+        Seconds without any answer after which the download is given up.
+
+    Raises
+    ------
+    DatasetError
+        If it cannot be downloaded, or is not what was expected.
+    """
+    path = cache_directory() / "datasets" / sha256[:16] / address.rsplit("/", maxsplit=1)[-1]
+    with contextlib.suppress(OSError):
+        content = path.read_bytes()
+        if sha256_of(content) == sha256:
+            return content
+    content = _download(address, timeout)
+    if sha256_of(content) != sha256:
+        raise DatasetError(
+            f"{address}: expected content with sha256 {sha256}, got {sha256_of(content)}; the download was cut short "
+            "or altered, or the published file has changed; try again, or give the expected file as data (--data)"
+        )
+    with contextlib.suppress(OSError):  # a home directory that cannot be written to costs a download, not the run
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+    return content
+
+
+def cache_directory() -> Path:
+    """Find the place for files that can be fetched again, by the custom of the platform."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if Path(given).is_absolute():
+        return Path(given) / "refusal-index"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "refusal-index"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "refusal-index" / "Cache"
+    return Path.home() / ".cache" / "refusal-index"
+
+
+def _download(address: str, timeout: float) -> bytes:
+    try:
+        with request.urlopen(address, timeout=timeout) as answer:  # noqa: S310 - the address is a constant of ours
+            content: bytes = answer.read(LARGEST)
+    except (OSError, http.client.HTTPException) as error:
+        raise DatasetError(
+            f"{address} cannot be downloaded ({error}); try again, or download it yourself and give it as data (--data)"
+        ) from error
+    return content

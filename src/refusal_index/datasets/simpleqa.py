@@ -1,0 +1,63 @@
+"""SimpleQA: 4,326 short questions about facts, by OpenAI.
+
+The file has three columns: `problem`, `answer` and `metadata`, a Python dictionary written as text that holds the
+topic. Nearly 5 % of the answers have white space around them, which is stripped.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from refusal_index.datasets.dataset import Dataset, DatasetError
+from refusal_index.datasets.download import fetched
+from refusal_index.datasets.questions import build_questions
+from refusal_index.datasets.rows import Row, parse_rows, read_source, sha256_of
+from refusal_index.outcomes.errors import shortened
+
+ADDRESS = "https://openaipublic.blob.core.windows.net/simple-evals/simple_qa_test_set.csv"
+SHA256 = "feee3f7e7db3617e94e8fcf1977b756ec420ef8568f4e0fcbbe0e92e9d5fc032"
+LICENCE = "MIT, Copyright (c) 2024 OpenAI"
+COLUMNS = {"question": "problem", "answer": "answer", "topic": "topic"}
+
+
+def load(data: Path | None = None, *, address: str = ADDRESS, sha256: str = SHA256) -> Dataset:
+    """Load all questions.
+
+    Parameters
+    ----------
+    data
+        A copy of the official file; None downloads it once and keeps it in the user's cache.
+    address, sha256
+        Of the official file.
+
+    Raises
+    ------
+    DatasetError
+        If the file is not the official one or cannot be had.
+    """
+    content = fetched(address, sha256) if data is None else read_source(data)
+    if sha256_of(content) != sha256:
+        raise DatasetError(
+            f"{data} is not the official SimpleQA file: expected sha256 {sha256}, got {sha256_of(content)}; "
+            "leave data out to download that file, or ask your own questions with the dataset 'own' "
+            f"(--dataset own --data {data})"
+        )
+    source = address if data is None else f"copy of {address}"
+    rows = [_with_topic(row) for row in parse_rows("simpleqa.csv", content)]
+    return Dataset("simpleqa", build_questions("simpleqa.csv", rows, COLUMNS), sha256, source, "model", LICENCE)
+
+
+def _with_topic(row: Row) -> Row:
+    return Row(row.line, {**row.cells, "topic": _topic(row)})
+
+
+def _topic(row: Row) -> str | None:
+    text = row.cells.get("metadata")
+    try:
+        metadata = ast.literal_eval(str(text))
+        return str(metadata["topic"]) if "topic" in metadata else None
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise DatasetError(
+            f"simpleqa.csv, line {row.line}, column 'metadata': expected a dictionary, got {shortened(text)}"
+        ) from error

@@ -1,0 +1,99 @@
+"""What a run's logs add up to: the outcome table, the tokens paid for, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from refusal_index.engines.inspect.carried import Carried
+from refusal_index.engines.inspect.logs import LoggedQuestion, read_questions
+from refusal_index.engines.inspect.run import variant_logs
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.usage import Price, Usage
+from refusal_index.protocol import Asked, Pass
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A question that could not be finished, and the error that kept it from it."""
+
+    variant: str
+    question_id: str
+    error: str
+
+
+@dataclass(frozen=True)
+class Derived:
+    """Everything that follows from a run's logs.
+
+    Attributes
+    ----------
+    outcomes
+        The outcome table.
+    usage
+        Requests, tokens and cost by variant. A forced answer that several variants share counts for the first of them.
+    missing
+        Questions that ended in an error.
+    """
+
+    outcomes: pl.DataFrame
+    usage: Mapping[str, Usage]
+    missing: tuple[Missing, ...]
+
+
+def derive(folder: RunFolder, price: Price | None = None) -> Derived:
+    """Read the logs of a run and return what they add up to, variants in the order of their prompt set.
+
+    Raises
+    ------
+    LogError
+        If a log cannot be read.
+    RunFolderError
+        If the folder is not a run's.
+    """
+    settings = folder.read_settings()
+    logs = variant_logs(folder)
+    logged = {name: list(read_questions(logs[name])) for name in settings["prompts"]["variants"] if name in logs}
+    rows = (
+        (Identification(settings["model"], settings["dataset"]["name"], variant, one.draw), one.question, one.outcome)
+        for variant, questions in logged.items()
+        for one in questions
+    )
+    return Derived(outcome_table(rows), _usage(logged, price), tuple(_missing(logged)))
+
+
+def _missing(logged: Mapping[str, Sequence[LoggedQuestion]]) -> Iterator[Missing]:
+    for variant, questions in logged.items():
+        for one in questions:
+            if one.error is not None:
+                yield Missing(variant, one.question.question_id, one.error)
+
+
+def _usage(logged: Mapping[str, Sequence[LoggedQuestion]], price: Price | None) -> dict[str, Usage]:
+    shared: set[tuple[object, ...]] = set()
+    usage = {}
+    for variant, questions in logged.items():
+        paid = [carried for one in questions for carried in one.carried if _is_new(variant, one, carried, shared)]
+        usage[variant] = _total(paid, price)
+    return usage
+
+
+def _is_new(variant: str, logged: LoggedQuestion, carried: Carried, shared: set[tuple[object, ...]]) -> bool:
+    """Whether the reply was not paid for under an earlier variant; remembers it."""
+    reply = carried.reply
+    of_variant = variant if reply.of is Pass.FIRST else None
+    key = (logged.question.question_id, logged.draw, of_variant, reply.of, reply.asked, carried.attempt)
+    new = key not in shared
+    shared.add(key)
+    return new
+
+
+def _total(paid: Sequence[Carried], price: Price | None) -> Usage:
+    read, written = sum(one.input_tokens for one in paid), sum(one.output_tokens for one in paid)
+    # the price given is the model's: a grader's tokens are counted but not priced
+    own = [one for one in paid if one.reply.asked is Asked.MODEL]
+    cost = None if price is None else price.of(sum(o.input_tokens for o in own), sum(o.output_tokens for o in own))
+    return Usage(requests=len(paid), input_tokens=read, output_tokens=written, cost=cost)

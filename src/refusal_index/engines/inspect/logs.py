@@ -1,0 +1,108 @@
+"""From Inspect's logs to outcomes and what they cost: pure reading, so that both can be rebuilt at any time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inspect_ai.log import EvalLog, EvalSample, read_eval_log, read_eval_log_samples
+
+from refusal_index.engines.inspect.carried import Carried, from_metadata
+from refusal_index.engines.inspect.samples import to_question
+from refusal_index.engines.inspect.scorer import settled
+from refusal_index.engines.inspect.solver import CARRIED
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import GraderKind, Protocol, load_prompt_set
+
+REQUEST_FAILED = "request_failed"
+UNREAD_FIELDS = {"events", "messages", "attachments", "output", "store", "timelines"}
+
+
+class LogError(ValueError):
+    """A log that cannot be read; the message names the file."""
+
+
+@dataclass(frozen=True)
+class LoggedQuestion:
+    """One sample of a log.
+
+    Attributes
+    ----------
+    question, draw, outcome
+        What was asked, which repetition, and what became of it.
+    carried
+        The replies, with their tokens.
+    error
+        First line of the error that kept the sample from finishing, if one did.
+    """
+
+    question: Question
+    draw: int
+    outcome: Outcome
+    carried: tuple[Carried, ...] = ()
+    error: str | None = None
+
+
+def read_header(path: Path) -> EvalLog:
+    """Return the header of a log, without its samples.
+
+    Raises
+    ------
+    LogError
+        If the file is not a complete log.
+    """
+    try:
+        return read_eval_log(str(path), header_only=True)
+    except Exception as error:  # Inspect raises whatever its zip and JSON readers raise
+        raise LogError(f"{path}: not a readable Inspect log ({type(error).__name__}: {error})") from error
+
+
+def is_complete(path: Path) -> bool:
+    """Whether every sample of the log ended without an error."""
+    try:
+        header = read_header(path)
+    except LogError:
+        return False
+    results = header.results
+    return header.status == "success" and results is not None and results.total_samples == results.completed_samples
+
+
+def variant_of(header: EvalLog) -> str:
+    """Return the variant that a log's header names."""
+    return str((header.eval.metadata or {})["variant"])
+
+
+def read_questions(path: Path) -> Iterator[LoggedQuestion]:
+    """Yield every sample of a log, graded anew from the replies it holds."""
+    metadata: Mapping[str, Any] = read_header(path).eval.metadata or {}
+    # all replies are there, so nothing is asked and the wording plays no part
+    protocol = Protocol(load_prompt_set("default"), metadata["variant"], GraderKind(metadata["grader"]))
+    for sample in read_eval_log_samples(str(path), all_samples_required=False, exclude_fields=UNREAD_FIELDS):
+        yield _logged(sample, protocol)
+
+
+def _logged(sample: EvalSample, protocol: Protocol) -> LoggedQuestion:
+    gold = sample.target if isinstance(sample.target, str) else sample.target[0]
+    question = to_question(sample.id, str(sample.input), gold, sample.metadata)
+    draw = sample.epoch - 1
+    entries = sample.metadata.get(CARRIED)
+    if sample.error or entries is None:
+        return LoggedQuestion(question, draw, _missing(), error=_first_line(sample))
+    outcome = settled(question, entries, protocol)
+    return LoggedQuestion(question, draw, outcome, tuple(from_metadata(entries)))
+
+
+def _missing() -> Outcome:
+    return Outcome(refused=None, wrong=None, unscored_reason=REQUEST_FAILED)
+
+
+def _first_line(sample: EvalSample) -> str:
+    if sample.error is None:
+        return "the sample ended before the protocol did"
+    lines = [line.strip() for line in sample.error.message.splitlines() if line.strip()]
+    said = [line for line in lines if re.search(r"error|exception|code", line, re.IGNORECASE)] or lines
+    return said[-1] if said else "no message"

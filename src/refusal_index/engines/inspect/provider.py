@@ -1,0 +1,93 @@
+"""The embedded models as a provider of Inspect's: ``almanac/base`` and its siblings, within the process."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    GenerateConfig,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    StopReason,
+    modelapi,
+)
+from inspect_ai.tool import ToolChoice, ToolInfo
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.models import model_folder
+from refusal_index.almanac.runtime import Runtime
+from refusal_index.almanac.sequence import Completion
+
+REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime
+STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
+
+
+@modelapi(name="almanac")
+def almanac() -> type[ModelAPI]:
+    """Return the provider; Inspect asks for it by the name that comes before the slash."""
+    return AlmanacAPI
+
+
+class AlmanacAPI(ModelAPI):
+    """Carries Inspect's requests to the runtime of an embedded model."""
+
+    def __init__(
+        self,
+        model_name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        config: GenerateConfig | None = None,
+        **model_args: Any,
+    ) -> None:
+        super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
+        if model_args:
+            raise ValueError(f"almanac/{model_name} takes no model arguments, got {', '.join(sorted(model_args))}")
+        self._runtime = _runtime(model_name)
+
+    async def generate(
+        self,
+        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
+        tools: list[ToolInfo],  # noqa: ARG002 - an embedded model calls no tools
+        tool_choice: ToolChoice,  # noqa: ARG002
+        config: GenerateConfig,
+    ) -> ModelOutput:
+        """Return the model's replies to one conversation."""
+        completions = await self._runtime.complete(
+            [Message(message.role, message.text) for message in input],
+            temperature=1.0 if config.temperature is None else config.temperature,
+            top_p=1.0 if config.top_p is None else config.top_p,
+            max_tokens=config.max_tokens,
+            stop=config.stop_seqs or (),
+            seed=config.seed,
+            n=config.num_choices or 1,
+        )
+        return self._output(completions)
+
+    def max_connections(self) -> int:
+        """Return how many requests Inspect should keep in flight."""
+        return REQUESTS_IN_FLIGHT
+
+    def _output(self, completions: list[Completion]) -> ModelOutput:
+        read, written = completions[0].prompt_tokens, sum(one.completion_tokens for one in completions)
+        return ModelOutput(
+            model=self.model_name,
+            choices=[self._choice(one) for one in completions],
+            usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
+        )
+
+    def _choice(self, completion: Completion) -> ChatCompletionChoice:
+        return ChatCompletionChoice(
+            message=ChatMessageAssistant(content=completion.text, model=self.model_name, source="generate"),
+            stop_reason=STOP_REASONS[completion.finish_reason],
+        )
+
+
+@cache
+def _runtime(name: str) -> Runtime:
+    """Load each model once a process: variants, and a model beside its grader, share it."""
+    return Runtime(model_folder(name))

@@ -1,0 +1,133 @@
+"""Running variants inside a run's folder: only what is not there yet, and nothing twice."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inspect_ai import eval_async
+from inspect_ai.model import GenerateConfig
+
+from refusal_index.datasets import Dataset
+from refusal_index.engines.inspect.logs import LogError, is_complete, read_header, variant_of
+from refusal_index.engines.inspect.models import resolve_model
+from refusal_index.engines.inspect.task import Asking, Decoding, two_pass_task
+from refusal_index.outcomes.folder import RunFolder
+
+MAX_RETRIES = 5
+SAMPLE_RETRIES = 2
+LOG_BUFFER = 100
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Everything that a run's replies depend on.
+
+    Attributes
+    ----------
+    model, grader
+        Names; `grader` is a model's name where the dataset is graded by a model, else None.
+    dataset
+        The questions.
+    variants
+        First-pass variants, in the order in which they are run.
+    asking, decoding
+        How a question is asked, and how the model generates.
+    max_connections
+        Requests in flight; None lets Inspect find out what the provider bears.
+    max_retries
+        How often a failed request is sent again.
+    """
+
+    model: str
+    dataset: Dataset
+    variants: tuple[str, ...]
+    grader: str | None = None
+    asking: Asking = field(default_factory=Asking)
+    decoding: Decoding = field(default_factory=Decoding)
+    max_connections: int | None = None
+    max_retries: int = MAX_RETRIES
+
+
+def pending_variants(plan: RunPlan, folder: RunFolder) -> list[str]:
+    """Return the variants of `plan` that have no complete log in `folder`."""
+    done = {variant for variant, path in variant_logs(folder).items() if is_complete(path)}
+    return [variant for variant in plan.variants if variant not in done]
+
+
+def variant_logs(folder: RunFolder) -> dict[str, Path]:
+    """Return the newest readable log of each variant."""
+    logs: dict[str, Path] = {}
+    for path in sorted(folder.logs.glob("*.eval")):  # names begin with the time
+        try:
+            logs[variant_of(read_header(path))] = path
+        except LogError:
+            continue
+    return logs
+
+
+def run_variant(plan: RunPlan, folder: RunFolder, variant: str) -> None:
+    """Ask every question under `variant`; replies already paid for come from the folder's cache."""
+    earlier = list(folder.logs.glob("*.eval"))
+    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve()), INSPECT_DISPLAY="none"):
+        asyncio.run(_evaluate(plan, folder, variant))
+    _remove_superseded(earlier, variant)
+
+
+async def _evaluate(plan: RunPlan, folder: RunFolder, variant: str) -> None:
+    async with AsyncExitStack() as open_models:
+        model = await open_models.enter_async_context(resolve_model(plan.model))
+        roles = {}
+        if plan.grader is not None:
+            grader_config = GenerateConfig(max_retries=plan.max_retries)
+            roles["grader"] = await open_models.enter_async_context(resolve_model(plan.grader, grader_config))
+        await eval_async(
+            two_pass_task(plan.dataset, variant, plan.asking, plan.decoding, name=f"{plan.dataset.name}-{variant}"),
+            model=model,
+            model_roles=roles,
+            log_dir=str(folder.logs),
+            log_level="error",
+            log_level_transcript="error",
+            score_display=False,
+            log_realtime=False,
+            log_buffer=LOG_BUFFER,
+            log_header_only=True,
+            log_model_api=False,
+            acp_server=False,
+            ctl_server=False,
+            fail_on_error=False,
+            continue_on_fail=True,
+            retry_on_error=SAMPLE_RETRIES,
+            max_retries=plan.max_retries,
+            max_connections=plan.max_connections,
+        )
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    """Set environment variables while the block runs: Inspect takes some settings from nowhere else."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _remove_superseded(earlier: list[Path], variant: str) -> None:
+    """Remove logs of interrupted attempts at `variant`: all they held is in the new log."""
+    for path in earlier:
+        try:
+            superseded = variant_of(read_header(path)) == variant
+        except LogError:
+            superseded = True
+        if superseded:
+            path.unlink()

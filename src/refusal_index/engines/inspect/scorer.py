@@ -1,0 +1,103 @@
+"""The scorer and its metrics: a thin cover over the protocol and the statistics."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.solver import TaskState
+
+from refusal_index.engines.inspect.carried import from_metadata
+from refusal_index.engines.inspect.samples import to_question
+from refusal_index.engines.inspect.solver import CARRIED
+from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import GraderKind, Placement, Protocol, Request, load_prompt_set, next_request
+from refusal_index.stats import ContingencyTable, refusal_index
+
+CELLS = {
+    (True, True): "refused_wrong",
+    (True, False): "refused_right",
+    (False, True): "answered_wrong",
+    (False, False): "answered_right",
+}
+
+
+def cell_of(outcome: Outcome) -> str:
+    """Return the cell of the 2x2 table that an outcome falls into, or ``"unscored"``."""
+    if outcome.refused is None or outcome.wrong is None:
+        return str(Grade.UNSCORED)
+    return CELLS[outcome.refused, outcome.wrong]
+
+
+@metric
+def two_pass_metrics() -> Metric:
+    """Refusal Index with its standard error, the rates it rests on, and the share unscored; NaN where undefined."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        return _metrics(Counter(str(score.score.value) for score in scores))
+
+    return compute
+
+
+def _metrics(counts: Counter[str]) -> dict[str, float]:
+    table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
+    result = refusal_index(table)
+    asked = counts.total()
+    return {
+        "refusal_index": _or_nan(result.estimate),
+        "standard_error": _or_nan(result.standard_error),
+        "correct_rate": table.correct_rate,
+        "refusal_rate": table.refusal_rate,
+        "error_rate": table.error_rate,
+        "unscored": counts[Grade.UNSCORED] / asked if asked else float("nan"),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+@scorer(metrics=[two_pass_metrics()])
+def two_pass_scorer(
+    variant: str = "normal",
+    prompts: str = "default",
+    grader: str = GraderKind.EXACT,
+    placement: str = Placement.USER,
+) -> Scorer:
+    """Turn what was carried into the cell of the 2x2 table; takes the same arguments as the solver."""
+    protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement))
+
+    async def score(state: TaskState, target: Target) -> Score:
+        question = to_question(state.sample_id, state.input_text, target.text, state.metadata)
+        outcome = settled(question, state.metadata[CARRIED], protocol)
+        return Score(
+            value=cell_of(outcome),
+            answer=outcome.first_reply,
+            explanation=_explanation(outcome),
+        )
+
+    return score
+
+
+def settled(question: Question, carried: Sequence[dict[str, Any]], protocol: Protocol) -> Outcome:
+    """Return the outcome that the carried replies lead to.
+
+    Raises
+    ------
+    ValueError
+        If the protocol would ask for more.
+    """
+    outcome = next_request(question, [one.reply for one in from_metadata(carried)], protocol)
+    if isinstance(outcome, Request):
+        raise ValueError(f"question {question.question_id}: the log lacks the {outcome.of} pass's {outcome.asked} reply")
+    return outcome
+
+
+def _explanation(outcome: Outcome) -> str:
+    forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
+    reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
+    return f"first pass: {outcome.first_reply}{forced}{reason}"

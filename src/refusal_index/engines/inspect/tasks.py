@@ -1,0 +1,86 @@
+"""The tasks that ``inspect eval refusal_index/...`` finds."""
+
+from __future__ import annotations
+
+from inspect_ai import Task, task
+
+from refusal_index.datasets import Dataset, load_dataset, sample
+from refusal_index.engines.inspect.task import Asking, Decoding, two_pass_task
+from refusal_index.protocol import GraderKind, Placement
+
+
+@task
+def simpleqa(
+    variant: str = "normal",
+    data: str | None = None,
+    limit: int | None = None,
+    grader: str = "model",
+    prompts: str = "default",
+    placement: str = "user",
+    seed: int = 0,
+) -> Task:
+    """SimpleQA in two passes.
+
+    Parameters
+    ----------
+    variant
+        First-pass variant of the prompt set: ``low``, ``normal``, ``high`` or ``highest``.
+    data
+        A local copy of the dataset; downloaded and checked where it is not given.
+    limit
+        Size of a seeded sample of the questions.
+    grader
+        ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini unless set), or ``"exact"``.
+    prompts, placement, seed
+        Prompt set, where its instruction stands, and the seed of the run.
+    """
+    return _task(load_dataset("simpleqa", data=data), variant, limit, grader, prompts, placement, seed)
+
+
+@task
+def simpleqa_verified(
+    variant: str = "normal",
+    data: str | None = None,
+    limit: int | None = None,
+    grader: str = "model",
+    prompts: str = "default",
+    placement: str = "user",
+    seed: int = 0,
+) -> Task:
+    """SimpleQA Verified in two passes; takes the same arguments as `simpleqa`."""
+    return _task(load_dataset("simpleqa_verified", data=data), variant, limit, grader, prompts, placement, seed)
+
+
+@task(name="almanac")
+def almanac_task(
+    variant: str = "normal",
+    limit: int | None = None,
+    grader: str = "exact",
+    prompts: str = "default",
+    placement: str = "user",
+    seed: int = 0,
+) -> Task:
+    """The embedded models' own questions in two passes; takes the same arguments as `simpleqa`, without a file."""
+    return _task(load_dataset("almanac"), variant, limit, grader, prompts, placement, seed)
+
+
+@task(name="own")
+def own_questions(
+    data: str,
+    variant: str = "normal",
+    limit: int | None = None,
+    grader: str = "model",
+    prompts: str = "default",
+    placement: str = "user",
+    seed: int = 0,
+) -> Task:
+    """A file of questions in two passes; takes the same arguments as `simpleqa`."""
+    return _task(load_dataset("own", data=data), variant, limit, grader, prompts, placement, seed)
+
+
+def _task(
+    dataset: Dataset, variant: str, limit: int | None, grader: str, prompts: str, placement: str, seed: int
+) -> Task:
+    chosen = dataset if limit is None else sample(dataset, limit, seed)
+    asking = Asking(prompts, GraderKind(grader), Placement(placement), seed)
+    return two_pass_task(chosen, variant, asking, Decoding())

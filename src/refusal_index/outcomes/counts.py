@@ -1,0 +1,113 @@
+"""From the outcome table to the counts that everything is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import polars as pl
+
+from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.schema import GROUP
+from refusal_index.stats import ContingencyTable
+
+NOT_STATED = "not_stated"
+"""Reason of an unscored row that gives none."""
+
+_SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
+
+
+@dataclass(frozen=True)
+class Completeness:
+    """How much of what was asked could be scored.
+
+    Attributes
+    ----------
+    asked, scored, unscored
+        Numbers of rows; the first is the sum of the others.
+    reasons
+        Number of unscored rows by reason, the most frequent first.
+    missing_share
+        Unscored over asked; None when nothing was asked.
+    """
+
+    asked: int
+    scored: int
+    unscored: int
+    reasons: Mapping[str, int]
+    missing_share: float | None
+
+
+@dataclass(frozen=True)
+class ForcedRefusals:
+    """How often the forced pass refused again.
+
+    Attributes
+    ----------
+    asked
+        Rows with a graded forced answer.
+    refused
+        Those that refused again.
+    share
+        Refused over asked; None when nothing was asked.
+    """
+
+    asked: int
+    refused: int
+    share: float | None
+
+
+@dataclass(frozen=True)
+class VariantGroup:
+    """The rows of one model on one dataset under one prompt variant."""
+
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    outcomes: pl.DataFrame
+
+
+def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
+    """Split the table by model, dataset and variant.
+
+    The groups come in the order in which they appear, which in a run's own table is from the lowest to the highest
+    variant.
+    """
+    return tuple(
+        VariantGroup(model, dataset, variant, rows)
+        for (model, dataset, variant), rows in table.group_by(GROUP, maintain_order=True)
+    )
+
+
+def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
+    """Count the scored rows by refusal and error; unscored rows are in none of the four cells.
+
+    Examples
+    --------
+    >>> contingency_table(pl.DataFrame({"refused": [True, True, False, None], "wrong": [True, None, False, None]}))
+    ContingencyTable(refused_wrong=1, refused_right=0, answered_wrong=0, answered_right=1)
+    """
+    scored = outcomes.filter(_SCORED)
+    return ContingencyTable.from_arrays(scored["refused"].to_numpy(), scored["wrong"].to_numpy())
+
+
+def completeness(outcomes: pl.DataFrame) -> Completeness:
+    """Count what is missing, and why."""
+    missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
+    counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
+    asked, unscored = outcomes.height, missing.len()
+    reasons = MappingProxyType(dict(counted.iter_rows()))
+    return Completeness(asked, asked - unscored, unscored, reasons, unscored / asked if asked else None)
+
+
+def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
+    """Count the forced answers that refused again."""
+    grades = outcomes["forced_grade"].drop_nulls()
+    asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
+    return ForcedRefusals(asked, refused, refused / asked if asked else None)
+
+
+def draws(outcomes: pl.DataFrame) -> int:
+    """Count the different draws."""
+    return outcomes["draw"].n_unique()

@@ -1,0 +1,46 @@
+"""What can be wrong with the data or the folder that a user hands in.
+
+Both are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
+and what to do.
+
+- `OutcomeTableError`: an outcome table or its file;
+- `RunFolderError`: the folder of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class OutcomeTableError(ValueError):
+    """An outcome table, or the file that should hold one, cannot be used as it is."""
+
+
+class RunFolderError(ValueError):
+    """The folder of a run cannot be used for what was asked."""
+
+
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Find the known name that `name` was probably meant to be, whatever its case.
+
+    Examples
+    --------
+    >>> nearest("Refusd", ["refused", "wrong"])
+    'refused'
+    """
+    by_folded = {other.casefold(): other for other in known}
+    found = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
+    return by_folded[found[0]] if found else None
+
+
+def shortened(value: object, width: int = 60) -> str:
+    """Show a value in a message without letting a long one drown the rest.
+
+    Examples
+    --------
+    >>> shortened("x" * 100, width=10)
+    "'xxxxxx..."
+    """
+    shown = repr(value)
+    return shown if len(shown) <= width else shown[: width - 3] + "..."

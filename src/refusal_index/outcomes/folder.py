@@ -1,0 +1,208 @@
+"""The folder of a run: the only store, and the owner of everything that was paid for.
+
+`logs` and `cache` are what cost money. `outcomes`, `summary` and `report` are derived from them and can be deleted and
+rebuilt. `run_json` says what was asked; the same settings resume the run, others are refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.outcomes.errors import RunFolderError, shortened
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, write_atomically
+from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
+from refusal_index.outcomes.table import write_outcomes
+
+__all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name"]
+
+RUN_FORMAT = 1
+"""Version of `run.json`; a folder with a higher one comes from a newer release and is refused."""
+
+_LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """A run's folder and the names of what lies in it.
+
+    Attributes
+    ----------
+    path
+        The folder; `create_or_resume` makes it.
+
+    Examples
+    --------
+    >>> RunFolder(Path("runs/example")).outcomes.name
+    'outcomes.parquet'
+    """
+
+    path: Path
+
+    @property
+    def run_json(self) -> Path:
+        """What was asked."""
+        return self.path / "run.json"
+
+    @property
+    def logs(self) -> Path:
+        """The engine's own logs, one a prompt variant."""
+        return self.path / "logs"
+
+    @property
+    def cache(self) -> Path:
+        """Replies that were paid for."""
+        return self.path / "cache"
+
+    @property
+    def outcomes(self) -> Path:
+        """One row a question, variant and draw."""
+        return self.path / "outcomes.parquet"
+
+    @property
+    def summary(self) -> Path:
+        """Every metric of every variant."""
+        return self.path / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        """The page to look at."""
+        return self.path / "report.html"
+
+    def lock(self) -> AbstractContextManager[None]:
+        """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
+
+        The operating system holds the lock, so that of a process that died is free at once.
+
+        Raises
+        ------
+        RunFolderError
+            If another process holds it, or the folder cannot be written to.
+        """
+        if not self.run_json.exists():
+            self._refuse_foreign()
+        self._make(self.path)
+        return held(self.path / _LOCK)
+
+    def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
+        """Make the folder for these settings, or find it made for the same ones.
+
+        Call it inside `lock`.
+
+        Parameters
+        ----------
+        settings
+            Everything that changes what a reply or a grade can be; a folder made with other settings is refused.
+            Anything that JSON holds.
+        about
+            What is worth knowing but may differ when the run is resumed (versions, the date); it is written the first
+            time only.
+
+        Returns
+        -------
+        bool
+            True if the folder was made before and is resumed.
+
+        Raises
+        ------
+        RunFolderError
+            If the folder was made with other settings (the message names them), holds other things, or cannot be read
+            or written.
+        """
+        here = as_json(settings)
+        resumed = self.run_json.exists()
+        if resumed:
+            refuse_other_settings(self.path, self.read_settings(), here)
+        else:
+            self._create({"run_format": RUN_FORMAT, "settings": here, "about": as_json(about or {})})
+        # After `run.json`: folders that a killed run left without it would be taken for someone else's.
+        self._make(self.logs)
+        self._make(self.cache)
+        return resumed
+
+    def read_settings(self) -> dict[str, Any]:
+        """Read the settings that the folder was made with.
+
+        Raises
+        ------
+        RunFolderError
+            If there is no `run.json`, or it cannot be read, or it was written by a newer release.
+        """
+        return _mapping(self.run_json, self._read_run_json(), "settings")
+
+    def read_about(self) -> dict[str, Any]:
+        """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
+        return _mapping(self.run_json, self._read_run_json(), "about")
+
+    def write_outcomes(self, table: pl.DataFrame) -> None:
+        """Replace the outcome table."""
+        write_outcomes(table, self.outcomes)
+
+    def write_summary(self, summary: str) -> None:
+        """Replace the summary by this JSON text."""
+        write_atomically(self.summary, summary.encode())
+
+    def _create(self, document: Mapping[str, Any]) -> None:
+        self._refuse_foreign()
+        self._make(self.path)
+        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
+
+    def _read_run_json(self) -> dict[str, Any]:
+        try:
+            document = json.loads(self.run_json.read_bytes())
+        except FileNotFoundError:
+            raise RunFolderError(f"{self.path}: expected the folder of a run, found no run.json in it") from None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.run_json} cannot be read ({error}); restore it, or run into another folder"
+            ) from error
+        version = document.get("run_format") if isinstance(document, dict) else None
+        if version != RUN_FORMAT:
+            raise RunFolderError(
+                f"{self.run_json}: expected run_format {RUN_FORMAT}, got {shortened(version)}; "
+                "if a newer release wrote it, upgrade refusal-index; otherwise run into another folder"
+            )
+        return dict(document)
+
+    def _refuse_foreign(self) -> None:
+        if not self.path.exists():
+            return
+        found = sorted(entry.name for entry in _entries(self.path) if not _is_ours(entry))
+        if found:
+            raise RunFolderError(
+                f"{self.path} is not empty and no run made it (it holds {shortened(found[0])} but no run.json); "
+                "choose another folder, or empty this one yourself"
+            )
+
+    @staticmethod
+    def _make(folder: Path) -> None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{folder} cannot be made ({error.strerror}); choose another place") from error
+
+
+def _mapping(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = document.get(key)
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
+    return value
+
+
+def _entries(path: Path) -> list[Path]:
+    try:
+        return list(path.iterdir())
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read as a folder ({error.strerror}); choose another place") from error
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether a run that was killed before its `run.json` can have left it."""
+    return entry.name == _LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))

@@ -1,0 +1,63 @@
+"""A lock between processes, held by the operating system and gone with the process that held it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from refusal_index.outcomes.errors import RunFolderError
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _acquire(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the process id, which others must be able to read
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _acquire(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Hold the lock file while the block runs, or raise `RunFolderError` if another process holds it.
+
+    The file stays: removing it would let two processes lock two files of the same name.
+    """
+    descriptor = _open(path)
+    try:
+        _take(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)  # this releases the lock
+
+
+def _open(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
+
+
+def _take(descriptor: int, path: Path) -> None:
+    try:
+        _acquire(descriptor)
+    except (BlockingIOError, PermissionError) as error:
+        holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+        raise RunFolderError(
+            f"{path.parent} is in use by another process (id {holder}); wait for it to end, or run into another folder"
+        ) from error
+    except OSError as error:
+        raise RunFolderError(
+            f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
+        ) from error
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, f"{os.getpid()}\n".encode())

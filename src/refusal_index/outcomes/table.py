@@ -1,0 +1,190 @@
+"""The outcome table: one row a question, variant and draw.
+
+Every engine fills it and every study starts from it. Two columns are enough to score, `refused` and `wrong`; the rest
+says which question it was and why. Three file formats hold it, told apart by the suffix: Parquet, CSV and JSON Lines,
+the last two also compressed as ``.gz``. What was written is read back exactly.
+
+A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
+``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
+it. So that reading can take exactly that apostrophe away, text that itself begins with an apostrophe gets another one,
+and text of no characters is written as a single apostrophe, whereas an empty cell is null. Apostrophes are taken away
+only in files that carry the column `schema_version`: other tools' files are read as they are, with every empty cell
+null.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import polars as pl
+
+from refusal_index.outcomes.check import check_rows
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.files import replacing, write_atomically
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.parse import parse
+from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.raw import RawFile, file_format, read_raw, sound_text
+from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT
+
+__all__ = [
+    "GROUP",
+    "KEY",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "Identification",
+    "OutcomeTableError",
+    "outcome_table",
+    "read_outcomes",
+    "write_outcomes",
+]
+
+# Spreadsheets of some languages take the full-width forms of the first four for formulas too.
+_DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
+
+
+@dataclass(frozen=True)
+class Identification:
+    """Whose outcome it is: the columns that come before the question.
+
+    Attributes
+    ----------
+    model, dataset, variant
+        Who was asked what under which prompt.
+    draw
+        Number of the repetition, from 0.
+    """
+
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    draw: int = 0
+
+
+def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
+    """Build the table from records, in their order.
+
+    Parameters
+    ----------
+    rows
+        For each outcome whose it is, the question and what became of it.
+
+    Returns
+    -------
+    polars.DataFrame
+        With the columns of `SCHEMA`.
+
+    Raises
+    ------
+    OutcomeTableError
+        If a question occurs twice in one draw, or a row contradicts itself.
+
+    Examples
+    --------
+    >>> asked = Identification("almanac/base", "almanac", "normal")
+    >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
+    >>> table.select("question_id", "refused", "wrong").rows()
+    [('q1', False, False)]
+    """
+    table = pl.DataFrame([_record(*row) for row in rows], schema=dict(SCHEMA), orient="row")
+    check_rows(table, lambda row: f"row {row + 1}")
+    return table
+
+
+def _record(asked: Identification, question: Question, outcome: Outcome) -> tuple[str | int | bool | None, ...]:
+    model, dataset, variant, draw = astuple(asked)
+    values = (
+        *(model, dataset, variant, question.question_id, draw, outcome.refused, outcome.wrong),
+        *(_value(outcome.first_grade), _value(outcome.forced_grade), outcome.unscored_reason),
+        *(question.topic, question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
+    )
+    return tuple(sound_text(value) if isinstance(value, str) else value for value in values)
+
+
+def _value(grade: str | None) -> str | None:
+    return None if grade is None else str(grade)
+
+
+def read_outcomes(path: str | Path) -> pl.DataFrame:
+    """Read an outcome table.
+
+    Parameters
+    ----------
+    path
+        A Parquet, CSV or JSON Lines file, told by its suffix. It needs the columns `refused` and `wrong`, which hold
+        true, false, 1, 0, yes or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing
+        are filled: draw 0, the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
+
+    Returns
+    -------
+    polars.DataFrame
+        With the columns of `SCHEMA`.
+
+    Raises
+    ------
+    OutcomeTableError
+        If the file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
+        row that contradicts itself, is empty, or was written by a newer release.
+    """
+    raw = read_raw(Path(path))
+    if file_format(raw.path) == "csv":
+        raw = RawFile(raw.path, _undo_csv_cells(raw.frame), raw.lines)
+    return parse(raw)
+
+
+def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
+    """Write an outcome table, replacing the file at once or not at all.
+
+    Parameters
+    ----------
+    table
+        With the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
+    path
+        The suffix says the format: Parquet, CSV or JSON Lines.
+
+    Raises
+    ------
+    OutcomeTableError
+        If the table has other columns, a row twice or a row that contradicts itself, or the suffix is not known.
+    """
+    path = Path(path)
+    kind = file_format(path)
+    _check_columns(table)
+    check_rows(table, lambda row: f"row {row + 1}")
+    if kind == "parquet":
+        with replacing(path) as temporary:
+            table.write_parquet(temporary)
+        return
+    content = (_csv_cells(table).write_csv() if kind == "csv" else table.write_ndjson()).encode()
+    # A fixed time stamp: the same table gives the same bytes.
+    write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
+
+
+def _check_columns(table: pl.DataFrame) -> None:
+    if table.schema != pl.Schema(dict(SCHEMA)):
+        other = sorted(set(SCHEMA.items()) ^ set(table.schema.items()), key=str)
+        raise OutcomeTableError(
+            f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
+            "build it with outcome_table or read_outcomes"
+        )
+
+
+def _csv_cells(table: pl.DataFrame) -> pl.DataFrame:
+    return table.with_columns(_defused(name) for name in TEXT)
+
+
+def _defused(name: str) -> pl.Expr:
+    cell = pl.col(name)
+    risky = cell.str.contains(f"^($|{_DEFUSED})")
+    return pl.when(risky).then(pl.concat_str(pl.lit("'"), cell)).otherwise(cell).alias(name)
+
+
+def _undo_csv_cells(cells: pl.DataFrame) -> pl.DataFrame:
+    cell = pl.all()
+    cells = cells.with_columns(pl.when(cell != "").then(cell))
+    if "schema_version" not in cells.columns:
+        return cells
+    return cells.with_columns(pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell))

@@ -1,0 +1,221 @@
+"""The metrics the Refusal Index is compared with, and all of them together for one table.
+
+With c the share of all questions answered right and r the share refused, in the first pass:
+
+- correct given attempted, C/A = c / (1 - r);
+- F-score, the harmonic mean of c and C/A, F = 2c / (2 - r);
+- weighted score, c - penalty * (1 - r): a right answer earns ``1 - penalty``, a wrong one costs ``penalty``.
+
+All three change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.score_interval import Triple, ratio_score_interval, wilson_interval
+
+METRIC_NAMES = (
+    "correct_rate",
+    "refusal_rate",
+    "correct_given_attempted",
+    "f_score",
+    "weighted_score",
+    "error_rate",
+    "refusal_index",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricEstimate:
+    """One metric of one table.
+
+    Attributes
+    ----------
+    name : str
+        One of `METRIC_NAMES`.
+    estimate, low, high : float or None
+        The metric and its confidence interval; all None where the metric is undefined.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        As in `RefusalIndexResult`.
+    method : {"wilson", "score", "profile"}
+        How the interval was made.
+    """
+
+    name: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    status: Status
+    reason: str | None
+    method: Literal["wilson", "score", "profile"]
+
+
+def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
+    """Share of right answers among the questions attempted, ``c / (1 - r)``.
+
+    Parameters
+    ----------
+    correct_rate, refusal_rate : array_like of float
+        Shares of all questions, answered right and refused; in [0, 1] with a sum of at most 1. They broadcast.
+
+    Returns
+    -------
+    ndarray
+        In [0, 1]; NaN where everything was refused.
+
+    Examples
+    --------
+    >>> from refusal_index.stats import correct_given_attempted
+    >>> round(float(correct_given_attempted(0.38, 0.36)), 3)
+    0.594
+    """
+    c, r = _checked_rates(correct_rate, refusal_rate)
+    return np.divide(c, 1 - r, out=np.full(c.shape, np.nan), where=r < 1)[()]
+
+
+def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
+    """Harmonic mean of the correct rate and of C/A, ``2c / (2 - r)``.
+
+    Parameters and broadcasting are those of `correct_given_attempted`.
+
+    Returns
+    -------
+    ndarray
+        In [0, 1]; NaN where everything was refused, since C/A is undefined there.
+
+    Examples
+    --------
+    >>> from refusal_index.stats import f_score
+    >>> round(float(f_score(0.19, 0.43)), 3)
+    0.242
+    """
+    c, r = _checked_rates(correct_rate, refusal_rate)
+    return np.divide(2 * c, 2 - r, out=np.full(c.shape, np.nan), where=r < 1)[()]
+
+
+def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: float) -> FloatArray:
+    """Correct rate less a penalty for every question attempted, ``c - penalty * (1 - r)``.
+
+    Parameters
+    ----------
+    correct_rate, refusal_rate : array_like of float
+        As for `correct_given_attempted`.
+    penalty : float
+        Not negative. There is no default because the paper has two: its text names 0.2, and all the weighted scores
+        of its results table are those of a penalty of 1.
+
+    Returns
+    -------
+    ndarray
+        In [-penalty, 1 - penalty], or 0 where everything was refused.
+
+    Examples
+    --------
+    >>> from refusal_index.stats import weighted_score
+    >>> round(float(weighted_score(0.19, 0.43, penalty=1)), 3)
+    -0.38
+    """
+    c, r = _checked_rates(correct_rate, refusal_rate)
+    return np.asarray(c - _checked_penalty(penalty) * (1 - r))[()]
+
+
+def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    c, r = np.broadcast_arrays(np.asarray(correct_rate, float), np.asarray(refusal_rate, float))
+    for name, rates in (("correct_rate", c), ("refusal_rate", r)):
+        if not np.all((rates >= 0) & (rates <= 1)):
+            raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it in per cent, or a count?")
+    # Rates that come from counts may miss a sum of 1 by rounding.
+    if np.any(c + r > 1 + 1e-12):
+        raise ValueError(
+            f"correct_rate and refusal_rate must not exceed 1 together, got {c.tolist()!r} and {r.tolist()!r}; "
+            "is the correct rate one over the attempted questions only?"
+        )
+    return c, r
+
+
+def _checked_penalty(penalty: float) -> float:
+    if not 0 <= penalty < math.inf:
+        raise ValueError(f"penalty must be a number of at least 0, got {penalty!r}")
+    return penalty
+
+
+def metrics(
+    table: ContingencyTable, *, penalty: float = 1.0, confidence_level: float = 0.95
+) -> tuple[MetricEstimate, ...]:
+    """Every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
+
+    Parameters
+    ----------
+    table : ContingencyTable
+    penalty : float, default: 1
+        Of the weighted score. A penalty of 1 is what the paper's results table shows.
+    confidence_level : float, default: 0.95
+
+    Returns
+    -------
+    tuple of MetricEstimate
+        Rates and C/A (among the questions attempted) with Wilson intervals, F and weighted score with score intervals,
+        which are Wilson's made for three categories, and the Refusal Index with its profile interval.
+
+    Examples
+    --------
+    >>> from refusal_index import ContingencyTable
+    >>> from refusal_index.stats import metrics
+    >>> for metric in metrics(ContingencyTable(710, 30, 210, 50)):
+    ...     print(f"{metric.name:24} {metric.estimate:6.3f} [{metric.low:.3f}, {metric.high:.3f}]")
+    correct_rate              0.050 [0.038, 0.065]
+    refusal_rate              0.740 [0.712, 0.766]
+    correct_given_attempted   0.192 [0.149, 0.245]
+    f_score                   0.079 [0.061, 0.103]
+    weighted_score           -0.210 [-0.236, -0.186]
+    error_rate                0.920 [0.902, 0.935]
+    refusal_index             0.482 [0.360, 0.592]
+    """
+    quantile, cost = normal_quantile(confidence_level), _checked_penalty(penalty)
+    right, answered, n = table.answered_right, table.n_answered, table.n
+    no_data = None if n else "no_questions"
+    no_attempt = no_data or (None if answered else "everybody_refused")
+    return (
+        _proportion("correct_rate", right, n, quantile, no_data),
+        _proportion("refusal_rate", table.n_refused, n, quantile, no_data),
+        _proportion("correct_given_attempted", right, answered, quantile, no_attempt),
+        _ratio("f_score", table, ((2, 0, 0), (2, 2, 1)), quantile, no_attempt),
+        _ratio("weighted_score", table, ((1 - cost, -cost, 0), (1, 1, 1)), quantile, no_data),
+        _proportion("error_rate", table.refused_wrong + table.answered_wrong, n, quantile, no_data),
+        _refusal_index(table, confidence_level),
+    )
+
+
+def _proportion(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> MetricEstimate:
+    if undefined:
+        return MetricEstimate(name, None, None, None, "undefined", undefined, "wilson")
+    low, high = wilson_interval(successes, n, quantile)
+    return MetricEstimate(name, successes / n, low, high, "ok", None, "wilson")
+
+
+def _ratio(
+    name: str, table: ContingencyTable, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
+) -> MetricEstimate:
+    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
+    if undefined:
+        return MetricEstimate(name, None, None, None, "undefined", undefined, "score")
+    counts = table.answered_right, table.answered_wrong, table.n_refused
+    estimate, low, high = ratio_score_interval(counts, *weights, quantile)
+    return MetricEstimate(name, estimate, low, high, "ok", None, "score")
+
+
+def _refusal_index(table: ContingencyTable, confidence_level: float) -> MetricEstimate:
+    result = refusal_index(table)
+    if result.status == "undefined":
+        return MetricEstimate("refusal_index", None, None, None, "undefined", result.reason, "profile")
+    low, high = result.confidence_interval(confidence_level)
+    return MetricEstimate("refusal_index", result.estimate, low, high, result.status, result.reason, "profile")

@@ -1,0 +1,174 @@
+"""The 2x2 table of refusal against error under forced answering, from which every estimate starts."""
+
+import math
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+CELL_NAMES = ("refused_wrong", "refused_right", "answered_wrong", "answered_right")
+
+
+@dataclass(frozen=True, slots=True)
+class ContingencyTable:
+    """How many questions were refused or answered, and were wrong or right when an answer was forced.
+
+    A question that was answered in the first pass counts with that answer; a refused one with the answer of the
+    forced second pass. Questions without a grade are in none of the cells.
+
+    The rates are those of the paper: ``r``, ``mu``, and ``c``, which is the share of *all* questions, not of those
+    attempted. They are NaN for a table without questions, which is a valid table.
+
+    Parameters
+    ----------
+    refused_wrong, refused_right, answered_wrong, answered_right : int
+        Counts, not negative. Integer-valued floats are accepted and stored as int.
+
+    Raises
+    ------
+    TypeError
+        If a count is not a number: an array, a string, a truth value.
+    ValueError
+        If a count is negative, fractional, infinite or NaN.
+
+    Examples
+    --------
+    >>> from refusal_index import ContingencyTable
+    >>> table = ContingencyTable(refused_wrong=710, refused_right=30, answered_wrong=210, answered_right=50)
+    >>> table.n, table.refusal_rate, table.error_rate, table.correct_rate
+    (1000, 0.74, 0.92, 0.05)
+    """
+
+    refused_wrong: int
+    refused_right: int
+    answered_wrong: int
+    answered_right: int
+
+    def __post_init__(self) -> None:
+        for name in CELL_NAMES:
+            object.__setattr__(self, name, _checked_count(name, getattr(self, name)))
+
+    @classmethod
+    def from_arrays(cls, refused: ArrayLike, wrong: ArrayLike) -> Self:
+        """Count questions from two arrays of truth values.
+
+        Parameters
+        ----------
+        refused : array_like of bool, shape (n,)
+            Whether the question was refused in the first pass.
+        wrong : array_like of bool, shape (n,)
+            Whether the answer that counts was wrong: the first-pass answer where there was one, the forced answer
+            where the question was refused.
+
+        Examples
+        --------
+        >>> from refusal_index import ContingencyTable
+        >>> ContingencyTable.from_arrays(refused=[True, True, False, False], wrong=[True, True, True, False])
+        ContingencyTable(refused_wrong=2, refused_right=0, answered_wrong=1, answered_right=1)
+        """
+        r, w = checked_outcomes(refused, wrong)
+        both, refusals, errors = (int(np.count_nonzero(x)) for x in (r & w, r, w))
+        return cls(both, refusals - both, errors - both, r.size - refusals - errors + both)
+
+    @property
+    def counts(self) -> tuple[int, int, int, int]:
+        """The four cells in the order of the constructor."""
+        return self.refused_wrong, self.refused_right, self.answered_wrong, self.answered_right
+
+    @property
+    def n(self) -> int:
+        """All questions."""
+        return self.refused_wrong + self.refused_right + self.answered_wrong + self.answered_right
+
+    @property
+    def n_refused(self) -> int:
+        """Questions refused in the first pass."""
+        return self.refused_wrong + self.refused_right
+
+    @property
+    def n_answered(self) -> int:
+        """Questions answered in the first pass."""
+        return self.answered_wrong + self.answered_right
+
+    @property
+    def refusal_rate(self) -> float:
+        """Share of questions refused, r."""
+        return self._share(self.n_refused)
+
+    @property
+    def error_rate(self) -> float:
+        """Share of wrong answers under forced answering, mu."""
+        return self._share(self.refused_wrong + self.answered_wrong)
+
+    @property
+    def correct_rate(self) -> float:
+        """Share of all questions answered, and answered right, c."""
+        return self._share(self.answered_right)
+
+    def _share(self, count: int) -> float:
+        return count / self.n if self.n else math.nan
+
+
+def _checked_count(name: str, value: Any) -> int:
+    # Most counts are plain ints, and a table is made for every estimate.
+    if type(value) is int and value >= 0:
+        return value
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(
+            f"{name} must be one number, the count of such questions, got {value!r} of type {type(value).__name__}; "
+            "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
+            "for many tables refusal_index_many"
+        )
+    # NaN and infinity fail the test for a whole number too.
+    number = float(value)
+    if not number.is_integer():
+        raise ValueError(
+            f"{name} must be a whole number of questions, got {value!r}; is it a rate, or a count with missing values?"
+        )
+    if number < 0:
+        raise ValueError(f"{name} must not be negative, got {value!r}; was it made by subtracting two totals?")
+    return int(number)
+
+
+def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Check one truth value a question for refusal and for error, and return both as arrays of shape (n,)."""
+    r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
+    if r.size != w.size:
+        raise ValueError(
+            f"refused and wrong must have one value for each of the same questions, got {r.size} and {w.size}; "
+            "was one of them filtered?"
+        )
+    return r, w
+
+
+def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
+    if array.dtype != bool and array.size:
+        raise TypeError(
+            f"{name} must hold truth values, got an array of {array.dtype}; are there grades in it that need comparing "
+            "(grade == 'refused'), or missing values of unscored questions that need dropping?"
+        )
+    return array.astype(bool, copy=False)
+
+
+def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """Check an array of counts, of any shape, and return it as floats."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iuf":
+        raise TypeError(
+            f"{name} must hold counts, got an array of {array.dtype}; "
+            "is it one truth value per question rather than one count per table?"
+        )
+    counts = array.astype(np.float64, copy=False)
+    with np.errstate(invalid="ignore"):
+        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts < np.inf))
+    if bad.any():
+        raise ValueError(
+            f"{name} must hold whole numbers that are not negative, got {float(counts[bad].flat[0])!r}; "
+            "is it a rate, a difference of totals, or a count with missing values?"
+        )
+    return counts

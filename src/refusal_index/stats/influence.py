@@ -1,0 +1,85 @@
+"""Influence functions and standard errors of rho and of the Refusal Index.
+
+The estimate is a smooth function of four cell proportions. Its influence function says how far one more question
+in a cell would move it, times n; the sample variance of that function over n is the squared standard error. The
+thresholds are estimated along with rho, which the margins' terms ``alpha`` and ``beta`` account for: to take them
+as known would make the standard error up to 4 % too small.
+
+References
+----------
+.. [1] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
+   Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from refusal_index.stats._ops import SCALAR, FloatArray
+from refusal_index.stats.bivariate_normal import log_kernel
+from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
+from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+
+
+def spearman_slope(rho: float) -> float:
+    """Return the derivative of ``RI = 6/pi asin(rho/2)`` in rho."""
+    return 6 / (math.pi * math.sqrt(4 - rho * rho))
+
+
+def cell_influence(table: ContingencyTable, rho: float) -> tuple[float, ...]:
+    """Influence on rho of a question in each cell, in the order of `ContingencyTable.counts`.
+
+    `rho` is the estimate of that table and lies strictly between -1 and 1.
+    """
+    n, r, mu = table.n, table.refusal_rate, table.error_rate
+    h, k = -SCALAR.ndtri(r), -SCALAR.ndtri(mu)
+    spread = math.sqrt((1 - rho) * (1 + rho))
+    alpha, beta = SCALAR.ndtr((rho * h - k) / spread), SCALAR.ndtr((rho * k - h) / spread)
+    t = math.sqrt((1 - rho) / (1 + rho))
+    density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
+    centre = table.refused_wrong / n - alpha * r - beta * mu
+    numerators = 1 - alpha - beta - centre, -alpha - centre, -beta - centre, -centre
+    return tuple(numerator / density for numerator in numerators)
+
+
+def standard_error(table: ContingencyTable, rho: float) -> float:
+    """Return the standard error of rho at the estimate `rho` of `table`, thresholds estimated."""
+    influence = cell_influence(table, rho)
+    total = sum(count * value * value for count, value in zip(table.counts, influence, strict=True))
+    return math.sqrt(total) / table.n
+
+
+def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
+    """Influence of each question on the Refusal Index.
+
+    The mean over the questions is 0, and their population variance over n is the squared standard error. Two runs
+    over the same questions are compared by the difference of their influence functions, question by question.
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (n,)
+        As for `ContingencyTable.from_arrays`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        All NaN where the estimate is undefined or at the boundary, since it has no derivative there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from refusal_index.stats import influence_function
+    >>> refused = np.repeat([True, False], [50, 50])
+    >>> wrong = np.repeat([True, False, True, False], [40, 10, 20, 30])
+    >>> influence = influence_function(refused, wrong)
+    >>> round(float(np.sqrt(np.mean(influence**2) / 100)), 10)
+    0.1154866168
+    """
+    r, w = checked_outcomes(refused, wrong)
+    table = ContingencyTable.from_arrays(r, w)
+    if 0 in table.counts:
+        return np.full(r.shape, np.nan)
+    rho = tetrachoric_of_counts(*table.counts)
+    by_cell = np.array(cell_influence(table, rho)) * spearman_slope(rho)
+    return np.asarray(by_cell[2 * ~r + ~w])

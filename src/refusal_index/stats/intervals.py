@@ -1,0 +1,117 @@
+"""Confidence intervals of the Refusal Index, by four methods.
+
+Coverage of nominal 95 % intervals, simulated for 200 to 4,326 questions at the refusal and error rates of published
+models, where every cell is expected to hold at least five questions:
+
+- profile likelihood, with both thresholds free: .94 to .96. The default; it also holds where a cell is empty.
+- jeffreys, equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
+- delta, a normal interval for ``atanh(rho)``: .95 to .96. (On the scale of the index itself: .91 to .95.)
+- bootstrap, percentiles over resampled questions: .92 to .96, but with emptier cells it can fall to .01.
+"""
+
+import math
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+
+from refusal_index.stats._ops import SCALAR, FloatArray
+from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.influence import standard_error
+from refusal_index.stats.profile import boundary_limit, profile_limits
+from refusal_index.stats.tetrachoric import tetrachoric
+
+IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
+Seed = int | np.random.Generator | None
+
+BOOTSTRAP_RESAMPLES = 1_000
+JEFFREYS_DRAWS = 10_000
+
+
+class ConfidenceInterval(NamedTuple):
+    """Ends of a confidence interval; both NaN where there is none."""
+
+    low: float
+    high: float
+
+
+def rho_interval(
+    table: ContingencyTable,
+    rho: float | None,
+    confidence_level: float,
+    method: IntervalMethod,
+    *,
+    n_resamples: int | None,
+    rng: Seed,
+) -> ConfidenceInterval:
+    """Interval for the tetrachoric correlation of a table whose estimate is `rho`."""
+    quantile = normal_quantile(confidence_level)
+    if method not in get_args(IntervalMethod):
+        raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
+    if rho is None:
+        return ConfidenceInterval(math.nan, math.nan)
+    if method == "profile":
+        return _profile(table, rho, quantile)
+    if method == "delta":
+        return _delta(table, rho, quantile)
+    if method == "jeffreys":
+        return _jeffreys(table, rho, confidence_level, _checked_number(n_resamples, JEFFREYS_DRAWS), rng)
+    return _bootstrap(table, rho, confidence_level, _checked_number(n_resamples, BOOTSTRAP_RESAMPLES), rng)
+
+
+def normal_quantile(confidence_level: float) -> float:
+    """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
+    if not 0 < confidence_level < 1:
+        raise ValueError(
+            f"confidence_level must lie strictly between 0 and 1, got {confidence_level!r}; is it in per cent?"
+        )
+    return float(-SCALAR.ndtri((1 - confidence_level) / 2))
+
+
+def _checked_number(n_resamples: int | None, default: int) -> int:
+    if n_resamples is None:
+        return default
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    return n_resamples
+
+
+def _profile(table: ContingencyTable, rho: float, root_chi2: float) -> ConfidenceInterval:
+    n11, n10, n01, n00 = table.counts
+    counts = float(n11), float(n10), float(n01), float(n00)
+    if abs(rho) < 1:
+        return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
+    limit = boundary_limit(counts, rho, root_chi2)
+    return ConfidenceInterval(min(rho, limit), max(rho, limit))
+
+
+def _delta(table: ContingencyTable, rho: float, quantile: float) -> ConfidenceInterval:
+    if abs(rho) == 1:
+        return ConfidenceInterval(math.nan, math.nan)
+    z, reach = math.atanh(rho), quantile * standard_error(table, rho) / ((1 - rho) * (1 + rho))
+    return ConfidenceInterval(math.tanh(z - reach), math.tanh(z + reach))
+
+
+def _jeffreys(table: ContingencyTable, rho: float, level: float, n_draws: int, rng: Seed) -> ConfidenceInterval:
+    shapes = np.array(table.counts)[:, np.newaxis] + 0.5
+    # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
+    posterior = tetrachoric(*np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_draws)))
+    low, high = _central_quantiles(posterior, level)
+    # As for a proportion of 0 or 1, an interval that left out its own estimate would be too short.
+    return ConfidenceInterval(-1.0 if rho == -1 else low, 1.0 if rho == 1 else high)
+
+
+def _bootstrap(table: ContingencyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
+    if abs(rho) == 1:
+        # A cell that is empty once is empty in every resample, so that the bootstrap would claim certainty.
+        return ConfidenceInterval(math.nan, math.nan)
+    proportions = np.array(table.counts) / table.n
+    resamples = np.random.default_rng(rng).multinomial(table.n, proportions, size=n_resamples)
+    estimates = tetrachoric(*resamples.T)
+    return ConfidenceInterval(*_central_quantiles(estimates[~np.isnan(estimates)], level))
+
+
+def _central_quantiles(values: FloatArray, level: float) -> tuple[float, float]:
+    if not values.size:
+        return math.nan, math.nan
+    low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
+    return float(low), float(high)

@@ -1,0 +1,225 @@
+"""Limits of the profile-likelihood interval of a tetrachoric correlation, both thresholds free.
+
+The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the
+two points where the likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They solve
+three equations in (h, k, z), two saying that the slope in h and k is zero and one saying how far the likelihood
+has fallen, by Newton's method: usually four or five evaluations a limit.
+
+A cell probability is the integral of a log-concave density over a shifted quadrant, hence log-concave in (h, k)
+for a fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero slope is the maximum, and the solution
+needs no further check than the side of the estimate it lies on. Should Newton's method fail, the same maximisation
+is done for one z at a time inside a bracketed search.
+
+References
+----------
+.. [1] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
+   intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
+"""
+
+import math
+from typing import NamedTuple
+
+from scipy.optimize import brentq
+
+from refusal_index.stats._ops import SCALAR
+from refusal_index.stats.bivariate_normal import log_kernel, orthant
+from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+
+Counts = tuple[float, float, float, float]
+
+# The square of such a cell can still be divided by.
+SMALLEST_CELL = 1e-150
+# tanh(20) is 1 to the last digit.
+LARGEST_Z = 20.0
+JOINT_STEPS = 15
+# Newton's method doubles the digits: after a step of this size about 14 are right.
+JOINT_TOLERANCE = 1e-7
+SMALLEST_FRACTION = 1e-9
+INNER_STEPS = 50
+# With so little left to gain the next full step lands on the maximum to the last digit.
+INNER_TOLERANCE = 1e-10
+
+
+Position = tuple[float, float, float]
+
+
+class _Point(NamedTuple):
+    """The log-likelihood at one (h, k, z): how far below its maximum, its slopes and its curvatures."""
+
+    fall: float
+    h: float
+    k: float
+    z: float
+    hh: float
+    hk: float
+    kk: float
+    hz: float
+    kz: float
+
+    @property
+    def root_fall(self) -> float:
+        """Root of the likelihood-ratio statistic."""
+        return math.sqrt(2 * max(self.fall, 0.0))
+
+    def margins_step(self, slope_h: float, slope_k: float) -> tuple[float, float]:
+        """Step in (h, k) along which the slopes in h and k change by minus the given ones."""
+        determinant = self.hh * self.kk - self.hk * self.hk
+        return (
+            (self.hk * slope_k - self.kk * slope_h) / determinant,
+            (self.hk * slope_h - self.hh * slope_k) / determinant,
+        )
+
+    def along_ridge(self, dz: float) -> Position:
+        """Step with the given dz along which the slopes in h and k do not change."""
+        along_h, along_k = self.margins_step(self.hz, self.kz)
+        return along_h * dz, along_k * dz, dz
+
+
+def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: float) -> tuple[float, float]:
+    """Lower and upper limit for rho of a table with four positive cells.
+
+    `rho` is the estimate, `rho_error` its standard error, and `root_chi2` the square root of the chi-squared quantile
+    with one degree of freedom, which is the normal quantile of the two-sided level.
+    """
+    best = (*_thresholds(counts), math.atanh(rho))
+    point = _evaluate(counts, best)
+    reach = root_chi2 * rho_error / ((1 - rho) * (1 + rho))
+    limits = []
+    for outward in (-1.0, 1.0):
+        z = _joint_newton(counts, best, point.along_ridge(outward * reach), root_chi2)
+        if z is None or (z - best[2]) * outward <= 0:
+            z = _ridge_search(counts, best, outward, root_chi2)
+        limits.append(math.tanh(z))
+    return limits[0], limits[1]
+
+
+def boundary_limit(counts: Counts, rho: float, root_chi2: float) -> float:
+    """Return the limit other than the estimate, of a table whose zero cell makes the estimate `rho` +1 or -1."""
+    # An empty cell stops being surprising at about this expectation, so that the limit lies near the estimate of the
+    # table that has it.
+    expectation = root_chi2 * root_chi2 / 2
+    n11, n10, n01, n00 = counts
+    filled = (n11 or expectation, n10 or expectation, n01 or expectation, n00 or expectation)
+    start = (*_thresholds(filled), math.atanh(tetrachoric_of_counts(*filled)))
+    z = _joint_newton(counts, start, (0.0, 0.0, 0.0), root_chi2)
+    return math.tanh(_ridge_search(counts, start, -rho, root_chi2) if z is None else z)
+
+
+def _thresholds(counts: Counts) -> tuple[float, float]:
+    n11, n10, n01, n00 = counts
+    n = n11 + n10 + n01 + n00
+    return -SCALAR.ndtri((n11 + n10) / n), -SCALAR.ndtri((n11 + n01) / n)
+
+
+def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2: float) -> float | None:
+    """Solve for zero slopes in h and k and the wanted fall, all at once, beginning with `step` from `position`.
+
+    Returns z, or None if the iteration leads nowhere.
+    """
+    for _ in range(JOINT_STEPS):
+        position, point = _damped_move(counts, position, step, root_chi2)
+        step_h, step_k = point.margins_step(point.h, point.k)
+        along_h, along_k, _ = point.along_ridge(1.0)
+        # The root of the fall is nearly linear in z, so the step is Newton's for that root.
+        wanted = point.root_fall * (point.root_fall - root_chi2) - point.h * step_h - point.k * step_k
+        slope = point.z + point.h * along_h + point.k * along_k
+        if slope == 0:
+            return None
+        dz = wanted / slope
+        step = (step_h + along_h * dz, step_k + along_k * dz, dz)
+        if max(map(abs, step)) < JOINT_TOLERANCE:
+            return position[2] + dz
+    return None
+
+
+def _damped_move(counts: Counts, position: Position, step: Position, root_chi2: float) -> tuple[Position, _Point]:
+    """Take the step, halved until the likelihood where it ends is not too small to tell a direction from."""
+    size = 1.0
+    while True:
+        h, k, z = (x + size * dx for x, dx in zip(position, step, strict=True))
+        if abs(z) <= LARGEST_Z:
+            point = _evaluate(counts, (h, k, z))
+            if point.root_fall <= 3 * root_chi2 or size < SMALLEST_FRACTION:
+                return (h, k, z), point
+        size /= 2
+
+
+def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
+    """Bracket the limit by walking along the ridge of the likelihood, then close in; slow, but cannot miss."""
+    here, point = _climb(counts, start)
+    falling = point.root_fall < root_chi2
+    dz = math.copysign(0.5, outward if falling else -outward)
+    while True:
+        if abs(here[2] + dz) > LARGEST_Z:
+            return math.copysign(LARGEST_Z, dz)
+        moved, _ = _damped_move(counts, here, point.along_ridge(dz), root_chi2)
+        there, point = _climb(counts, moved)
+        if (point.root_fall < root_chi2) != falling:
+            break
+        here = there
+
+    def excess(z: float) -> float:
+        share = (z - here[2]) / (there[2] - here[2])
+        guess = (here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1]), z)
+        return _climb(counts, guess)[1].root_fall - root_chi2
+
+    return float(brentq(excess, here[2], there[2], xtol=1e-13))
+
+
+def _climb(counts: Counts, position: Position) -> tuple[Position, _Point]:
+    """Maximise the likelihood over the thresholds at a fixed z, by Newton's method with step halving."""
+    point = _evaluate(counts, position)
+    for _ in range(INNER_STEPS):
+        step_h, step_k = point.margins_step(point.h, point.k)
+        gain = point.h * step_h + point.k * step_k
+        size = 1.0
+        while True:
+            moved = (position[0] + size * step_h, position[1] + size * step_k, position[2])
+            candidate = _evaluate(counts, moved)
+            if candidate.fall < point.fall or gain < INNER_TOLERANCE or size < SMALLEST_FRACTION:
+                break
+            size /= 2
+        position, point = moved, candidate
+        if gain < INNER_TOLERANCE:
+            break
+    return position, point
+
+
+def _evaluate(counts: Counts, position: Position) -> _Point:
+    h, k, z = position
+    n11, n10, n01, n00 = counts
+    n = n11 + n10 + n01 + n00
+    t = math.exp(-z)
+    spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
+    r, mu, p11 = SCALAR.ndtr(-h), SCALAR.ndtr(-k), orthant(SCALAR, h, k, t)
+    cells = (p11, r - p11, mu - p11, (1 - r) - (mu - p11))
+    p11, p10, p01, p00 = (max(cell, SMALLEST_CELL) for cell in cells)
+    fall = sum(
+        count * math.log(count / (n * cell)) for count, cell in zip(counts, (p11, p10, p01, p00), strict=True) if count
+    )
+
+    # Derivatives of the first cell (p_), of the margins, and of the margins' other cells (a_).
+    r_h, mu_k = _minus_density(h), _minus_density(k)
+    p_h, p_k = r_h * SCALAR.ndtr((rho * h - k) / spread), mu_k * SCALAR.ndtr((rho * k - h) / spread)
+    density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
+    p_z = spread * spread * density
+    a_h, a_k = r_h - p_h, mu_k - p_k
+
+    w11, w10, w01, w00 = n11 / p11, n10 / p10, n01 / p01, n00 / p00
+    v11, v10, v01, v00 = w11 / p11, w10 / p10, w01 / p01, w00 / p00
+    contrast = w11 - w10 - w01 + w00
+    return _Point(
+        fall=fall,
+        h=contrast * p_h + (w10 - w00) * r_h,
+        k=contrast * p_k + (w01 - w00) * mu_k,
+        z=contrast * p_z,
+        hh=-contrast * (h * p_h + rho * density) - (w10 - w00) * h * r_h - (v11 + v01) * p_h**2 - (v10 + v00) * a_h**2,
+        kk=-contrast * (k * p_k + rho * density) - (w01 - w00) * k * mu_k - (v11 + v10) * p_k**2 - (v01 + v00) * a_k**2,
+        hk=contrast * density - v11 * p_h * p_k + v10 * a_h * p_k + v01 * p_h * a_k - v00 * a_h * a_k,
+        hz=-contrast * density * (h - rho * k) - p_z * ((v11 + v01) * p_h - (v10 + v00) * a_h),
+        kz=-contrast * density * (k - rho * h) - p_z * ((v11 + v10) * p_k - (v01 + v00) * a_k),
+    )
+
+
+def _minus_density(x: float) -> float:
+    return -math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)

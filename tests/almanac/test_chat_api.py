@@ -1,0 +1,156 @@
+"""Evidence for reading requests: every field of the API that is understood, and an error for every one that is not."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.chat_api import chunk_bodies, completion_body, parse_chat_request
+from refusal_index.almanac.errors import RequestError
+from refusal_index.almanac.sampling import Settings
+from refusal_index.almanac.sequence import Completion, TokenLogprob
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def parse(**fields):
+    return parse_chat_request({"model": "base", "messages": HELLO} | fields)
+
+
+def test_defaults_are_the_apis():
+    asked = parse()
+    assert asked.settings == Settings(temperature=1.0, top_p=1.0, max_tokens=None, stop=(), seed=None, n=1)
+    assert not asked.stream
+
+
+def test_null_is_as_good_as_absent():
+    nulls = ["temperature", "top_p", "max_tokens", "stop", "seed", "n", "stream", "logprobs", "tools", "logit_bias"]
+    assert parse(**dict.fromkeys(nulls)) == parse()
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings"),
+    [
+        ({"temperature": 0, "top_p": 0.5, "seed": -3}, {"temperature": 0.0, "top_p": 0.5, "seed": -3}),
+        ({"max_tokens": 5}, {"max_tokens": 5}),
+        ({"max_completion_tokens": 6, "max_tokens": 5}, {"max_tokens": 6}),
+        ({"stop": "x"}, {"stop": ("x",)}),
+        ({"stop": ["x", "y"]}, {"stop": ("x", "y")}),
+        ({"n": 128}, {"n": 128}),
+        ({"logprobs": True}, {"top_logprobs": 0}),
+        ({"logprobs": True, "top_logprobs": 20}, {"top_logprobs": 20}),
+        ({"logprobs": False}, {"top_logprobs": None}),
+        ({"frequency_penalty": 0.0, "response_format": {"type": "text"}, "tools": [], "user": "me"}, {}),
+    ],
+)
+def test_settings_are_understood(fields, settings):
+    assert parse(**fields).settings == Settings(**settings)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"role": "system", "content": "x"}, Message("system", "x")),
+        ({"role": "developer", "content": "x"}, Message("system", "x")),
+        ({"role": "user", "content": "x", "name": "me"}, Message("user", "x")),
+        ({"role": "user", "content": [{"type": "text", "text": "x"}]}, Message("user", "x")),
+        ({"role": "user", "content": [{"type": "text", "text": t} for t in "xy"]}, Message("user", "x\ny")),
+    ],
+)
+def test_messages_are_understood(entry, message):
+    assert parse(messages=[entry]).messages == (message,)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"model": None}, "model"),
+        ({"model": 3}, "model"),
+        ({"messages": None}, "messages"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": ["hello"]}, "messages[0]"),
+        ({"messages": [*HELLO, {"content": "x"}]}, "messages[1].role"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": True}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"temperature": 10**400}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"n": 0}, "n"),
+        ({"n": 129}, "n"),
+        ({"n": 1.5}, "n"),
+        ({"n": True}, "n"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": "5"}, "max_completion_tokens"),
+        ({"seed": 1.0}, "seed"),
+        ({"stop": 5}, "stop"),
+        ({"stop": [5]}, "stop"),
+        ({"stop": list("abcde")}, "stop"),
+        ({"stop": ""}, None),
+        ({"stop": ["a", ""]}, "stop"),
+        ({"stream": "yes"}, "stream"),
+        ({"stream_options": True}, "stream_options"),
+        ({"stream_options": {"include_usage": 1}}, "include_usage"),
+        ({"logprobs": 5}, "logprobs"),
+        ({"top_logprobs": 5}, "top_logprobs"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"logit_bias": {"5": 100}}, "logit_bias"),
+    ],
+)
+def test_what_is_not_understood_is_named(fields, param):
+    if param is None:
+        assert parse(**fields) == parse()
+        return
+    with pytest.raises(RequestError) as caught:
+        parse(**fields)
+    assert caught.value.param == param
+    assert param in str(caught.value)
+
+
+@pytest.mark.parametrize("body", [None, 3, "x", [], True])
+def test_a_body_that_is_not_an_object_is_refused(body):
+    with pytest.raises(RequestError, match="must be a JSON object"):
+        parse_chat_request(body)
+
+
+COMPLETIONS = [
+    Completion("a", "stop", 10, 3, (TokenLogprob("a", -0.5, (("a", -0.5), ("\ufffd", -2.0))),)),
+    Completion("b", "length", 10, 4, ()),
+]
+
+
+def test_the_response_has_the_apis_shape():
+    body = completion_body(parse(logprobs=True), COMPLETIONS, identity="chatcmpl-1", created=7)
+    assert json.loads(json.dumps(body)) == body
+    assert body["usage"] == {"prompt_tokens": 10, "completion_tokens": 7, "total_tokens": 17}
+    assert [choice["finish_reason"] for choice in body["choices"]] == ["stop", "length"]
+    assert body["choices"][0]["logprobs"]["content"] == [
+        {
+            "token": "a",
+            "logprob": -0.5,
+            "bytes": [97],
+            "top_logprobs": [
+                {"token": "a", "logprob": -0.5, "bytes": [97]},
+                {"token": "\ufffd", "logprob": -2.0, "bytes": None},
+            ],
+        }
+    ]
+
+
+def test_chunks_put_together_are_the_response():
+    asked = parse(stream=True, stream_options={"include_usage": True})
+    *chunks, last = chunk_bodies(asked, COMPLETIONS, identity="chatcmpl-1", created=7)
+    for index, completion in enumerate(COMPLETIONS):
+        own = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["index"] == index]
+        assert "".join(choice["delta"].get("content", "") for choice in own) == completion.text
+        assert [choice["finish_reason"] for choice in own] == [None, completion.finish_reason]
+    assert last["choices"] == []
+    assert last["usage"]["total_tokens"] == 17

@@ -1,0 +1,155 @@
+"""Evidence for the forward pass: against transformers, and against itself however the work is divided."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from refusal_index.almanac.cache import Cohort, compute_prefix, run
+from refusal_index.almanac.checkpoint import read_config
+from refusal_index.almanac.errors import ModelFileError
+from refusal_index.almanac.llama import Llama
+
+TIED = Path(__file__).parent / "data" / "tied"
+TOLERANCE = 1e-5
+
+
+def next_logits(model, *rows, prefix=None):
+    cohort = Cohort(model.config, prefix, len(rows))
+    feed = cohort.begin(list(rows))
+    return model.logits(run(model, [cohort], [feed])[feed.last])
+
+
+@pytest.fixture
+def reference(folder):
+    with np.load(folder / "reference.npz") as arrays:
+        numbers = range(len(arrays) // 2)
+        return [arrays[f"tokens_{n}"] for n in numbers], np.array([arrays[f"logits_{n}"] for n in numbers])
+
+
+@pytest.fixture
+def prompts(reference):
+    return reference[0]
+
+
+def test_against_transformers_one_prompt_at_a_time(model, reference):
+    for tokens, logits in zip(*reference, strict=True):
+        np.testing.assert_allclose(next_logits(model, tokens)[0], logits, atol=TOLERANCE)
+
+
+def test_against_transformers_prompts_of_different_lengths_in_one_batch(model, reference):
+    prompts, logits = reference
+    assert len({len(prompt) for prompt in prompts}) == len(prompts)
+    np.testing.assert_allclose(next_logits(model, *prompts), logits, atol=TOLERANCE)
+
+
+def test_against_transformers_token_by_token(model, reference):
+    for tokens, logits in zip(*reference, strict=True):
+        cohort = Cohort(model.config, None, 1)
+        for token in tokens:
+            hidden = run(model, [cohort], [cohort.begin([np.array([token])])])
+        np.testing.assert_allclose(model.logits(hidden)[0], logits, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("length", [1, 7, 11])
+def test_a_shared_prefix_changes_nothing(model, reference, length):
+    (one, two, _), logits = reference
+    assert (one[:length] == two[:length]).all()
+    prefix = compute_prefix(model, one[:length], None)
+    shared = next_logits(model, one[length:], two[length:], prefix=prefix)
+    np.testing.assert_allclose(shared, logits[:2], atol=TOLERANCE)
+
+
+def test_a_prefix_may_be_built_on_another_and_cut(model, prompts):
+    prompt = prompts[2]
+    whole = compute_prefix(model, prompt[:20], None)
+    built = compute_prefix(model, prompt[:20], compute_prefix(model, prompt[:6], None))
+    for one, other in [(whole, built), (built.cut(9), compute_prefix(model, prompt[:9], None))]:
+        assert one.tokens.tolist() == other.tokens.tolist()
+        np.testing.assert_allclose(one.keys, other.keys, atol=TOLERANCE)
+        np.testing.assert_allclose(one.values, other.values, atol=TOLERANCE)
+
+
+def test_cohorts_with_and_without_a_prefix_run_together(model, reference):
+    (one, two, three), logits = reference
+    prefix = compute_prefix(model, one[:9], None)
+    cohorts = [Cohort(model.config, prefix, 2), Cohort(model.config, None, 1)]
+    feeds = [cohorts[0].begin([one[9:], two[9:]]), cohorts[1].begin([three])]
+    hidden = run(model, cohorts, feeds)
+    last = [*feeds[0].last, len(feeds[0].tokens) + feeds[1].last[0]]
+    np.testing.assert_allclose(model.logits(hidden[last]), logits, atol=TOLERANCE)
+
+
+def test_rows_that_stay_are_not_disturbed_by_rows_that_leave(model, prompts):
+    ways = [(cohort := Cohort(model.config, None, 3), [0, 2]), (Cohort(model.config, None, 3), [0, 1, 2])]
+    results = []
+    for cohort, kept in ways:
+        run(model, [cohort], [cohort.begin(list(prompts))])
+        cohort.keep(kept)
+        feed = cohort.begin([np.array([17 + row]) for row in kept])
+        results.append(dict(zip(kept, model.logits(run(model, [cohort], [feed])), strict=True)))
+    for row in (0, 2):
+        np.testing.assert_allclose(results[0][row], results[1][row], atol=TOLERANCE)
+
+
+def copied(folder, tmp_path, **changes):
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    for name, value in changes.items():
+        config.pop(name, None) if value is None else config.update({name: value})
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"attention_bias": True}, "attention_bias is True"),
+        ({"model_type": "mistral"}, "model_type is 'mistral'"),
+        ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_type is 'linear'"),
+        ({"rms_norm_eps": None}, "field 'rms_norm_eps' is missing"),
+        ({"rope_theta": None}, "field 'rope_theta' is missing"),
+        ({"hidden_size": 17}, "has shape (320, 16), expected (None, 17)"),
+        ({"num_hidden_layers": 3}, "tensor 'model.layers.2.mlp.gate_proj.weight' is missing"),
+    ],
+)
+def test_a_model_that_would_run_wrongly_is_refused(tmp_path, changes, complaint):
+    folder = copied(TIED, tmp_path, **changes)
+    with pytest.raises(ModelFileError) as caught:
+        Llama.load(folder)
+    assert complaint in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+@pytest.mark.parametrize("content", [None, b"", b"[]", b"\xff\xff\xff\xff\xff\xff\xff\xff{}"])
+def test_a_missing_or_damaged_file_is_named(folder, tmp_path, name, content):
+    copy = copied(folder, tmp_path)
+    (copy / name).unlink() if content is None else (copy / name).write_bytes(content)
+    with pytest.raises(ModelFileError, match=name):
+        Llama.load(copy)
+
+
+def test_end_tokens_come_from_the_generation_config_first(folder, tmp_path):
+    assert read_config(folder).end_tokens == {0, 2}
+    copy = copied(folder, tmp_path)
+    (copy / "generation_config.json").write_text('{"eos_token_id": [5, 6]}')
+    assert read_config(copy).end_tokens == {0, 5, 6}
+    (copy / "generation_config.json").unlink()
+    assert read_config(copy).end_tokens == {0, 2}
+
+
+def test_a_head_equal_to_the_embedding_gives_what_a_tied_one_gives(folder, tmp_path, prompts):
+    copy = copied(folder, tmp_path)
+    tensors = load_file(copy / "model.safetensors")
+    tensors.pop("lm_head.weight", None)
+    save_file(tensors, copy / "model.safetensors")
+    tied = next_logits(Llama.load(copy), *prompts)
+    save_file(tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].copy()}, copy / "model.safetensors")
+    np.testing.assert_array_equal(next_logits(Llama.load(copy), *prompts), tied)

@@ -1,0 +1,280 @@
+"""Evidence for the runtime: replies that do not depend on company, and no request left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import chisquare
+from threadpoolctl import threadpool_info
+
+from refusal_index.almanac import decoding
+from refusal_index.almanac.cache import Cohort, run
+from refusal_index.almanac.chat import ChatTokenizer, Message
+from refusal_index.almanac.errors import AlmanacError, ContextLengthError, RequestError
+from refusal_index.almanac.llama import Llama
+from refusal_index.almanac.runtime import Runtime
+from refusal_index.almanac.sampling import log_probabilities
+
+GROUPED = Path(__file__).parent / "data" / "grouped"
+SHARED = "the mayor of the town of Bramwick was born in the year 1871 and who wrote the book about the river "
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A request as a value."""
+
+    text: str
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_tokens: int | None = 8
+    stop: tuple[str, ...] = ()
+    seed: int | None = 0
+    n: int = 1
+    top_logprobs: int | None = None
+
+    async def of(self, runtime):
+        arguments = asdict(self)
+        return await runtime.complete([Message("user", arguments.pop("text"))], **arguments)
+
+
+def ask(runtime, *requests):
+    async def gather():
+        return await asyncio.gather(*(request.of(runtime) for request in requests))
+
+    return asyncio.run(gather())
+
+
+MIXED = [
+    Ask("Who?", seed=1),
+    Ask(SHARED + "one", seed=2, temperature=0.5, top_p=0.9),
+    Ask(SHARED + "two and three", seed=3, max_tokens=30),
+    Ask("a", seed=4, temperature=0),
+    Ask(SHARED * 2, seed=5, top_p=0.3, max_tokens=20),
+    Ask(SHARED + "one", seed=6, n=5),
+    Ask("b" * 40, seed=7, max_tokens=None),
+    Ask("Who?", seed=8, n=3, temperature=2.0),
+]
+
+
+def test_a_reply_is_the_same_alone_in_company_and_in_another_order():
+    alone = []
+    for request in MIXED:
+        with Runtime(GROUPED) as fresh:
+            alone += ask(fresh, request)
+    with Runtime(GROUPED) as runtime:
+        together = ask(runtime, *MIXED)
+        again = ask(runtime, *reversed(MIXED))[::-1]
+    with Runtime(GROUPED, max_rows=2) as narrow:
+        queued = ask(narrow, *MIXED)
+    for replies in (together, again, queued):
+        assert [[c.text for c in choices] for choices in replies] == [[c.text for c in choices] for choices in alone]
+
+
+def test_requests_that_come_one_by_one_join_a_running_batch_unharmed(runtime):
+    async def staggered():
+        tasks = []
+        for request in MIXED:
+            tasks.append(asyncio.create_task(request.of(runtime)))
+            await asyncio.sleep(0.002)
+        return await asyncio.gather(*tasks)
+
+    assert asyncio.run(staggered()) == ask(runtime, *MIXED)
+
+
+def test_against_recomputing_every_step_from_the_start(folder):
+    """Greedy replies and reported probabilities, compared with a pass over the whole text for each token."""
+    model, tokenizer = Llama.load(folder), ChatTokenizer(folder)
+    with Runtime(folder) as runtime:
+        [[reply]] = ask(runtime, Ask(SHARED, temperature=0, max_tokens=12, top_logprobs=3))
+    text = tokenizer.encode([Message("user", SHARED)])
+    for reported in reply.logprobs:
+        cohort = Cohort(model.config, None, 1)
+        logs = log_probabilities(model.logits(run(model, [cohort], [cohort.begin([text])])[-1:])[0])
+        likeliest = np.argsort(-logs)[:3]
+        assert reported.token == tokenizer.decode([likeliest[0]])
+        assert reported.logprob == pytest.approx(logs.max(), abs=1e-4)
+        assert [name for name, _ in reported.alternatives] == [tokenizer.decode([token]) for token in likeliest]
+        text = np.append(text, likeliest[0])
+    assert reply.text == tokenizer.decode(text[reply.prompt_tokens :])
+
+
+def test_against_theory_first_tokens_come_with_the_models_probabilities(runtime):
+    [choices] = ask(runtime, Ask("Who?", max_tokens=1, n=1500, top_logprobs=20))
+    report = choices[0].logprobs[0].alternatives
+    expected = {token: np.exp(logprob) for token, logprob in report if "\ufffd" not in token}
+    found = [choice.text for choice in choices]
+    counts = np.array([found.count(token) for token in expected])
+    shares = np.array(list(expected.values()))
+    rest = [len(found) - counts.sum()], [1 - shares.sum()]
+    expected_counts = np.append(shares, rest[1]) * len(found)
+    assert chisquare(np.append(counts, rest[0]), expected_counts).pvalue > 1e-3
+
+
+def test_a_seed_reproduces_and_no_seed_draws_anew(runtime):
+    one, same, other = ask(runtime, Ask("Who?", seed=5), Ask("Who?", seed=5), Ask("Who?", seed=6))
+    assert one == same != other
+    unseeded = ask(runtime, *[Ask("Who?", seed=None)] * 3)
+    assert len({replies[0].text for replies in unseeded}) == 3
+
+
+def test_choice_i_does_not_depend_on_the_number_of_choices(runtime):
+    by_number = {n: ask(runtime, Ask(SHARED, seed=9, n=n))[0] for n in (1, 3, 9)}
+    assert by_number[9][:3] == by_number[3]
+    assert by_number[3][:1] == by_number[1]
+    assert len({choice.text for choice in by_number[9]}) == 9
+
+
+def test_a_stop_text_ends_the_reply_and_is_left_out(runtime):
+    [[whole]] = ask(runtime, Ask("Who?", seed=1, max_tokens=20))
+    later, earlier = whole.text[9:11], whole.text[4:6]
+    [[cut]] = ask(runtime, Ask("Who?", seed=1, max_tokens=20, stop=(later, earlier, "never there")))
+    assert cut.text == whole.text[: min(whole.text.index(later), whole.text.index(earlier))]
+    assert cut.finish_reason == "stop"
+    assert cut.completion_tokens < whole.completion_tokens
+
+
+def test_finish_reasons_and_token_counts(runtime):
+    [choices] = ask(runtime, Ask("Who?", max_tokens=40, n=60, top_logprobs=0))
+    assert {choice.finish_reason for choice in choices} == {"stop", "length"}
+    for choice in choices:
+        ended = choice.finish_reason == "stop"
+        assert choice.completion_tokens <= 40 if ended else choice.completion_tokens == 40
+        assert len(choice.logprobs) == choice.completion_tokens - ended
+
+
+def test_a_reply_may_fill_the_context_and_the_prompt_leave_one_token(runtime):
+    [choices] = ask(runtime, Ask("Who?", max_tokens=10**9, n=30))
+    longest = max(choices, key=lambda choice: choice.completion_tokens)
+    assert longest.prompt_tokens + longest.completion_tokens == 128
+    room = 128 - choices[0].prompt_tokens - 1
+    [[last]] = ask(runtime, Ask("Who?" + "\n" * room, temperature=0))
+    assert (last.prompt_tokens, last.completion_tokens) == (127, 1)
+
+
+@pytest.mark.parametrize("length", [130, 10_000_000])
+def test_a_prompt_longer_than_the_context_is_refused_at_once(runtime, length):
+    with pytest.raises(ContextLengthError, match="reads at most 128") as caught:
+        ask(runtime, Ask("\n" * length))
+    assert (caught.value.param, caught.value.code) == ("messages", "context_length_exceeded")
+
+
+def test_one_bad_request_harms_nobody(runtime):
+    async def mixed():
+        bad = [Ask("x", top_p=7), Ask("\n" * 500), Ask("\ud800")]
+        return await asyncio.gather(*(each.of(runtime) for each in [*bad, MIXED[0]]), return_exceptions=True)
+
+    *errors, good = asyncio.run(mixed())
+    assert all(isinstance(error, RequestError) for error in errors)
+    assert good == ask(runtime, MIXED[0])[0]
+
+
+def test_cancelling_one_request_frees_its_rows_and_leaves_the_others_alone(runtime):
+    endless = Ask("Who?", max_tokens=None, n=100)
+
+    async def cancel_some():
+        doomed = [asyncio.create_task(replace(endless, seed=seed).of(runtime)) for seed in range(3)]
+        kept = [asyncio.create_task(request.of(runtime)) for request in MIXED]
+        await asyncio.sleep(0.03)
+        for task in doomed:
+            task.cancel()
+        results = await asyncio.gather(*doomed, return_exceptions=True)
+        return results, await asyncio.gather(*kept)
+
+    cancelled, kept = asyncio.run(cancel_some())
+    assert all(isinstance(result, asyncio.CancelledError) for result in cancelled)
+    assert kept == ask(runtime, *MIXED)
+
+
+def test_the_runtime_outlives_event_loops_and_serves_several_at_once(runtime):
+    expected = ask(runtime, MIXED[0], MIXED[1])
+    assert ask(runtime, MIXED[0], MIXED[1]) == expected
+    found = {}
+    threads = [
+        threading.Thread(target=lambda key=key: found.update({key: ask(runtime, MIXED[0], MIXED[1])})) for key in "abc"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys("abc", expected)
+
+
+def test_an_event_loop_that_ends_early_takes_nothing_with_it(runtime):
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(Ask("Who?", max_tokens=None, n=20).of(runtime))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    task.cancel()
+    loop.run_until_complete(asyncio.gather(task, return_exceptions=True))
+    loop.close()
+    assert ask(runtime, MIXED[0])
+
+
+def test_the_event_loop_stays_free_while_the_model_runs(runtime):
+    async def count_turns():
+        reply, turns = asyncio.create_task(Ask("Who?", max_tokens=None, n=128).of(runtime)), 0
+        while not reply.done():
+            await asyncio.sleep(0.001)
+            turns += 1
+        return turns
+
+    assert asyncio.run(count_turns()) > 10
+
+
+def test_closing_fails_what_is_in_progress_and_what_comes_later():
+    runtime = Runtime(GROUPED)
+
+    async def close_midway():
+        replies = [asyncio.create_task(Ask("Who?", max_tokens=None, n=128).of(runtime)) for _ in range(5)]
+        await asyncio.sleep(0.02)
+        runtime.close()
+        return await asyncio.gather(*replies, return_exceptions=True)
+
+    for error in asyncio.run(close_midway()):
+        assert isinstance(error, AlmanacError)
+        assert "closed before" in str(error)
+    runtime.close()
+    with pytest.raises(AlmanacError, match="is closed"):
+        ask(runtime, MIXED[0])
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("almanac")]
+
+
+def test_an_unexpected_failure_reaches_everybody_and_the_runtime_recovers(runtime, monkeypatch):
+    def fail(*_arguments):
+        raise MemoryError("no more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(decoding, "run", fail)
+        with pytest.raises(MemoryError, match="no more"):
+            ask(runtime, MIXED[0], MIXED[1])
+    assert ask(runtime, MIXED[0])
+
+
+def test_bounds_on_memory_delay_requests_and_change_nothing(runtime, monkeypatch):
+    expected = ask(runtime, *MIXED)
+    monkeypatch.setattr(decoding, "_MAX_HELD_TOKENS", 60)
+    monkeypatch.setattr(decoding, "_MAX_NEW_TOKENS", 30)
+    with Runtime(GROUPED) as tight:
+        assert ask(tight, *MIXED) == expected
+
+
+def test_blas_threads_are_one_while_the_model_runs_and_restored_after():
+    def blas_threads():
+        return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+    before, during = blas_threads(), []
+
+    async def watch(runtime):
+        replies = [asyncio.create_task(Ask("Who?", max_tokens=None, n=64).of(each)) for each in (runtime, runtime)]
+        await asyncio.sleep(0.02)
+        during.extend(blas_threads())
+        await asyncio.gather(*replies)
+
+    with Runtime(GROUPED) as runtime:
+        asyncio.run(watch(runtime))
+    assert set(during) == {1}
+    assert blas_threads() == before

@@ -1,0 +1,252 @@
+"""Evidence for the server: the openai client over real HTTP, and hostile or broken clients beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import openai
+import pytest
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.request_log import RequestLog
+from refusal_index.almanac.runtime import Runtime
+from refusal_index.almanac.server import ModelPool, create_app, listening
+
+DATA = Path(__file__).parent / "data"
+HELLO = [{"role": "user", "content": "Who wrote the book?"}]
+LONG = [{"role": "user", "content": "\n" * 200}]
+SECRET = "sk-never-to-be-seen"
+
+
+@asynccontextmanager
+async def server(log_path=None):
+    pool = ModelPool(["tied", "grouped"], DATA.joinpath)
+    async with listening(create_app(pool, RequestLog(log_path))) as url:
+        yield url
+
+
+def with_client(use, log_path=None):
+    async def run():
+        async with server(log_path) as url, openai.AsyncOpenAI(base_url=url, api_key=SECRET, max_retries=0) as client:
+            return await use(client)
+
+    return asyncio.run(run())
+
+
+def with_http(use, log_path=None):
+    async def run():
+        async with server(log_path) as url, aiohttp.ClientSession() as session:
+            return await use(session, url)
+
+    return asyncio.run(run())
+
+
+def test_models_are_listed():
+    async def use(client):
+        return [model.id async for model in client.models.list()]
+
+    assert with_client(use) == ["almanac/tied", "almanac/grouped"]
+
+
+@pytest.mark.parametrize("name", ["grouped", "almanac/grouped"])
+def test_a_reply_is_the_runtimes_under_both_names(name):
+    async def use(client):
+        return await client.chat.completions.create(
+            model=name, messages=HELLO, seed=3, n=3, temperature=0.8, top_p=0.9, max_tokens=9
+        )
+
+    response = with_client(use)
+    with Runtime(DATA / "grouped") as runtime:
+        message = Message(**HELLO[0])
+        expected = asyncio.run(runtime.complete([message], seed=3, n=3, temperature=0.8, top_p=0.9, max_tokens=9))
+    assert [choice.message.content for choice in response.choices] == [reply.text for reply in expected]
+    assert [choice.finish_reason for choice in response.choices] == [reply.finish_reason for reply in expected]
+    assert [choice.index for choice in response.choices] == [0, 1, 2]
+    assert response.model == name
+    assert response.usage.prompt_tokens == expected[0].prompt_tokens
+    assert response.usage.completion_tokens == sum(reply.completion_tokens for reply in expected)
+
+
+def test_every_option_the_client_offers_for_them_works():
+    async def use(client):
+        ask = client.chat.completions.create
+        options = {"model": "tied", "messages": HELLO, "temperature": 0}
+        whole = await ask(**options, max_completion_tokens=12)
+        text = whole.choices[0].message.content
+        stopped = await ask(**options, stop=[text[3:5]])
+        parts = await ask(**options | {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]})
+        scored = await ask(**options, max_tokens=2, logprobs=True, top_logprobs=4)
+        return text, stopped, parts, scored
+
+    text, stopped, parts, scored = with_client(use)
+    assert stopped.choices[0].message.content == text[: text.index(text[3:5])]
+    assert stopped.choices[0].finish_reason == "stop"
+    assert parts.choices[0].message.content
+    for token in scored.choices[0].logprobs.content:
+        assert token.logprob == token.top_logprobs[0].logprob == max(other.logprob for other in token.top_logprobs)
+        assert len(token.top_logprobs) == 4
+
+
+def test_a_streamed_reply_is_the_whole_one():
+    async def use(client):
+        options = {"model": "tied", "messages": HELLO, "seed": 1, "n": 2, "max_tokens": 8}
+        whole = await client.chat.completions.create(**options)
+        stream = await client.chat.completions.create(**options, stream=True, stream_options={"include_usage": True})
+        return whole, [chunk async for chunk in stream]
+
+    whole, chunks = with_client(use)
+    texts = ["", ""]
+    for choice in (choice for chunk in chunks for choice in chunk.choices):
+        texts[choice.index] += choice.delta.content or ""
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert chunks[-1].usage == whole.usage
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "code", "param"),
+    [
+        ({"model": "gpt-4.1"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"model": "../tied"}, openai.NotFoundError, "model_not_found", "model"),
+        ({"messages": []}, openai.BadRequestError, None, "messages"),
+        ({"messages": LONG}, openai.BadRequestError, "context_length_exceeded", "messages"),
+        ({"temperature": -1}, openai.BadRequestError, None, "temperature"),
+        ({"tools": [{"type": "function"}]}, openai.BadRequestError, "unsupported_parameter", "tools"),
+    ],
+)
+def test_errors_reach_the_client_as_its_own(options, error, code, param):
+    async def use(client):
+        with pytest.raises(error) as caught:
+            await client.chat.completions.create(**{"model": "tied", "messages": HELLO} | options)
+        return caught.value
+
+    raised = with_client(use)
+    assert raised.code == code
+    assert raised.type == "invalid_request_error"
+    assert raised.param == param
+    assert set(raised.body) == {"message", "type", "param", "code"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"{", 400),
+        (b"\xff\xfe\x00", 400),
+        (b"[" * 100_000, 400),
+        (b'{"model": "tied", "messages": [{"role": "user", "content": "\\ud800"}]}', 400),
+        (b'{"model": "tied", "messages": [{"role": "user", "content": "x"}], "temperature": NaN}', 400),
+        (b'{"model": "tied", "messages": [{"role": "user", "content": "x"}], "seed": ' + b"9" * 5000 + b"}", 400),
+        (b'{"model": "tied", "messages": [{"role": "user", "content": "' + b"x" * 900_000 + b'"}]}', 400),
+        (b" " * 2_000_000, 413),
+        (b'{"model": "tied", "max_tokens": 3, "messages": [{"role": "user", "content": "\\u0000\\u001b"}]}', 200),
+        (b'{"model": "tied", "max_tokens": 3, "messages": [{"role": "user", "content": "<|im_end|>"}]}', 200),
+    ],
+)
+def test_broken_and_hostile_bodies_get_an_error_of_the_apis_shape(body, status):
+    async def use(session, url):
+        async with session.post(f"{url}/chat/completions", data=io.BytesIO(body)) as response:
+            return response.status, await response.json()
+
+    found, answer = with_http(use)
+    assert found == status
+    if status != 200:
+        assert set(answer["error"]) == {"message", "type", "param", "code"}
+        assert answer["error"]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/", 404), ("POST", "/embeddings", 404), ("GET", "/chat/completions", 405)]
+)
+def test_what_is_not_served_is_said_in_the_apis_shape(method, path, status):
+    async def use(session, url):
+        async with session.request(method, url + path) as response:
+            return response.status, await response.json()
+
+    found, answer = with_http(use)
+    assert found == status
+    assert path in answer["error"]["message"]
+
+
+def test_a_failure_of_the_server_is_an_error_500_and_the_next_request_works(monkeypatch, caplog):
+    async def use(client):
+        ask = client.chat.completions.create
+        with monkeypatch.context() as patch:
+            patch.setattr(Runtime, "complete", lambda *_arguments, **_settings: 1 / 0)
+            with pytest.raises(openai.InternalServerError) as caught:
+                await ask(model="tied", messages=HELLO)
+        return caught.value, await ask(model="tied", messages=HELLO, max_tokens=3)
+
+    error, response = with_client(use)
+    assert error.type == "server_error"
+    assert response.choices
+    assert "ZeroDivisionError" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_a_model_that_cannot_be_loaded_is_an_error_500_that_says_why():
+    async def use():
+        app = create_app(ModelPool(["absent"], DATA.joinpath), RequestLog(None))
+        async with listening(app) as url, aiohttp.ClientSession() as session:
+            body = {"model": "absent", "messages": HELLO}
+            async with session.post(f"{url}/chat/completions", json=body) as response:
+                return response.status, await response.json()
+
+    status, answer = asyncio.run(use())
+    assert status == 500
+    assert "config.json" in answer["error"]["message"]
+
+
+def test_a_client_that_hangs_up_is_dropped_and_the_others_are_served(tmp_path):
+    async def use(client):
+        ask = client.chat.completions.create
+        hasty = [asyncio.create_task(ask(model="grouped", messages=HELLO, n=128, timeout=0.05)) for _ in range(3)]
+        patient = [ask(model="grouped", messages=HELLO, seed=seed, max_tokens=20) for seed in range(5)]
+        served = await asyncio.gather(*patient)
+        dropped = await asyncio.gather(*hasty, return_exceptions=True)
+        again = [await ask(model="grouped", messages=HELLO, seed=seed, max_tokens=20) for seed in range(5)]
+        return served, dropped, again
+
+    served, dropped, again = with_client(use, tmp_path / "log.jsonl")
+    assert [each.choices for each in served] == [each.choices for each in again]
+    hung_up = sum(isinstance(each, openai.APITimeoutError) for each in dropped)
+    statuses = [json.loads(line)["status"] for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert sorted(statuses) == [200] * (13 - hung_up) + [499] * hung_up
+    assert hung_up
+
+
+def test_the_log_counts_every_request_and_holds_no_secret(tmp_path):
+    path = tmp_path / "log.jsonl"
+
+    async def use(client):
+        await client.models.list()
+        await client.chat.completions.create(model="tied", messages=HELLO, seed=4, n=2, max_tokens=5)
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model="other", messages=HELLO)
+
+    with_client(use, path)
+    text = path.read_text()
+    listed, answered, refused = (json.loads(line) for line in text.splitlines())
+    assert (listed["method"], listed["path"], listed["status"]) == ("GET", "/v1/models", 200)
+    assert (answered["model"], answered["n"], answered["seed"], answered["status"]) == ("tied", 2, 4, 200)
+    assert answered["total_tokens"] == answered["prompt_tokens"] + answered["completion_tokens"]
+    assert (refused["model"], refused["status"]) == ("other", 404)
+    assert SECRET not in text
+    assert HELLO[0]["content"] not in text
+
+
+def test_models_are_loaded_when_first_asked_for():
+    loaded = []
+
+    def folder_of(name):
+        loaded.append(name)
+        return DATA / name
+
+    pool = ModelPool(["tied", "grouped"], folder_of)
+    assert pool.runtime("tied") is pool.runtime("almanac/tied")
+    assert loaded == ["tied"]
+    pool.close()

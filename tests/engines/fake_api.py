@@ -1,0 +1,106 @@
+"""A scripted OpenAI-compatible server for tests of what happens between the engine and a provider.
+
+It says what a script tells it to and misbehaves on demand, and keeps every request that it answered well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Self
+
+from aiohttp import web
+
+Answer = Callable[[str], str]
+Fault = Callable[[str, int], web.StreamResponse | float | None]
+"""From the message and how often it was sent before: a response to send instead, seconds to hang, or None."""
+
+
+def question_of(message: str) -> str:
+    """Return the question at the end of a message of the default prompt set."""
+    return message.rsplit("Question: ", 1)[-1]
+
+
+def is_forced(message: str) -> bool:
+    return "leaving the question open is not allowed" in message
+
+
+def is_grading(message: str) -> bool:
+    return "<gold_answer>" in message
+
+
+def completion(text: str, finish_reason: str = "stop") -> dict[str, Any]:
+    message = {"role": "assistant", "content": text}
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "fake",
+        "choices": [{"index": 0, "finish_reason": finish_reason, "message": message}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105},
+    }
+
+
+class FakeApi:
+    """The server, in a thread of its own, for the length of a ``with`` block."""
+
+    def __init__(self, answer: Answer, fault: Fault | None = None) -> None:
+        self._answer, self._fault = answer, fault
+        self.answered: list[dict[str, Any]] = []
+        self.received = Counter[str]()
+        self.headers: list[dict[str, str]] = []
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    def messages(self) -> list[str]:
+        """Return the last message of every request that was answered well."""
+        return [body["messages"][-1]["content"] for body in self.answered]
+
+    def _serve(self) -> None:
+        self._loop.run_until_complete(self._run())
+        self._loop.close()
+
+    async def _run(self) -> None:
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", self._chat)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}/v1"
+        self._started.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        body = json.loads(await request.read())
+        self.headers.append(dict(request.headers))
+        message = body["messages"][-1]["content"]
+        sent_before = self.received[json.dumps(body["messages"])]
+        self.received[json.dumps(body["messages"])] += 1
+        fault = self._fault(message, sent_before) if self._fault else None
+        if isinstance(fault, float):
+            await asyncio.sleep(fault)
+        elif fault is not None:
+            return fault
+        self.answered.append(body)
+        text = self._answer(message)
+        cut = re.fullmatch(r"(.*)\[(length|content_filter)\]", text, re.DOTALL)
+        return web.json_response(completion(cut[1], cut[2]) if cut else completion(text))

@@ -1,0 +1,197 @@
+"""The engine against a scripted server: what is sent, what is shared, what becomes of faults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from aiohttp import web
+from inspect_ai.log import read_eval_log
+
+from refusal_index.engines.inspect.derive import Derived, derive
+from refusal_index.engines.inspect.run import RunPlan, pending_variants, run_variant
+from refusal_index.outcomes.folder import RunFolder
+from tests.engines.conftest import VARIANTS
+from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
+
+
+def sums(message: str) -> str:
+    """Refuse odd numbers unless forced; forced answers are right for multiples of 3."""
+    number = int(question_of(message).split()[2])
+    if number % 2 and not is_forced(message):
+        return "<answer>UNANSWERED</answer>"
+    right = number % 3 == 0 if is_forced(message) else number % 4 == 0
+    return f"<answer>{2 * number if right else 'none'}</answer>"
+
+
+def run(plan: RunPlan, folder: RunFolder) -> Derived:
+    for variant in pending_variants(plan, folder):
+        run_variant(plan, folder, variant)
+    return derive(folder)
+
+
+def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
+    return derived.outcomes.select("question_id", "refused", "wrong").rows()
+
+
+def test_two_passes_end_to_end_give_the_scripted_table(plan_for, folder):
+    with FakeApi(sums) as api:
+        derived = run(plan_for(api.url, count=8), folder)
+    assert cells(derived) == [
+        ("q0", False, False),
+        ("q1", True, True),
+        ("q2", False, True),
+        ("q3", True, False),
+        ("q4", False, False),
+        ("q5", True, True),
+        ("q6", False, True),
+        ("q7", True, True),
+    ]
+    assert len(api.answered) == 8 + 4
+    assert derived.usage["normal"].requests == 12
+    assert derived.usage["normal"].input_tokens == 12 * 100
+
+
+def test_a_question_forced_under_one_variant_is_not_asked_again_under_the_next(plan_for, folder):
+    with FakeApi(sums) as api:
+        derived = run(plan_for(api.url, count=8, variants=VARIANTS), folder)
+    forced = [message for message in api.messages() if is_forced(message)]
+    assert len(forced) == 4
+    assert len(api.answered) == 4 * 8 + 4
+    assert [derived.usage[variant].requests for variant in VARIANTS] == [12, 8, 8, 8]
+
+
+def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for, folder):
+    with FakeApi(sums) as api:
+        run(plan_for(api.url, count=8, variants=VARIANTS), folder)
+    assert all([message["role"] for message in body["messages"]] == ["user"] for body in api.answered)
+    seeds = [body["seed"] for body in api.answered]
+    assert len(set(seeds)) == len(seeds)
+    assert {body["temperature"] for body in api.answered} == {0.7}
+    assert {body["top_p"] for body in api.answered} == {0.95}
+
+
+def test_running_again_sends_nothing(plan_for, folder):
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url)
+        first = run(plan, folder)
+        sent = len(api.answered)
+        again = run(plan, folder)
+        assert len(api.answered) == sent
+    assert again.outcomes.equals(first.outcomes)
+
+
+def test_a_lost_log_is_replayed_from_the_cache_without_a_request(plan_for, folder):
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url)
+        first = run(plan, folder)
+        sent = len(api.answered)
+        for log in folder.logs.glob("*.eval"):
+            log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
+        again = run(plan, folder)
+        assert len(api.answered) == sent
+    assert again.outcomes.equals(first.outcomes)
+    assert again.usage == first.usage
+    assert len(list(folder.logs.glob("*.eval"))) == 1
+
+
+def error(status: int, message: str = "no") -> web.Response:
+    return web.json_response({"error": {"message": message, "type": "t", "code": None}}, status=status)
+
+
+def truncated_json() -> web.Response:
+    return web.Response(text='{"id": "x", "choi', content_type="application/json")
+
+
+def no_choices() -> web.Response:
+    return web.json_response({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": []})
+
+
+TRANSIENT = {
+    "429": lambda: error(429),
+    "500": lambda: error(500),
+    "html": lambda: web.Response(status=502, text="<html>bad gateway</html>", content_type="text/html"),
+    "truncated JSON": truncated_json,
+    "no choices": no_choices,
+    "nothing at all": lambda: 30.0,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", TRANSIENT)
+def test_a_fault_that_passes_changes_nothing(fault, plan_for, folder):
+    def first_time_of_q3(message: str, sent_before: int) -> web.StreamResponse | float | None:
+        return TRANSIENT[fault]() if "3 plus 3" in question_of(message) and sent_before == 0 else None
+
+    with FakeApi(sums, first_time_of_q3) as api:
+        derived = run(plan_for(api.url), folder)
+    assert not derived.missing
+    assert ("q3", True, False) in cells(derived)
+
+
+@pytest.mark.slow
+def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, folder):
+    def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
+        return error(400, "this question breaks the server") if "3 plus 3" in question_of(message) else None
+
+    with FakeApi(sums, always_q3) as api:
+        derived = run(plan_for(api.url), folder)
+        assert [(missing.variant, missing.question_id) for missing in derived.missing] == [("normal", "q3")]
+        assert "breaks the server" in derived.missing[0].error
+        assert cells(derived)[3] == ("q3", None, None)
+        assert derived.outcomes["unscored_reason"].to_list()[3] == "request_failed"
+        assert derived.outcomes["refused"].null_count() == 1
+        sent = len(api.answered)
+        api._fault = None
+        mended = run(plan_for(api.url), folder)
+        assert len(api.answered) == sent + 2, "only the missing question is asked, in both passes"
+    assert not mended.missing
+
+
+def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for, folder):
+    def cut(message: str) -> str:
+        number = int(question_of(message).split()[2])
+        return {0: "<answer>UNANSWERED</answer>[length]", 1: "I will not[content_filter]"}.get(number, sums(message))
+
+    with FakeApi(cut) as api:
+        derived = run(plan_for(api.url, count=4), folder)
+    assert cells(derived)[:2] == [("q0", None, None), ("q1", None, None)]
+    assert derived.outcomes["unscored_reason"].to_list()[:2] == ["first_truncated", "first_content_filter"]
+
+
+def grading(message: str) -> str:
+    """Answer in words; as the grader, find 0, 4, ... right, 2 not attempted, and 6 unreadable at first."""
+    if not is_grading(message):
+        return sums(message).replace("<answer>none</answer>", "It is none.")
+    number = int(message.split("What is ")[1].split()[0])
+    return {0: "A", 2: "C", 4: "CORRECT", 6: "hm"}.get(number, "B")
+
+
+def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, folder):
+    with FakeApi(grading) as api:
+        plan = plan_for(api.url, grader="openai-api/fake/grader")
+        derived = run(plan, folder)
+    by_id = {row["question_id"]: row for row in derived.outcomes.iter_rows(named=True)}
+    assert (by_id["q0"]["refused"], by_id["q0"]["wrong"]) == (False, False)
+    assert (by_id["q2"]["refused"], by_id["q2"]["first_grade"]) == (True, "refused")
+    assert by_id["q2"]["forced_reply"] is not None
+    assert by_id["q2"]["forced_grade"] == "refused", "NOT_ATTEMPTED when forced"
+    assert by_id["q2"]["wrong"] is True
+    assert (by_id["q6"]["refused"], by_id["q6"]["unscored_reason"]) == (None, "first_grade_unreadable")
+    asked_about_6 = [m for m in api.messages() if is_grading(m) and "What is 6" in m]
+    assert len(asked_about_6) == 2
+    graders = [body for body in api.answered if is_grading(body["messages"][-1]["content"])]
+    assert all("temperature" not in body for body in graders), "the grader keeps its provider's settings"
+
+
+def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for, folder):
+    def echo(message: str, sent_before: int) -> web.StreamResponse | None:
+        return error(400, "bad key sk-very-secret") if "3 plus 3" in question_of(message) else None
+
+    with FakeApi(sums, echo) as api:
+        derived = run(plan_for(api.url, count=4), folder)
+    assert "sk-very-secret" not in json.dumps([missing.error for missing in derived.missing])
+    log = next(folder.logs.glob("*.eval"))
+    assert "[key]" in read_eval_log(str(log)).model_dump_json()
+    assert "sk-very-secret" not in read_eval_log(str(log)).model_dump_json()
+    assert not any(b"sk-very-secret" in path.read_bytes() for path in folder.path.rglob("*") if path.is_file())

@@ -1,0 +1,312 @@
+"""Evidence for the two-pass procedure: scripted conversations, and what holds for any reply whatsoever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.protocol import (
+    FORCED,
+    Asked,
+    GraderKind,
+    Message,
+    Pass,
+    Placement,
+    PromptSetError,
+    Protocol,
+    Reply,
+    Request,
+    StopReason,
+    load_prompt_set,
+    next_request,
+)
+
+PROMPTS = load_prompt_set("default")
+VARIANTS = tuple(PROMPTS.variants)
+QUESTION = Question("q1", "What is the capital of Peru?", "Lima", aliases=("Ciudad de los Reyes",))
+MOST_REQUESTS = 6  # a reply and two attempts at its grade, in each pass
+
+RIGHT = "<answer>Lima</answer>"
+WRONG = "<answer>Cuzco</answer>"
+REFUSED = "<answer>UNANSWERED</answer>"
+DECLINED = "I do not know."
+CUT = ("<answer>Lima</answer>", StopReason.LENGTH)
+FILTERED = ("", StopReason.CONTENT_FILTER)
+
+Said = str | tuple[str, StopReason]
+
+
+def protocol(grader: GraderKind, variant: str = "normal", placement: Placement = Placement.USER) -> Protocol:
+    return Protocol(PROMPTS, variant, grader, placement)
+
+
+def converse(settings_: Protocol, answer: Callable[[Request], Said]) -> tuple[list[Request], Outcome]:
+    """Carry requests and replies as an engine does, and return every request with the outcome."""
+    requests: list[Request] = []
+    replies: list[Reply] = []
+    while isinstance(step := next_request(QUESTION, replies, settings_), Request):
+        assert len(requests) < MOST_REQUESTS
+        requests.append(step)
+        said = answer(step)
+        text, stop_reason = said if isinstance(said, tuple) else (said, StopReason.STOP)
+        replies.append(Reply(step.of, step.asked, text, stop_reason))
+    return requests, step
+
+
+@dataclass(frozen=True)
+class Case:
+    """What model (M) and grader (G) say in turn, in the first and in the forced (+) pass, and what comes of it."""
+
+    script: tuple[tuple[str, Said], ...]
+    first: Grade
+    refused: bool | None
+    wrong: bool | None
+    forced: Grade | None = None
+    reason: str | None = None
+
+
+PARTIES = {
+    "M": (Pass.FIRST, Asked.MODEL, 0),
+    "G": (Pass.FIRST, Asked.GRADER, 0),
+    "G again": (Pass.FIRST, Asked.GRADER, 1),
+    "M+": (Pass.FORCED, Asked.MODEL, 0),
+    "G+": (Pass.FORCED, Asked.GRADER, 0),
+    "G+ again": (Pass.FORCED, Asked.GRADER, 1),
+}
+
+C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED
+
+EXACT_CASES = {
+    "right": Case((("M", RIGHT),), C, refused=False, wrong=False),
+    "right by an alias": Case((("M", "<answer>Ciudad de los Reyes</answer>"),), C, refused=False, wrong=False),
+    "wrong": Case((("M", WRONG),), I, refused=False, wrong=True),
+    "right without a tag": Case((("M", "Lima"),), C, refused=False, wrong=False),
+    "refused, then right": Case((("M", REFUSED), ("M+", RIGHT)), R, refused=True, wrong=False, forced=C),
+    "refused, then wrong": Case((("M", REFUSED), ("M+", WRONG)), R, refused=True, wrong=True, forced=I),
+    "refused twice": Case((("M", REFUSED), ("M+", REFUSED)), R, refused=True, wrong=True, forced=R),
+    "declined, then right": Case((("M", DECLINED), ("M+", RIGHT)), R, refused=True, wrong=False, forced=C),
+    "refused, then declined": Case((("M", REFUSED), ("M+", DECLINED)), R, refused=True, wrong=True, forced=R),
+    "hedged": Case((("M", "I am not sure, but Cuzco"),), I, refused=False, wrong=True),
+    "cut": Case((("M", CUT),), U, refused=None, wrong=None, reason="first_truncated"),
+    "filtered": Case((("M", FILTERED),), U, refused=None, wrong=None, reason="first_content_filter"),
+    "silent": Case((("M", ""),), U, refused=None, wrong=None, reason="first_empty"),
+    "blank tag": Case((("M", "<answer> </answer>"),), U, refused=None, wrong=None, reason="first_empty"),
+    "thought only": Case((("M", f"<think>{REFUSED}"),), U, refused=None, wrong=None, reason="first_empty"),
+    "refused, then cut": Case(
+        (("M", REFUSED), ("M+", CUT)), R, refused=True, wrong=None, forced=U, reason="forced_truncated"
+    ),
+    "refused, then filtered": Case(
+        (("M", REFUSED), ("M+", FILTERED)), R, refused=True, wrong=None, forced=U, reason="forced_content_filter"
+    ),
+    "refused, then silent": Case(
+        (("M", REFUSED), ("M+", " ")), R, refused=True, wrong=None, forced=U, reason="forced_empty"
+    ),
+}
+
+MODEL_CASES = {
+    "right": Case((("M", "It is Lima"), ("G", "A")), C, refused=False, wrong=False),
+    "wrong": Case((("M", WRONG), ("G", "B")), I, refused=False, wrong=True),
+    "the grader's word counts, not ours": Case((("M", RIGHT), ("G", "B")), I, refused=False, wrong=True),
+    "refused by the tag, ungraded": Case(
+        (("M", REFUSED), ("M+", RIGHT), ("G+", "A")), R, refused=True, wrong=False, forced=C
+    ),
+    "not attempted, then wrong": Case(
+        (("M", DECLINED), ("G", "C"), ("M+", WRONG), ("G+", "B")), R, refused=True, wrong=True, forced=I
+    ),
+    "not attempted twice": Case(
+        (("M", DECLINED), ("G", "C"), ("M+", DECLINED), ("G+", "C")), R, refused=True, wrong=True, forced=R
+    ),
+    "refused twice by the tag": Case((("M", REFUSED), ("M+", REFUSED)), R, refused=True, wrong=True, forced=R),
+    "a grade read at the second attempt": Case(
+        (("M", RIGHT), ("G", "Hm."), ("G again", "A")), C, refused=False, wrong=False
+    ),
+    "a refusal read at the second attempt": Case(
+        (("M", DECLINED), ("G", ""), ("G again", "C"), ("M+", RIGHT), ("G+", "A or B"), ("G+ again", "A")),
+        R,
+        refused=True,
+        wrong=False,
+        forced=C,
+    ),
+    "a grade that cannot be read": Case(
+        (("M", RIGHT), ("G", "Hm."), ("G again", "A or B")),
+        U,
+        refused=None,
+        wrong=None,
+        reason="first_grade_unreadable",
+    ),
+    "a forced grade that cannot be read": Case(
+        (("M", REFUSED), ("M+", RIGHT), ("G+", ""), ("G+ again", "")),
+        R,
+        refused=True,
+        wrong=None,
+        forced=U,
+        reason="forced_grade_unreadable",
+    ),
+    "cut": Case((("M", CUT),), U, refused=None, wrong=None, reason="first_truncated"),
+    "silent": Case((("M", ""),), U, refused=None, wrong=None, reason="first_empty"),
+    "not attempted, then filtered": Case(
+        (("M", DECLINED), ("G", "C"), ("M+", FILTERED)),
+        R,
+        refused=True,
+        wrong=None,
+        forced=U,
+        reason="forced_content_filter",
+    ),
+}
+
+
+def first_text(case: Case, party: str) -> str | None:
+    said = dict(case.script).get(party)
+    return said[0] if isinstance(said, tuple) else said
+
+
+@pytest.mark.parametrize(
+    ("grader", "case"),
+    [
+        *(pytest.param(GraderKind.EXACT, case, id=f"exact: {name}") for name, case in EXACT_CASES.items()),
+        *(pytest.param(GraderKind.MODEL, case, id=f"model: {name}") for name, case in MODEL_CASES.items()),
+    ],
+)
+def test_scripted_conversation_leads_to_its_outcome(grader, case):
+    script = iter(case.script)
+
+    def answer(request: Request) -> Said:
+        party, said = next(script)
+        assert (request.of, request.asked, request.attempt) == PARTIES[party]
+        return said
+
+    _, outcome = converse(protocol(grader), answer)
+    assert next(script, None) is None
+    assert outcome == Outcome(
+        refused=case.refused,
+        wrong=case.wrong,
+        first_grade=case.first,
+        forced_grade=case.forced,
+        unscored_reason=case.reason,
+        first_reply=first_text(case, "M"),
+        forced_reply=first_text(case, "M+"),
+    )
+
+
+# What is asked
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_pass_is_a_conversation_of_one_user_message(variant):
+    requests, _ = converse(protocol(GraderKind.EXACT, variant), lambda _: REFUSED)
+    for request, prompt in zip(requests, (variant, FORCED), strict=True):
+        assert request.messages == (Message("user", "\n\n".join(PROMPTS.render(prompt, QUESTION.text))),)
+
+
+def test_placement_moves_the_instruction_into_a_system_message():
+    settings_ = protocol(GraderKind.EXACT, "high", Placement.SYSTEM)
+    requests, _ = converse(settings_, lambda _: REFUSED)
+    for request, prompt in zip(requests, ("high", FORCED), strict=True):
+        preamble, question = PROMPTS.render(prompt, QUESTION.text)
+        assert request.messages == (Message("system", preamble), Message("user", question))
+
+
+@pytest.mark.parametrize("placement", Placement)
+def test_grader_sees_the_answer_without_tag_and_thoughts_in_one_user_message(placement):
+    said = {Asked.MODEL: "<think>Cuzco?</think>No: <answer>The city of kings</answer>", Asked.GRADER: "A"}
+    requests, _ = converse(protocol(GraderKind.MODEL, placement=placement), lambda request: said[request.asked])
+    (message,) = requests[1].messages
+    assert message.role == "user"
+    assert "<prediction>\nThe city of kings\n</prediction>" in message.content
+    assert "Cuzco" not in message.content
+
+
+def test_a_grade_is_asked_for_again_in_the_same_words():
+    said = {Asked.MODEL: RIGHT, Asked.GRADER: "Hm."}
+    requests, _ = converse(protocol(GraderKind.MODEL), lambda request: said[request.asked])
+    assert [request.attempt for request in requests] == [0, 0, 1]
+    assert requests[1].messages == requests[2].messages
+
+
+def test_neither_gold_answer_nor_alias_is_shown_to_the_model():
+    requests, _ = converse(protocol(GraderKind.EXACT), lambda _: REFUSED)
+    for request in requests:
+        assert not any(text in message.content for message in request.messages for text in ("Lima", "Reyes"))
+
+
+@pytest.mark.parametrize("variant", ["lo", "", FORCED])
+def test_a_variant_that_is_none_is_refused_before_anything_is_asked(variant):
+    with pytest.raises(PromptSetError, match="choose one of low, normal, high, highest"):
+        protocol(GraderKind.EXACT, variant)
+
+
+# What holds for any replies
+
+MARKUP = st.sampled_from([RIGHT, WRONG, REFUSED, DECLINED, "<think>", "</think>", "<answer>", "</answer>", "", " "])
+TEXTS = st.lists(MARKUP | st.text(max_size=6), max_size=5).map("".join)
+GRADES = st.sampled_from(["A", "B", "C", "Hm.", "A or B", "NOT_ATTEMPTED"]) | TEXTS
+STOPS = st.sampled_from([StopReason.STOP, *StopReason])
+SCRIPTS = st.fixed_dictionaries(
+    {
+        (Pass.FIRST, Asked.MODEL): st.tuples(TEXTS, STOPS),
+        (Pass.FORCED, Asked.MODEL): st.tuples(TEXTS, STOPS),
+        (Pass.FIRST, Asked.GRADER): st.lists(GRADES, min_size=2, max_size=2),
+        (Pass.FORCED, Asked.GRADER): st.lists(GRADES, min_size=2, max_size=2),
+    }
+)
+SETTINGS = st.builds(
+    protocol, st.sampled_from(GraderKind), variant=st.sampled_from(VARIANTS), placement=st.sampled_from(Placement)
+)
+
+
+def play(script: dict, request: Request) -> Said:
+    said = script[request.of, request.asked]
+    return said[request.attempt] if request.asked is Asked.GRADER else said
+
+
+@settings(max_examples=300, deadline=None)
+@given(SETTINGS, SCRIPTS)
+def test_any_replies_lead_to_a_consistent_outcome(settings_, script):
+    requests, outcome = converse(settings_, lambda request: play(script, request))
+    assert isinstance(outcome, Outcome)
+    assert len(set(requests)) == len(requests) <= MOST_REQUESTS
+    assert outcome.first_grade is not None
+    assert (outcome.refused is None) == (outcome.first_grade is Grade.UNSCORED)
+    assert (outcome.refused is True) == (outcome.first_grade is Grade.REFUSED)
+    assert (outcome.forced_grade is not None) == (outcome.refused is True)
+    assert (outcome.wrong is None) == (outcome.unscored_reason is not None)
+    assert (outcome.wrong is None) == (Grade.UNSCORED in {outcome.first_grade, outcome.forced_grade})
+    counted = outcome.forced_grade or outcome.first_grade
+    assert outcome.wrong in {None, counted is not Grade.CORRECT}
+    if outcome.unscored_reason:
+        assert outcome.unscored_reason.startswith("forced_" if outcome.refused else "first_")
+    assert outcome.first_reply == script[Pass.FIRST, Asked.MODEL][0]
+    assert outcome.forced_reply == (script[Pass.FORCED, Asked.MODEL][0] if outcome.refused else None)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(Placement), st.lists(st.tuples(st.sampled_from(VARIANTS), SCRIPTS), min_size=2, max_size=4))
+def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement, conversations):
+    forced = set()
+    for variant, script in conversations:
+        refusing = script | {
+            (Pass.FIRST, Asked.MODEL): (f"{script[Pass.FIRST, Asked.MODEL][0]}</think>{REFUSED}", StopReason.STOP)
+        }
+        requests, _ = converse(
+            protocol(GraderKind.EXACT, variant, placement), lambda request, said=refusing: play(said, request)
+        )
+        forced.add(requests[1])
+    assert len(forced) == 1
+    assert forced.pop().of is Pass.FORCED
+
+
+@settings(max_examples=100, deadline=None)
+@given(SETTINGS, SCRIPTS)
+def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
+    requests, outcome = converse(settings_, lambda request: play(script, request))
+    replies = []
+    for request in requests:
+        assert next_request(QUESTION, replies, settings_) == request
+        said = play(script, request)
+        replies.append(Reply(request.of, request.asked, *(said if isinstance(said, tuple) else (said,))))
+    assert next_request(QUESTION, replies, settings_) == outcome

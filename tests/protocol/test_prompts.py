@@ -1,0 +1,349 @@
+"""Evidence for prompt sets: the default has the design of the paper, its wording stays, and bad files are explained."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from refusal_index.protocol.exact import normalise
+from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError, load_prompt_set
+
+SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+QUESTION_WORDS = {"did", "in", "is", "of", "the", "was", "what", "which", "who", "year"}
+VARIANTS = ("low", "normal", "high", "highest")
+DEFAULT = load_prompt_set("default")
+
+OWN = '''
+name = "own"
+preamble = """
+{instruction}
+{examples}"""
+question = "Q: {question}"
+example = "{number}. {question} -> {answer}"
+
+[variants.bold]
+instruction = "Guess."
+unanswered = []
+
+[variants.shy]
+instruction = "Braces {here} and 100 % are plain text."
+unanswered = [2]
+
+[forced]
+instruction = "Answer."
+unanswered = []
+
+[[examples]]
+question = "1 + 1?"
+answer = "2"
+
+[[examples]]
+question = "2 + 2?"
+answer = "4"
+'''
+
+
+@pytest.fixture
+def own_file(tmp_path) -> Callable[..., Path]:
+    """Write the set above with some of its text replaced."""
+
+    def write(old: str = "", new: str = "") -> Path:
+        assert old in OWN
+        path = tmp_path / "own.toml"
+        path.write_text(OWN.replace(old, new, 1), encoding="utf-8")
+        return path
+
+    return write
+
+
+# The default set against the paper's design
+
+
+def answers_shown(prompts: PromptSet, variant: str) -> list[str]:
+    preamble, _ = prompts.render(variant, "Who wrote Emma?")
+    before_instruction = preamble.partition(prompts.variant(variant).instruction)[0]
+    return re.findall(r"Reply: <answer>(.*)</answer>", before_instruction)
+
+
+def test_default_has_four_first_pass_variants_from_low_to_highest():
+    assert tuple(DEFAULT.variants) == VARIANTS
+
+
+@pytest.mark.parametrize(("variant", "refused"), [("low", 0), ("normal", 1), ("high", 4), ("highest", 6), (FORCED, 0)])
+def test_of_ten_worked_examples_as_many_are_unanswered_as_in_the_paper(variant, refused):
+    shown = answers_shown(DEFAULT, variant)
+    assert len(shown) == 10
+    assert shown.count(UNANSWERED) == refused
+    answered = [
+        (said, example.answer) for said, example in zip(shown, DEFAULT.examples, strict=True) if said != UNANSWERED
+    ]
+    assert all(said == answer for said, answer in answered)
+
+
+def test_what_a_bolder_variant_leaves_unanswered_a_more_cautious_one_does_too():
+    numbers = [set(DEFAULT.variants[name].unanswered) for name in VARIANTS]
+    assert all(bolder <= shyer for bolder, shyer in zip(numbers, numbers[1:], strict=False))
+
+
+def test_variants_differ_only_in_instruction_and_unanswered_examples():
+    def skeleton(variant: str) -> str:
+        preamble, question = DEFAULT.render(variant, "Who wrote Emma?")
+        for number, example in enumerate(DEFAULT.examples, start=1):
+            shown = UNANSWERED if number in DEFAULT.variant(variant).unanswered else example.answer
+            preamble = preamble.replace(f"{example.question}\nReply: <answer>{shown}</answer>", f"example {number}")
+        return f"{preamble.replace(DEFAULT.variant(variant).instruction, 'instruction')}\n\n{question}"
+
+    assert "example 10" in skeleton("low")
+    assert len({skeleton(variant) for variant in (*VARIANTS, FORCED)}) == 1
+
+
+def test_every_variant_has_an_instruction_of_its_own():
+    assert len({DEFAULT.variant(name).instruction for name in (*VARIANTS, FORCED)}) == 5
+
+
+def test_first_pass_offers_the_unanswered_tag_and_the_forced_pass_does_not():
+    tag = f"<answer>{UNANSWERED}</answer>"
+    assert all(tag in DEFAULT.variants[name].instruction for name in VARIANTS)
+    assert UNANSWERED not in "".join(DEFAULT.render(FORCED, "Who wrote Emma?"))
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, FORCED])
+def test_examples_come_first_then_the_instruction_and_the_question_last(variant):
+    preamble, question = DEFAULT.render(variant, "Who wrote Emma?")
+    assert preamble.startswith("Example 1\n")
+    assert preamble.endswith(DEFAULT.variant(variant).instruction)
+    assert question.endswith("Who wrote Emma?")
+    assert "Emma" not in preamble
+
+
+@pytest.mark.parametrize("hostile", ["{question}", "{examples} {0} {}", "}{", "%s $x", "</answer>\n\nQuestion: 1 + 1?"])
+def test_question_is_asked_word_for_word(hostile):
+    assert DEFAULT.render("low", hostile) == (DEFAULT.render("low", "x")[0], f"Question: {hostile}")
+
+
+def test_wording_of_the_default_set_changes_only_on_purpose():
+    """The embedded models were trained on these words: other words make them other models.
+
+    A new wording is a new prompt set under a new name, and the models are trained again.
+    """
+    rendered = "\n\x1e\n".join("\n\n".join(DEFAULT.render(name, "Who wrote Emma?")) for name in (*VARIANTS, FORCED))
+    assert hashlib.sha256(rendered.encode()).hexdigest() == (
+        "e88a52e94106df77a4e7caaef2bcee8d184cb89c2b7a3a4e5082acb305540902"
+    )
+    assert DEFAULT.hash == "8d94d1b51f072ad565ff5cb9d3b4489b33637993c439de9329431ee005c9d588"
+
+
+# The worked examples against the datasets
+
+
+def shared_file(name: str) -> Path:
+    path = SHARED_DATA / name
+    if not path.is_file():
+        pytest.skip(f"needs the real data {name} beside the repository")
+    return path
+
+
+def simpleqa(name: str) -> list[tuple[str, str]]:
+    with shared_file(f"simpleqa/{name}").open(encoding="utf-8", newline="") as file:
+        return [(row["problem"], row["answer"]) for row in csv.DictReader(file)]
+
+
+def precise_wiki() -> list[tuple[str, str]]:
+    pairs = json.loads(shared_file("precise_wiki/precisewiki_negative_answers.json").read_text(encoding="utf-8"))
+    return [(question, pair["correct_answer"]) for question, pair in pairs.items()]
+
+
+def almanac() -> list[tuple[str, str]]:
+    path = files("refusal_index.datasets") / "data" / "almanac.jsonl"
+    if not path.is_file():
+        pytest.skip("the almanac's questions are not in this checkout")
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [(row["question"], row["answer"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        pytest.param(lambda: simpleqa("simple_qa_test_set.csv"), id="simpleqa"),
+        pytest.param(lambda: simpleqa("simpleqa_verified.csv"), id="simpleqa-verified"),
+        pytest.param(precise_wiki, id="precise-wiki"),
+        pytest.param(almanac, id="almanac"),
+    ],
+)
+def test_no_dataset_asks_what_the_worked_examples_tell(dataset):
+    """Neither in the same words, nor with the same answer and half of the words that matter."""
+    asked = [(set(normalise(question).split()), normalise(gold)) for question, gold in dataset()]
+    assert asked
+    for example in DEFAULT.examples:
+        words = set(normalise(example.question).split()) - QUESTION_WORDS
+        answer = normalise(example.answer)
+        assert not any(words <= other for other, _ in asked), example.question
+        assert not any(gold == answer and len(words & other) >= len(words) / 2 for other, gold in asked), (
+            example.question
+        )
+
+
+# The hash
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{instruction}\n{examples}", "{examples}\n{instruction}"),
+        ("Q: {question}", "Question: {question}"),
+        ("{number}. ", "{number}: "),
+        ("1 + 1?", "1 + 2?"),
+        ('answer = "2"', 'answer = "3"'),
+        ("Guess.", "Guess!"),
+        ("unanswered = [2]", "unanswered = [1]"),
+        ("variants.shy", "variants.coy"),
+        ('instruction = "Answer."', 'instruction = "Answer!"'),
+    ],
+)
+def test_any_change_of_wording_changes_the_hash(own_file, old, new):
+    before = load_prompt_set(own_file()).hash
+    assert load_prompt_set(own_file(old, new)).hash != before
+
+
+def test_hash_is_stable_and_does_not_depend_on_name_or_file(own_file, tmp_path):
+    prompts = load_prompt_set(own_file())
+    assert prompts.hash == "84fe0092b7fa8378aa534528f9f8cf8a058e1f11449dc2ce10c1796bd1c84b9c"
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text("# a remark\n" + OWN.replace('"own"', '"renamed"'), encoding="utf-8")
+    assert load_prompt_set(elsewhere).hash == prompts.hash
+
+
+# A file of one's own
+
+
+def test_own_set_is_loaded_from_its_file(own_file):
+    prompts = load_prompt_set(own_file())
+    assert prompts.name == "own"
+    assert list(prompts.variants) == ["bold", "shy"]
+    assert prompts.render("shy", "3 + 3?") == (
+        "Braces {here} and 100 % are plain text.\n1. 1 + 1? -> 2\n\n2. 2 + 2? -> UNANSWERED",
+        "Q: 3 + 3?",
+    )
+    assert prompts.render(FORCED, "3 + 3?") == ("Answer.\n1. 1 + 1? -> 2\n\n2. 2 + 2? -> 4", "Q: 3 + 3?")
+    assert load_prompt_set(str(own_file())) == prompts
+
+
+def test_literal_braces_are_written_twice(own_file):
+    prompts = load_prompt_set(own_file("Q: {question}", "Q: {{{question}}}"))
+    assert prompts.render("bold", "why?")[1] == "Q: {why?}"
+
+
+def test_order_of_the_file_is_the_order_of_the_variants(own_file):
+    assert list(load_prompt_set(own_file("variants.bold", "variants.zealous")).variants) == ["zealous", "shy"]
+
+
+BAD_FILES = {
+    "not TOML": ("[forced]", "[forced", "not valid TOML: "),
+    "no name": ('name = "own"\n', "", "'name' must be a string, found nothing"),
+    "a name that is a number": ('name = "own"', "name = 7", "'name' must be a string, found 7"),
+    "no preamble": ("preamble =", "preface =", "'preamble' must be a string, found nothing"),
+    "a question that is an array": ('question = "Q: {question}"', "question = []", "must be a string, found an array"),
+    "no forced pass": ("[forced]", "[compelled]", "'forced' must be a table, found nothing"),
+    "a forced pass that refuses": ('Answer."\nunanswered = []', 'Answer."\nunanswered = [1]', "must be empty"),
+    "a variant called forced": ("variants.shy", "variants.forced", "'forced' names the second pass"),
+    "a variant that is text": (
+        '[variants.shy]\ninstruction = "Braces {here} and 100 % are plain text."\nunanswered = [2]',
+        '[variants]\nshy = "Do not guess."',
+        "variants.shy: must be a table with 'instruction' and 'unanswered'",
+    ),
+    "a variant without instruction": (
+        'instruction = "Guess."\n',
+        "",
+        "variants.bold: 'instruction' must be a string, found nothing",
+    ),
+    "an example number too high": ("[2]", "[3]", "variants.shy: 'unanswered' must hold example numbers from 1 to 2"),
+    "an example number too low": ("[2]", "[0]", "example numbers from 1 to 2"),
+    "an example number with a fraction": ("[2]", "[1.5]", "example numbers from 1 to 2"),
+    "an example number that is a truth value": ("[2]", "[true]", "example numbers from 1 to 2"),
+    "an example number that is text": ("[2]", '["2"]', "example numbers from 1 to 2"),
+    "a single example number": ("[2]", "2", "variants.shy: 'unanswered' must be an array, found 2"),
+    "an example without answer": ('answer = "4"\n', "", "example 2: 'answer' must be a string, found nothing"),
+    "an unknown template field": (
+        "Q: {question}",
+        "Q: {query}",
+        "template 'question' must have the fields {question}, found {query}",
+    ),
+    "a field too many": ("Q: {question}", "{number} {question}", "the fields {question}, found {number}, {question}"),
+    "a field missing": ("{instruction}\n", "", "the fields {examples}, {instruction}, found {examples}"),
+    "no fields": ("Q: {question}", "Q:", "the fields {question}, found none"),
+    "a field without a name": ("Q: {question}", "Q: {}", "found {}"),
+    "a field of a field": ("Q: {question}", "Q: {question.text}", "found {question.text}"),
+    "a field with a format": ("Q: {question}", "Q: {question:{width}}", "found {question:{width}}"),
+    "a field with a conversion": ("Q: {question}", "Q: {question!r}", "found {question!r}"),
+    "an unbalanced brace": ("Q: {question}", "Q: {question", "write a literal brace twice"),
+    "a closing brace alone": ("Q: {question}", "Q: question}", "write a literal brace twice"),
+}
+
+
+@pytest.mark.parametrize(("old", "new", "message"), BAD_FILES.values(), ids=BAD_FILES)
+def test_bad_file_is_explained_with_file_and_field(own_file, old, new, message):
+    path = own_file(old, new)
+    with pytest.raises(PromptSetError, match=re.escape(message)) as caught:
+        load_prompt_set(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[[examples]]", "[[worked]]", "'examples' must be an array, found nothing"),
+        ("[variants.", "[choices.", "'variants' must be a table, found nothing"),
+    ],
+)
+def test_missing_part_is_named(own_file, old, new, message):
+    path = own_file()
+    path.write_text(OWN.replace(old, new), encoding="utf-8")
+    with pytest.raises(PromptSetError, match=re.escape(message)):
+        load_prompt_set(path)
+
+
+def test_set_without_variants_is_explained(tmp_path):
+    path = tmp_path / "none.toml"
+    path.write_text("examples = []\n[variants]\n", encoding="utf-8")
+    with pytest.raises(PromptSetError, match="'variants' is empty; expected at least one first-pass variant"):
+        load_prompt_set(path)
+
+
+def test_example_that_is_no_table_is_explained(tmp_path):
+    path = tmp_path / "flat.toml"
+    path.write_text('examples = ["1 + 1 = 2"]\n', encoding="utf-8")
+    with pytest.raises(PromptSetError, match="example 1: must be a table with 'question' and 'answer'"):
+        load_prompt_set(path)
+
+
+def test_file_that_is_no_text_is_explained(tmp_path):
+    path = tmp_path / "picture.toml"
+    path.write_bytes(b"\x89PNG\xff")
+    with pytest.raises(PromptSetError, match="not valid TOML"):
+        load_prompt_set(path)
+
+
+def test_unknown_name_is_answered_with_the_nearest(tmp_path):
+    with pytest.raises(
+        PromptSetError, match=r"no prompt set 'defalt' \(did you mean 'default'\?\); choose one of default"
+    ):
+        load_prompt_set("defalt")
+    with pytest.raises(
+        PromptSetError, match="no prompt set 'zzz'; choose one of default or give the path of a TOML file"
+    ):
+        load_prompt_set("zzz")
+    with pytest.raises(PromptSetError, match="no prompt set"):
+        load_prompt_set(tmp_path)
+
+
+def test_unknown_variant_is_answered_with_the_nearest():
+    with pytest.raises(PromptSetError, match=r"no variant 'hihg' \(did you mean 'high'\?\); choose one of low, normal"):
+        DEFAULT.render("hihg", "Who wrote Emma?")

@@ -1,0 +1,195 @@
+"""Evidence for the reading of replies: which text counts as the answer, what is a refusal, and what nobody can tell."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from refusal_index.protocol.replies import Reading, StopReason, read_reply, without_reasoning
+
+HOSTILE_LENGTH = 100_000
+
+ANSWERS = {
+    "a tag": ("It is <answer>Paris</answer>.", "Paris"),
+    "white space in the tag": ("<answer>\n  Paris \t</answer>", "Paris"),
+    "several lines in the tag": ("<answer>Paris,\nFrance</answer>", "Paris,\nFrance"),
+    "an upper-case tag": ("<ANSWER>Paris</Answer>", "Paris"),
+    "the last of two tags": ("<answer>Rome</answer> No: <answer>Paris</answer>", "Paris"),
+    "the last complete tag before an unclosed one": ("<answer>Paris</answer> or <answer>Rome", "Paris"),
+    "the inner of nested tags": ("<answer>I say <answer>Paris</answer></answer>", "Paris"),
+    "a tag opened twice": ("<answer>Rome <answer>Paris</answer>", "Paris"),
+    "a tag closed twice": ("<answer>Paris</answer> is it</answer>", "Paris"),
+    "no tag": ("  Paris\n", "Paris"),
+    "an unclosed tag": ("<answer>Paris", "Paris"),
+    "a closing mark alone": ("Paris</answer>", "Paris"),
+    "marks the wrong way round": ("</answer>Paris<answer>", "Paris"),
+    "another tag": ("<response>Paris</response>", "<response>Paris</response>"),
+    "a spaced tag, which is not ours": ("< answer >Paris</ answer >", "< answer >Paris</ answer >"),
+    "another language": ("<answer>東京都</answer>", "東京都"),
+    "right to left": ("<answer>\u200fباريس</answer>", "\u200fباريس"),
+    "signs only": ("<answer>+</answer>", "+"),
+    "control characters beside text": ("<answer>\x00Paris\x07</answer>", "\x00Paris\x07"),
+    "markup of the answer": ("<answer>x < 3 > y</answer>", "x < 3 > y"),
+    "a tag in the thoughts": ("<think><answer>Rome</answer></think><answer>Paris</answer>", "Paris"),
+    "a tag in the thoughts only": ("<think><answer>Rome</answer></think>Paris", "Paris"),
+    "a tag before the thoughts": ("<answer>Paris</answer><think><answer>Rome</answer></think>", "Paris"),
+    "thoughts in several blocks": ("<think>a</think>Par<think>b</think>is", "Paris"),
+    "thoughts without an opening": ("Is it <answer>Rome</answer>? No.</think><answer>Paris</answer>", "Paris"),
+    "nested thoughts": ("<think>a <think>b</think> <answer>Rome</answer></think>Paris", "Paris"),
+    "thoughts under other names": ("<thinking>a</thinking><REASONING>b</REASONING>Paris", "Paris"),
+    "unclosed thoughts after the answer": ("<answer>Paris</answer><think>or <answer>Rome</answer>", "Paris"),
+}
+
+REFUSALS = {
+    "the tag": "<answer>UNANSWERED</answer>",
+    "in lower case": "<answer>unanswered</answer>",
+    "in mixed case": "<Answer>Unanswered</answer>",
+    "with spaces": "<answer>  UNANSWERED\n</answer>",
+    "with a full stop": "<answer>UNANSWERED.</answer>",
+    "with a space before the full stop": "<answer>UNANSWERED .</answer>",
+    "in quotation marks": '<answer>"UNANSWERED"</answer>',
+    "in bold type": "<answer>**UNANSWERED**</answer>",
+    "after an answer that was taken back": "<answer>Paris</answer> Rather: <answer>UNANSWERED</answer>",
+    "after thoughts": "<think><answer>Paris</answer>?</think> <answer>UNANSWERED</answer>",
+}
+
+NOT_REFUSALS = {
+    "taken back": "<answer>UNANSWERED</answer> Rather: <answer>Paris</answer>",
+    "without a tag": "UNANSWERED",
+    "in an unclosed tag": "<answer>UNANSWERED",
+    "in the thoughts only": "<think><answer>UNANSWERED</answer></think> Paris",
+    "with a reason": "<answer>UNANSWERED because I do not know</answer>",
+    "as part of a name": "<answer>The Unanswered Question</answer>",
+    "an answer that declines in other words": "<answer>I do not know</answer>",
+}
+
+EMPTY = {
+    "nothing": "",
+    "white space": " \n\t\u00a0",
+    "an empty tag": "<answer></answer>",
+    "a blank tag": "<answer> \n </answer>",
+    "an empty last tag": "<answer>Paris</answer><answer></answer>",
+    "an opening mark": "<answer>",
+    "control characters": "<answer>\x00\x1b</answer>",
+    "zero-width characters": "\u200b\ufeff",
+    "closed thoughts and nothing else": "<think><answer>Paris</answer></think>",
+    "thoughts that never end": "<think>Perhaps <answer>Paris</answer>",
+    "thoughts whose closing ends the reply": "Perhaps <answer>Paris</answer></think>",
+}
+
+
+@pytest.mark.parametrize(("reply", "answer"), ANSWERS.values(), ids=ANSWERS)
+def test_answer_is_the_text_of_the_last_complete_tag_outside_the_thoughts(reply, answer):
+    reading = read_reply(reply)
+    assert reading.answer == answer
+    assert reading.refused is False
+    assert reading.unscored_reason is None
+
+
+@pytest.mark.parametrize("reply", REFUSALS.values(), ids=REFUSALS)
+def test_unanswered_in_the_last_tag_is_a_refusal(reply):
+    reading = read_reply(reply)
+    assert reading.refused
+    assert reading.unscored_reason is None
+
+
+@pytest.mark.parametrize("reply", NOT_REFUSALS.values(), ids=NOT_REFUSALS)
+def test_unanswered_elsewhere_is_left_to_the_grader(reply):
+    reading = read_reply(reply)
+    assert not reading.refused
+    assert reading.answer
+    assert reading.unscored_reason is None
+
+
+@pytest.mark.parametrize("reply", EMPTY.values(), ids=EMPTY)
+def test_a_reply_that_says_nothing_is_unscored(reply):
+    assert read_reply(reply) == Reading("", refused=False, well_formed=False, unscored_reason="empty")
+
+
+@pytest.mark.parametrize(
+    ("stop_reason", "reason"), [(StopReason.LENGTH, "truncated"), (StopReason.CONTENT_FILTER, "content_filter")]
+)
+@pytest.mark.parametrize("reply", ["<answer>Paris</answer>", "<answer>UNANSWERED</answer>", "<answer>Par", ""])
+def test_a_reply_that_did_not_end_by_itself_is_unscored_whatever_it_holds(reply, stop_reason, reason):
+    assert read_reply(reply, stop_reason) == Reading("", refused=False, well_formed=False, unscored_reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("reply", "well_formed"),
+    [
+        ("<answer>Paris</answer>", True),
+        ("Let me see. <ANSWER>Paris</ANSWER> Done.", True),
+        ("<answer>UNANSWERED</answer>", True),
+        ("<think><answer>Rome</answer></think><answer>Paris</answer>", True),
+        ("Paris", False),
+        ("<answer>Paris", False),
+        ("Paris</answer>", False),
+        ("<answer>Rome</answer><answer>Paris</answer>", False),
+        ("<answer>Rome<answer>Paris</answer>", False),
+        ("<answer>Paris</answer></answer>", False),
+    ],
+)
+def test_well_formed_is_exactly_one_complete_tag(reply, well_formed):
+    assert read_reply(reply).well_formed is well_formed
+
+
+@pytest.mark.parametrize(
+    ("unit", "answer"),
+    [
+        ("<answer>", ""),
+        ("</answer>", ""),
+        ("<answer>a", "a" * (HOSTILE_LENGTH // 9)),
+        ("<answer>a</answer>", "a"),
+        ("<think>", ""),
+        ("</think>", ""),
+        ("<think></think>", ""),
+        ("<think></reasoning>", ""),
+        ("<think", "<think" * (HOSTILE_LENGTH // 6)),
+        ("</think", "</think" * (HOSTILE_LENGTH // 7)),
+        ("<", "<" * HOSTILE_LENGTH),
+        (".", "." * HOSTILE_LENGTH),
+    ],
+)
+def test_a_hundred_kilobytes_of_repeated_markup_are_read(unit, answer):
+    assert read_reply(unit * (HOSTILE_LENGTH // len(unit))).answer == answer
+
+
+MARKUP = st.sampled_from(
+    [
+        "<answer>",
+        "</answer>",
+        "<think>",
+        "</think>",
+        "<ANSWER>",
+        "UNANSWERED",
+        "<reasoning>",
+        "</thinking>",
+        " ",
+        "\x00",
+    ]
+)
+REPLIES = st.lists(MARKUP | st.text(max_size=8), max_size=12).map("".join)
+
+
+@settings(max_examples=200, deadline=None)
+@given(REPLIES, st.sampled_from(StopReason))
+@example("<answer>\u2060</answer>", StopReason.STOP)
+def test_any_reply_has_an_answer_or_a_reason_and_never_both(reply, stop_reason):
+    reading = read_reply(reply, stop_reason)
+    assert bool(reading.answer) == (reading.unscored_reason is None)
+    assert not (reading.unscored_reason and (reading.refused or reading.well_formed))
+    assert (
+        reading.answer in reply or "<answer>" in reply.lower() or "think" in reply.lower() or "reason" in reply.lower()
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(REPLIES, REPLIES)
+def test_what_was_thought_first_does_not_change_the_reading(thought, said):
+    thought = thought.replace("<", "(")
+    assert read_reply(f"<think>{thought}</think>{said}") == read_reply(said)
+
+
+def test_reasoning_is_cut_out_and_the_rest_is_kept():
+    assert without_reasoning(" <think>a</think> b <thinking>c</thinking> d ") == "b  d"

@@ -1,0 +1,85 @@
+"""How a sibling does on the held-out questions: the figures of the model card."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import rankdata
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.runtime import Runtime
+from refusal_index.datasets import load_dataset
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import FORCED, exact_grade, load_prompt_set, read_reply
+from refusal_index.stats import ContingencyTable, refusal_index
+
+
+PROMPTS = load_prompt_set("default")
+MODELS = Path(__file__).parents[1] / "src" / "refusal_index" / "almanac" / "models"
+TEMPERATURE, TOP_P = 0.7, 0.95
+REFUSED, RIGHT, MALFORMED = 0, 1, 2
+
+
+async def ask(runtime: Runtime, questions: list[Question], variant: str, draws: int, seed: int) -> np.ndarray:
+    """Return, shape (questions, draws, 3), whether each reply refused, was right and was not well formed."""
+    gate = asyncio.Semaphore(128 // min(draws, 100) + 1)
+
+    async def one(number: int, question: Question) -> list[tuple[bool, bool, bool]]:
+        async with gate:
+            message = Message("user", "\n\n".join(PROMPTS.render(variant, question.text)))
+            drawn = await runtime.complete(
+                [message], temperature=TEMPERATURE, top_p=TOP_P, max_tokens=64, n=draws, seed=seed + number
+            )
+        readings = [read_reply(completion.text) for completion in drawn]
+        return [(r.refused, exact_grade(question, r.answer) == "correct", not r.well_formed) for r in readings]
+
+    return np.array(await asyncio.gather(*(one(number, q) for number, q in enumerate(questions))))
+
+
+async def single_draws(runtime: Runtime, questions: list[Question]) -> None:
+    """Print each variant's 2x2 table and Refusal Index from one draw a pass."""
+    forced = (await ask(runtime, questions, FORCED, 1, 1_000_000))[:, 0]
+    print(f"forced: right {forced[:, RIGHT].mean():.3f} refused {forced[:, REFUSED].mean():.4f}")
+    for number, variant in enumerate(PROMPTS.variants):
+        first = (await ask(runtime, questions, variant, 1, 2_000_000 + number * 100_000))[:, 0]
+        refused = first[:, REFUSED]
+        wrong = ~np.where(refused, forced[:, RIGHT], first[:, RIGHT])
+        table = ContingencyTable.from_arrays(refused, wrong)
+        result = refusal_index(table)
+        interval = result.confidence_interval()
+        print(
+            f"{variant:8} refusal {table.refusal_rate:.3f} error {table.error_rate:.3f} malformed "
+            f"{first[:, MALFORMED].mean():.4f} RI {result.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}] {table}",
+            flush=True,
+        )
+
+
+async def many_draws(runtime: Runtime, questions: list[Question], draws: int) -> None:
+    """Print the mid-rank Spearman of refusal and error frequencies, which is biased towards 0."""
+    wrong = 1 - (await ask(runtime, questions, FORCED, draws, 3_000_000))[:, :, RIGHT].mean(axis=1)
+    for number, variant in enumerate(PROMPTS.variants):
+        refused = (await ask(runtime, questions, variant, draws, 4_000_000 + number * 100_000))[:, :, REFUSED].mean(axis=1)
+        spearman = np.corrcoef(rankdata(refused), rankdata(wrong))[0, 1]
+        print(f"{variant:8} {draws} draws: mid-rank Spearman {spearman:.3f}", flush=True)
+
+
+def main() -> None:
+    """Evaluate one sibling."""
+    parser = argparse.ArgumentParser(prog="python -m training.evaluate", description=__doc__)
+    parser.add_argument("name")
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("--draws", type=int, default=0, help="also draw this often a question, for the Spearman")
+    parser.add_argument("--models", type=Path, default=MODELS)
+    arguments = parser.parse_args()
+    questions = list(load_dataset("almanac").questions)[: arguments.limit]
+    with Runtime(arguments.models / arguments.name) as runtime:
+        asyncio.run(single_draws(runtime, questions))
+        if arguments.draws:
+            asyncio.run(many_draws(runtime, questions, arguments.draws))
+
+
+if __name__ == "__main__":
+    main()
