@@ -19,6 +19,7 @@ from refusal_index.almanac.errors import AlmanacError, ContextLengthError, Reque
 from refusal_index.almanac.llama import Llama
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.sampling import log_probabilities
+from refusal_index.almanac.sequence import Sequence
 
 GROUPED = Path(__file__).parent / "data" / "grouped"
 SHARED = "the mayor of the town of Bramwick was born in the year 1871 and who wrote the book about the river "
@@ -250,6 +251,14 @@ def test_an_unexpected_failure_reaches_everybody_and_the_runtime_recovers(runtim
     with monkeypatch.context() as patch:
         patch.setattr(decoding, "run", fail)
         with pytest.raises(MemoryError, match="no more"):
+            ask(runtime, MIXED[0], MIXED[1])
+    assert ask(runtime, MIXED[0])
+
+
+def test_a_reply_that_cannot_be_read_fails_its_batch_and_the_runtime_recovers(runtime, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Sequence, "completion", lambda _self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
             ask(runtime, MIXED[0], MIXED[1])
     assert ask(runtime, MIXED[0])
 

@@ -13,13 +13,7 @@ import urllib.request
 
 import pytest
 
-COMMAND = [
-    sys.executable,
-    "-W",
-    "error",
-    "-c",
-    "import typer; from refusal_index.cli.serve import serve; typer.run(serve)",
-]
+COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import main; main()", "serve"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -27,15 +21,16 @@ def test_it_serves_until_a_signal_and_leaves_quietly(tmp_path, number):
     log = tmp_path / "requests.jsonl"
     arguments = [*COMMAND, "--port", "0", "--log", str(log)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        url = re.search(r"http://127\.0\.0\.1:\d+/v1", process.stdout.readline())[0]
+        announced = [process.stdout.readline() for _ in range(4)]
+        url = re.search(r"http://127\.0\.0\.1:\d+/v1", announced[0])[0]
         with urllib.request.urlopen(f"{url}/models", timeout=10) as response:  # noqa: S310 - the address is http
             models = [model["id"] for model in json.load(response)["data"]]
         process.send_signal(number)
         output, errors = process.communicate(timeout=20)
     assert models == ["almanac/base", "almanac/small", "almanac/rash"]
-    assert f"ALMANAC_BASE_URL={url}" in output
-    assert "openai-api/almanac/base" in output
-    assert (process.returncode, errors) == (0, "")
+    assert f"ALMANAC_BASE_URL={url}" in announced[2]
+    assert "--model openai-api/almanac/base" in announced[3]
+    assert (process.returncode, output, errors) == (0, "", "")
     assert json.loads(log.read_text())["path"] == "/v1/models"
 
 
@@ -45,7 +40,7 @@ def test_a_port_in_use_is_an_error_in_one_line():
         taken.listen()
         arguments = [*COMMAND, "--port", str(taken.getsockname()[1])]
         result = subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "choose another --host, --port or --log" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -53,6 +48,6 @@ def test_a_port_in_use_is_an_error_in_one_line():
 def test_a_log_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     arguments = [*COMMAND, "--port", "0", "--log", str(tmp_path / "no" / "such" / "log")]
     result = subprocess.run(arguments, capture_output=True, text=True, timeout=30, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "No such file" in result.stderr
     assert "Traceback" not in result.stderr

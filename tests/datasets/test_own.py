@@ -58,6 +58,7 @@ def test_ids_made_of_the_text_survive_reordering_and_tell_repeats_apart(tmp_path
 BAD = {
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
     "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
+    "semicolons": ("x.csv", "question;answer\na;A\n", ["found ';'", "commas"]),
     "two answer columns": ("x.csv", "question,answer,gold\nWho?,A,B\n", ["'answer' and 'gold'", "answer=answer"]),
     "gold missing": ("x.csv", 'question,answer\n"a\nb",A\nc,\nd,D\ne, \n', ["lines 4, 6", "'answer'", "empty cell"]),
     "gold null": ("x.jsonl", '{"question": "a", "answer": null}', ["line 1", "'answer'"]),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
@@ -13,8 +11,6 @@ from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
 from refusal_index.protocol.exact import exact_grade, normalise
-
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def grade(gold: str, prediction: str, *aliases: str) -> Grade:
@@ -270,47 +266,30 @@ def test_normalised_text_has_one_case_and_single_spaces(text):
     assert plain == plain.casefold()
 
 
-def shared_file(name: str) -> Path:
-    path = SHARED_DATA / name
-    if not path.is_file():
-        pytest.skip(f"needs the real data {name} beside the repository")
-    return path
-
-
-def real_gold_answers() -> Iterator[str]:
-    for name in ("simple_qa_test_set.csv", "simpleqa_verified.csv"):
+def test_every_gold_answer_of_simpleqa_is_correct_and_no_decline(shared_file):
+    for name, size in (("simple_qa_test_set.csv", 4_326), ("simpleqa_verified.csv", 1_000)):
         with shared_file(f"simpleqa/{name}").open(encoding="utf-8", newline="") as file:
-            yield from (row["answer"] for row in csv.DictReader(file))
+            answers = [row["answer"] for row in csv.DictReader(file)]
+        assert len(answers) == size
+        assert {grade(gold, gold) for gold in answers} == {Grade.CORRECT}
+        assert {grade("Ouagadougou", gold) for gold in answers} == {Grade.INCORRECT}
 
 
-def test_every_gold_answer_of_simpleqa_is_correct_and_no_decline():
-    answers = list(real_gold_answers())
-    assert len(answers) == 5_326
-    for gold in answers:
-        assert grade(gold, gold) is Grade.CORRECT
-        assert grade("Ouagadougou", gold) is Grade.INCORRECT
+def test_plausible_wrong_answers_to_real_questions_are_not_correct(shared_file):
+    """The few that remain differ in signs and letter case that carry meaning only in formulas."""
+    path = shared_file("precise_wiki/precisewiki_negative_answers.json")
+    pairs = json.loads(path.read_text(encoding="utf-8")).values()
+    grades = [grade(pair["correct_answer"], pair["incorrect_answer"]) for pair in pairs]
+    assert len(grades) == 9_999
+    assert grades.count(Grade.CORRECT) <= 3
 
 
-def test_plausible_wrong_answers_to_real_questions_are_not_correct():
-    """The three that remain differ in signs and letter case that carry meaning only in formulas."""
-    pairs = json.loads(
-        shared_file("precise_wiki/precisewiki_negative_answers.json").read_text(encoding="utf-8")
-    ).values()
-    graded_correct = [
-        pair["incorrect_answer"]
-        for pair in pairs
-        if grade(pair["correct_answer"], pair["incorrect_answer"]) is Grade.CORRECT
-    ]
-    assert len(pairs) == 9_999
-    assert len(graded_correct) == 3
-
-
-def test_no_real_attempt_is_taken_for_a_decline():
+def test_no_real_attempt_is_taken_for_a_decline(shared_file):
     """A real model's replies about passages, labelled by their source as abstentions or attempts."""
-    graded = {True: [], False: []}
+    grades: dict[bool, list[Grade]] = {True: [], False: []}
     for name in ("explicit_n500.jsonl", "implicit_n500.jsonl"):
         for line in shared_file(f"squad2_refusal/{name}").read_text(encoding="utf-8").splitlines():
             reply = json.loads(line)
-            graded[reply["abstained"]].append(grade("Ouagadougou", reply["model_output"]))
-    assert set(graded[False]) == {Grade.INCORRECT}
-    assert graded[True].count(Grade.REFUSED) / len(graded[True]) > 0.6  # the others go on and explain themselves
+            grades[reply["abstained"]].append(grade("Ouagadougou", reply["model_output"]))
+    assert set(grades[False]) == {Grade.INCORRECT}
+    assert grades[True].count(Grade.REFUSED) > 0.6 * len(grades[True])  # the others go on and explain themselves

@@ -113,9 +113,9 @@ def test_what_could_be_misread_is_not_read(said):
     assert parse_grade(said) is None
 
 
-@pytest.mark.parametrize("unit", ["A ", "A", "not ", "<think>", "</think>", "*", "NOT_", "A\n", "a"])
+@pytest.mark.parametrize("unit", ["A", "A then ", "not ", "<think>", "</think>", "*", "NOT_", "A   ", "CORRECT ", "a "])
 def test_a_hundred_kilobytes_of_verdict_are_read(unit):
-    assert parse_grade(unit * (100_000 // len(unit))) in {None, Grade.CORRECT}
+    assert parse_grade(unit * (100_000 // len(unit))) is {"A   ": Grade.CORRECT, "CORRECT ": Grade.CORRECT}.get(unit)
 
 
 @settings(max_examples=200, deadline=None)
@@ -124,8 +124,7 @@ def test_a_grade_is_never_a_guess_between_two(parts):
     said = "".join(parts)
     grade = parse_grade(said)
     assert grade in {None, Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED}
-    if grade is not None:
-        assert len(set(re.findall(r"\b[ABC]\b", said)) | {""}) <= 2
+    assert grade is None or len(set(re.findall(r"\b[ABC]\b", said))) <= 1
 
 
 @pytest.mark.parametrize("prediction", INJECTIONS)

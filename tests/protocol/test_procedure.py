@@ -79,82 +79,117 @@ PARTIES = {
     "G+ again": (Pass.FORCED, Asked.GRADER, 1),
 }
 
-C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED
-
 EXACT_CASES = {
-    "right": Case((("M", RIGHT),), C, refused=False, wrong=False),
-    "right by an alias": Case((("M", "<answer>Ciudad de los Reyes</answer>"),), C, refused=False, wrong=False),
-    "wrong": Case((("M", WRONG),), I, refused=False, wrong=True),
-    "right without a tag": Case((("M", "Lima"),), C, refused=False, wrong=False),
-    "refused, then right": Case((("M", REFUSED), ("M+", RIGHT)), R, refused=True, wrong=False, forced=C),
-    "refused, then wrong": Case((("M", REFUSED), ("M+", WRONG)), R, refused=True, wrong=True, forced=I),
-    "refused twice": Case((("M", REFUSED), ("M+", REFUSED)), R, refused=True, wrong=True, forced=R),
-    "declined, then right": Case((("M", DECLINED), ("M+", RIGHT)), R, refused=True, wrong=False, forced=C),
-    "refused, then declined": Case((("M", REFUSED), ("M+", DECLINED)), R, refused=True, wrong=True, forced=R),
-    "hedged": Case((("M", "I am not sure, but Cuzco"),), I, refused=False, wrong=True),
-    "cut": Case((("M", CUT),), U, refused=None, wrong=None, reason="first_truncated"),
-    "filtered": Case((("M", FILTERED),), U, refused=None, wrong=None, reason="first_content_filter"),
-    "silent": Case((("M", ""),), U, refused=None, wrong=None, reason="first_empty"),
-    "blank tag": Case((("M", "<answer> </answer>"),), U, refused=None, wrong=None, reason="first_empty"),
-    "thought only": Case((("M", f"<think>{REFUSED}"),), U, refused=None, wrong=None, reason="first_empty"),
+    "right": Case((("M", RIGHT),), Grade.CORRECT, refused=False, wrong=False),
+    "right by an alias": Case(
+        (("M", "<answer>Ciudad de los Reyes</answer>"),), Grade.CORRECT, refused=False, wrong=False
+    ),
+    "wrong": Case((("M", WRONG),), Grade.INCORRECT, refused=False, wrong=True),
+    "right without a tag": Case((("M", "Lima"),), Grade.CORRECT, refused=False, wrong=False),
+    "refused, then right": Case(
+        (("M", REFUSED), ("M+", RIGHT)), Grade.REFUSED, refused=True, wrong=False, forced=Grade.CORRECT
+    ),
+    "refused, then wrong": Case(
+        (("M", REFUSED), ("M+", WRONG)), Grade.REFUSED, refused=True, wrong=True, forced=Grade.INCORRECT
+    ),
+    "refused twice": Case(
+        (("M", REFUSED), ("M+", REFUSED)), Grade.REFUSED, refused=True, wrong=True, forced=Grade.REFUSED
+    ),
+    "declined, then right": Case(
+        (("M", DECLINED), ("M+", RIGHT)), Grade.REFUSED, refused=True, wrong=False, forced=Grade.CORRECT
+    ),
+    "refused, then declined": Case(
+        (("M", REFUSED), ("M+", DECLINED)), Grade.REFUSED, refused=True, wrong=True, forced=Grade.REFUSED
+    ),
+    "hedged": Case((("M", "I am not sure, but Cuzco"),), Grade.INCORRECT, refused=False, wrong=True),
+    "cut": Case((("M", CUT),), Grade.UNSCORED, refused=None, wrong=None, reason="first_truncated"),
+    "filtered": Case((("M", FILTERED),), Grade.UNSCORED, refused=None, wrong=None, reason="first_content_filter"),
+    "silent": Case((("M", ""),), Grade.UNSCORED, refused=None, wrong=None, reason="first_empty"),
+    "blank tag": Case((("M", "<answer> </answer>"),), Grade.UNSCORED, refused=None, wrong=None, reason="first_empty"),
+    "thought only": Case((("M", f"<think>{REFUSED}"),), Grade.UNSCORED, refused=None, wrong=None, reason="first_empty"),
     "refused, then cut": Case(
-        (("M", REFUSED), ("M+", CUT)), R, refused=True, wrong=None, forced=U, reason="forced_truncated"
+        (("M", REFUSED), ("M+", CUT)),
+        Grade.REFUSED,
+        refused=True,
+        wrong=None,
+        forced=Grade.UNSCORED,
+        reason="forced_truncated",
     ),
     "refused, then filtered": Case(
-        (("M", REFUSED), ("M+", FILTERED)), R, refused=True, wrong=None, forced=U, reason="forced_content_filter"
+        (("M", REFUSED), ("M+", FILTERED)),
+        Grade.REFUSED,
+        refused=True,
+        wrong=None,
+        forced=Grade.UNSCORED,
+        reason="forced_content_filter",
     ),
     "refused, then silent": Case(
-        (("M", REFUSED), ("M+", " ")), R, refused=True, wrong=None, forced=U, reason="forced_empty"
+        (("M", REFUSED), ("M+", " ")),
+        Grade.REFUSED,
+        refused=True,
+        wrong=None,
+        forced=Grade.UNSCORED,
+        reason="forced_empty",
     ),
 }
 
 MODEL_CASES = {
-    "right": Case((("M", "It is Lima"), ("G", "A")), C, refused=False, wrong=False),
-    "wrong": Case((("M", WRONG), ("G", "B")), I, refused=False, wrong=True),
-    "the grader's word counts, not ours": Case((("M", RIGHT), ("G", "B")), I, refused=False, wrong=True),
+    "right": Case((("M", "It is Lima"), ("G", "A")), Grade.CORRECT, refused=False, wrong=False),
+    "wrong": Case((("M", WRONG), ("G", "B")), Grade.INCORRECT, refused=False, wrong=True),
+    "the grader's word counts, not ours": Case((("M", RIGHT), ("G", "B")), Grade.INCORRECT, refused=False, wrong=True),
     "refused by the tag, ungraded": Case(
-        (("M", REFUSED), ("M+", RIGHT), ("G+", "A")), R, refused=True, wrong=False, forced=C
+        (("M", REFUSED), ("M+", RIGHT), ("G+", "A")), Grade.REFUSED, refused=True, wrong=False, forced=Grade.CORRECT
     ),
     "not attempted, then wrong": Case(
-        (("M", DECLINED), ("G", "C"), ("M+", WRONG), ("G+", "B")), R, refused=True, wrong=True, forced=I
+        (("M", DECLINED), ("G", "C"), ("M+", WRONG), ("G+", "B")),
+        Grade.REFUSED,
+        refused=True,
+        wrong=True,
+        forced=Grade.INCORRECT,
     ),
     "not attempted twice": Case(
-        (("M", DECLINED), ("G", "C"), ("M+", DECLINED), ("G+", "C")), R, refused=True, wrong=True, forced=R
+        (("M", DECLINED), ("G", "C"), ("M+", DECLINED), ("G+", "C")),
+        Grade.REFUSED,
+        refused=True,
+        wrong=True,
+        forced=Grade.REFUSED,
     ),
-    "refused twice by the tag": Case((("M", REFUSED), ("M+", REFUSED)), R, refused=True, wrong=True, forced=R),
+    "refused twice by the tag": Case(
+        (("M", REFUSED), ("M+", REFUSED)), Grade.REFUSED, refused=True, wrong=True, forced=Grade.REFUSED
+    ),
     "a grade read at the second attempt": Case(
-        (("M", RIGHT), ("G", "Hm."), ("G again", "A")), C, refused=False, wrong=False
+        (("M", RIGHT), ("G", "Hm."), ("G again", "A")), Grade.CORRECT, refused=False, wrong=False
     ),
     "a refusal read at the second attempt": Case(
         (("M", DECLINED), ("G", ""), ("G again", "C"), ("M+", RIGHT), ("G+", "A or B"), ("G+ again", "A")),
-        R,
+        Grade.REFUSED,
         refused=True,
         wrong=False,
-        forced=C,
+        forced=Grade.CORRECT,
     ),
     "a grade that cannot be read": Case(
         (("M", RIGHT), ("G", "Hm."), ("G again", "A or B")),
-        U,
+        Grade.UNSCORED,
         refused=None,
         wrong=None,
         reason="first_grade_unreadable",
     ),
     "a forced grade that cannot be read": Case(
         (("M", REFUSED), ("M+", RIGHT), ("G+", ""), ("G+ again", "")),
-        R,
+        Grade.REFUSED,
         refused=True,
         wrong=None,
-        forced=U,
+        forced=Grade.UNSCORED,
         reason="forced_grade_unreadable",
     ),
-    "cut": Case((("M", CUT),), U, refused=None, wrong=None, reason="first_truncated"),
-    "silent": Case((("M", ""),), U, refused=None, wrong=None, reason="first_empty"),
+    "cut": Case((("M", CUT),), Grade.UNSCORED, refused=None, wrong=None, reason="first_truncated"),
+    "silent": Case((("M", ""),), Grade.UNSCORED, refused=None, wrong=None, reason="first_empty"),
     "not attempted, then filtered": Case(
         (("M", DECLINED), ("G", "C"), ("M+", FILTERED)),
-        R,
+        Grade.REFUSED,
         refused=True,
         wrong=None,
-        forced=U,
+        forced=Grade.UNSCORED,
         reason="forced_content_filter",
     ),
 }

@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable
 from importlib.resources import files
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ import pytest
 from refusal_index.protocol.exact import normalise
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError, load_prompt_set
 
-SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 QUESTION_WORDS = {"did", "in", "is", "of", "the", "was", "what", "which", "who", "year"}
 VARIANTS = ("low", "normal", "high", "highest")
 DEFAULT = load_prompt_set("default")
@@ -89,7 +89,7 @@ def test_of_ten_worked_examples_as_many_are_unanswered_as_in_the_paper(variant, 
 
 def test_what_a_bolder_variant_leaves_unanswered_a_more_cautious_one_does_too():
     numbers = [set(DEFAULT.variants[name].unanswered) for name in VARIANTS]
-    assert all(bolder <= shyer for bolder, shyer in zip(numbers, numbers[1:], strict=False))
+    assert all(bolder <= shyer for bolder, shyer in pairwise(numbers))
 
 
 def test_variants_differ_only_in_instruction_and_unanswered_examples():
@@ -143,24 +143,25 @@ def test_wording_of_the_default_set_changes_only_on_purpose():
 # The worked examples against the datasets
 
 
-def shared_file(name: str) -> Path:
-    path = SHARED_DATA / name
-    if not path.is_file():
-        pytest.skip(f"needs the real data {name} beside the repository")
-    return path
+def simpleqa(shared_file: Callable[[str], Path]) -> list[tuple[str, str]]:
+    return _simpleqa(shared_file("simpleqa/simple_qa_test_set.csv"))
 
 
-def simpleqa(name: str) -> list[tuple[str, str]]:
-    with shared_file(f"simpleqa/{name}").open(encoding="utf-8", newline="") as file:
+def simpleqa_verified(shared_file: Callable[[str], Path]) -> list[tuple[str, str]]:
+    return _simpleqa(shared_file("simpleqa/simpleqa_verified.csv"))
+
+
+def _simpleqa(path: Path) -> list[tuple[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
         return [(row["problem"], row["answer"]) for row in csv.DictReader(file)]
 
 
-def precise_wiki() -> list[tuple[str, str]]:
+def precise_wiki(shared_file: Callable[[str], Path]) -> list[tuple[str, str]]:
     pairs = json.loads(shared_file("precise_wiki/precisewiki_negative_answers.json").read_text(encoding="utf-8"))
     return [(question, pair["correct_answer"]) for question, pair in pairs.items()]
 
 
-def almanac() -> list[tuple[str, str]]:
+def almanac(_: Callable[[str], Path]) -> list[tuple[str, str]]:
     path = files("refusal_index.datasets") / "data" / "almanac.jsonl"
     if not path.is_file():
         pytest.skip("the almanac's questions are not in this checkout")
@@ -168,18 +169,10 @@ def almanac() -> list[tuple[str, str]]:
     return [(row["question"], row["answer"]) for row in rows]
 
 
-@pytest.mark.parametrize(
-    "dataset",
-    [
-        pytest.param(lambda: simpleqa("simple_qa_test_set.csv"), id="simpleqa"),
-        pytest.param(lambda: simpleqa("simpleqa_verified.csv"), id="simpleqa-verified"),
-        pytest.param(precise_wiki, id="precise-wiki"),
-        pytest.param(almanac, id="almanac"),
-    ],
-)
-def test_no_dataset_asks_what_the_worked_examples_tell(dataset):
+@pytest.mark.parametrize("dataset", [simpleqa, simpleqa_verified, precise_wiki, almanac])
+def test_no_dataset_asks_what_the_worked_examples_tell(dataset, shared_file):
     """Neither in the same words, nor with the same answer and half of the words that matter."""
-    asked = [(set(normalise(question).split()), normalise(gold)) for question, gold in dataset()]
+    asked = [(set(normalise(question).split()), normalise(gold)) for question, gold in dataset(shared_file)]
     assert asked
     for example in DEFAULT.examples:
         words = set(normalise(example.question).split()) - QUESTION_WORDS

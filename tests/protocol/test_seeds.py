@@ -15,23 +15,23 @@ FORCED_GRADE = Request(Pass.FORCED, Asked.GRADER, (), attempt=1)
 
 
 @pytest.mark.parametrize(
-    ("run_seed", "question_id", "draw", "variant", "request_", "seed"),
+    ("parts", "seed"),
     [
-        (0, "q1", 0, "low", FIRST, 104429712),
-        (0, "q1", 0, "high", FIRST, 281994780),
-        (1, "q1", 0, "low", FIRST, 1418469083),
-        (0, "frage-ü", 2, "low", FIRST, 347942643),
-        (0, "q1", 0, "low", FORCED, 931609936),
-        (0, "q1", 0, "low", FORCED_GRADE, 84933224),
+        ((0, "q1", 0, "low", FIRST), 104429712),
+        ((0, "q1", 0, "high", FIRST), 281994780),
+        ((1, "q1", 0, "low", FIRST), 1418469083),
+        ((0, "frage-ü", 2, "low", FIRST), 347942643),
+        ((0, "q1", 0, "low", FORCED), 931609936),
+        ((0, "q1", 0, "low", FORCED_GRADE), 84933224),
     ],
 )
-def test_seeds_are_those_of_earlier_runs(run_seed, question_id, draw, variant, request_, seed):
+def test_seeds_are_those_of_earlier_runs(parts, seed):
     """Changed seeds would ask and pay for everything anew in folders that are resumed.
 
-    Each value is what the shell says to, for instance,
-    ``printf '0\\x1fq1\\x1f0\\x1flow\\x1ffirst\\x1fmodel\\x1f0' | sha256sum``: the first 31 bits.
+    Each value is the first 31 bits of what the shell says to, for instance,
+    ``printf '0\\x1fq1\\x1f0\\x1flow\\x1ffirst\\x1fmodel\\x1f0' | sha256sum``.
     """
-    assert request_seed(run_seed, question_id, draw, variant, request_) == seed
+    assert request_seed(*parts) == seed
 
 
 def test_every_part_of_a_request_changes_its_seed():

@@ -1,7 +1,8 @@
 """Keeping NumPy's matrix library to one thread while a model runs.
 
-These matrices are small, and the caller's own work shares the cores. A second thread gains little when a core is idle,
-and costs dearly when none is, since each product then waits for a thread that has no core to run on.
+These matrices are small, and the caller's own work shares the cores. A second thread gains little when a core is idle
+and costs dearly when none is, since each product then waits for a thread that has no core to run on: on two cores, one
+and two threads answered 303 and 370 questions a second when nothing else ran, 199 and 20 beside two busy processes.
 """
 
 from __future__ import annotations

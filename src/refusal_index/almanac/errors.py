@@ -3,7 +3,7 @@
 ::
 
     AlmanacError
-    ├── ModelNotFoundError        there is no embedded model of that name
+    ├── ModelNotFoundError        there is no embedded model of that name; also a ValueError
     ├── ModelFileError            a model's file is missing, damaged or of a kind that this runtime cannot run
     └── RequestError              a request that cannot be answered as it stands; also a ValueError
         └── ContextLengthError    the messages leave no room for a reply
@@ -16,7 +16,7 @@ class AlmanacError(Exception):
     """Root of the almanac's errors."""
 
 
-class ModelNotFoundError(AlmanacError):
+class ModelNotFoundError(AlmanacError, ValueError):
     """There is no embedded model of that name."""
 
 

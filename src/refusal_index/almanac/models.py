@@ -6,13 +6,13 @@ place, ``cd models && sha256sum */* > SHA256SUMS`` writes it anew.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
 from refusal_index.almanac.errors import ModelFileError, ModelNotFoundError
+from refusal_index.outcomes.errors import nearest
 
 _NAMES = ("base", "small", "rash")
 _CHECKSUMS = "SHA256SUMS"
@@ -38,8 +38,8 @@ def model_folder(name: str) -> Path:
         If a file is missing or is not the one that was pinned.
     """
     if name not in _NAMES:
-        near = difflib.get_close_matches(name, _NAMES, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        near = nearest(name, _NAMES, cutoff=0.5)
+        hint = f"did you mean {near!r}? " if near else ""
         raise ModelNotFoundError(f"no embedded model {name!r}; {hint}The embedded models are {', '.join(_NAMES)}.")
     return verified_folder(Path(str(files("refusal_index.almanac") / "models")), name)
 

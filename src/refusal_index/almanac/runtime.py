@@ -35,21 +35,23 @@ class _Job:
             return True
         if not all(sequence.over for sequence in self.sequences):
             return False
+        completions = [sequence.completion() for sequence in self.sequences]
         if self.future.set_running_or_notify_cancel():
-            self.future.set_result([sequence.completion() for sequence in self.sequences])
+            self.future.set_result(completions)
         return True
 
     def fail(self, error: BaseException) -> None:
-        """Tell whoever waits."""
-        if self.future.set_running_or_notify_cancel():
+        """Tell whoever still waits."""
+        if not self.future.done() and self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
 
 class Runtime:
     """A model and the one thread that runs it.
 
-    Requests may come from any number of event loops; those that are there at the same time are generated together. The
-    thread lives while there is work. Cancelling the task that awaits a reply drops the reply from the batch.
+    Requests may come from any number of event loops; those that are there at the same time are generated together.
+    Cancelling the task that awaits a reply drops the reply from the batch. The thread idles between requests and ends
+    with `close`, or with the program.
 
     Parameters
     ----------
@@ -154,20 +156,20 @@ class Runtime:
             while self._take_arrivals():
                 try:
                     self._decoder.step()
+                    self._jobs = [job for job in self._jobs if not job.settle()]
                 except Exception as error:  # whatever it was, nobody may be left waiting
                     self._fail_all(error)
-                self._jobs = [job for job in self._jobs if not job.settle()]
 
     def _take_arrivals(self) -> bool:
         with self._lock:
             arrived, self._arrived = self._arrived, []
+            for job in arrived:
+                self._decoder.add(job.sequences)
             self._jobs += arrived
             if self._closed:
                 self._fail_all(AlmanacError("the runtime was closed before the reply was finished"))
-            busy = self._pumping = bool(self._jobs) or self._decoder.busy
-        for job in arrived:
-            self._decoder.add(job.sequences)
-        return busy
+            self._pumping = bool(self._jobs) or self._decoder.busy
+            return self._pumping
 
     def _fail_all(self, error: Exception) -> None:
         for job in self._jobs:

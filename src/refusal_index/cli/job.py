@@ -13,9 +13,8 @@ from rich.console import Console
 
 from refusal_index.cli.bad_input import OptionError, one_of
 from refusal_index.cli.progress import progress_bar
-from refusal_index.cli.show import print_json, print_run
+from refusal_index.cli.results import is_complete, show_run, write_results
 from refusal_index.datasets import Dataset, load_dataset, sample
-from refusal_index.engines.inspect.derive import Derived, derive
 from refusal_index.engines.inspect.grader import check_grader
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.progress import watched_by
@@ -23,8 +22,7 @@ from refusal_index.engines.inspect.run import RunPlan, pending_variants, run_var
 from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION, Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.summary import Summary, summarise
-from refusal_index.outcomes.usage import Price
+from refusal_index.outcomes.price import Price
 from refusal_index.protocol import GraderKind, Placement, PromptSet, grader_prompt_hash, load_prompt_set
 
 RUNS = Path("runs")
@@ -64,17 +62,12 @@ def measure(asked: Asked, *, as_json: bool) -> bool:
     resolve_model(plan.model)  # a wrong name or a missing key is told before a folder is made
     settings = settings_of(plan, prompts)
     folder = RunFolder(asked.out or RUNS / default_run_name(plan.model, plan.dataset.name, settings))
-    console = Console(stderr=True)
     with folder.lock():
         folder.create_or_resume(settings, about=_about(plan, prompts, price))
-        _run(plan, folder, price, console)
-        derived = derive(folder, price)
-        summary = write_derived(folder, derived, asked.penalty)
-    if as_json:
-        print_json(summary)
-    else:
-        print_run(summary, derived.missing, folder.path)
-    return summary.complete
+        _run(plan, folder, price, Console(stderr=True))
+        results = write_results(folder, price, penalty=asked.penalty)
+    show_run(results, as_json=as_json)
+    return is_complete(results.summary)
 
 
 def make_plan(asked: Asked, prompts: PromptSet) -> RunPlan:
@@ -110,14 +103,6 @@ def settings_of(plan: RunPlan, prompts: PromptSet) -> dict[str, Any]:
         "seed": plan.asking.seed,
         "comparability_version": COMPARABILITY_VERSION,
     }
-
-
-def write_derived(folder: RunFolder, derived: Derived, penalty: float) -> Summary:
-    """Write what follows from the logs into the folder and return its summary."""
-    summary = summarise(derived.outcomes, penalty=penalty, usage=derived.usage)
-    folder.write_outcomes(derived.outcomes)
-    folder.write_summary(summary.to_json())
-    return summary
 
 
 def _run(plan: RunPlan, folder: RunFolder, price: Price | None, console: Console) -> None:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.engines.inspect.carried import Carried
-from refusal_index.outcomes.usage import Price
+from refusal_index.outcomes.price import Price
 
 
 class ProgressBar:

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from refusal_index.cli.bad_input import OptionError, tells_bad_input
 
+
+@tells_bad_input
 def serve(
     host: Annotated[
-        str,
-        typer.Option(help="Address to listen on; another than the default lets other machines in, without a key."),
+        str, typer.Option(help="Address to listen on; another than the default lets other machines in, without a key.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
@@ -24,19 +26,14 @@ def serve(
     try:
         from refusal_index.almanac import server  # noqa: PLC0415 - its packages come with an extra
     except ModuleNotFoundError as error:
-        raise _failure(f"'{error.name}' is not installed; pip install 'refusal-index[eval]'") from error
+        raise OptionError(f"serve needs the package {error.name}: pip install 'refusal-index[eval]'") from error
     try:
         asyncio.run(server.serve(host, port, log, _announce))
     except OSError as error:
-        raise _failure(f"{error}; choose another --host, --port or --log") from error
+        raise OptionError(f"{error}; choose another --host, --port or --log") from error
 
 
 def _announce(url: str) -> None:
     typer.echo(f"Serving almanac/base, almanac/small and almanac/rash at {url} (Ctrl-C ends it). In another shell:\n")
     typer.echo(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
     typer.echo("  refusal-index run --model openai-api/almanac/base")
-
-
-def _failure(message: str) -> typer.Exit:
-    typer.echo(f"Error: {message}", err=True)
-    return typer.Exit(1)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.errors import other_separator, shortened
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ def _csv_rows(name: str | Path, text: str) -> Iterator[Row]:
 
 def _checked_header(name: str | Path, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
+    if len(header) == 1 and (separator := other_separator(header[0])):
+        raise DatasetError(f"{name}: expected cells separated by commas, found {separator!r}; save it with commas")
     twice = sorted({column for column in header if header.count(column) > 1})
     if twice:
         raise DatasetError(

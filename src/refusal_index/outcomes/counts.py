@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import polars as pl
 
@@ -97,8 +96,8 @@ def completeness(outcomes: pl.DataFrame) -> Completeness:
     missing = outcomes.filter(~_SCORED)["unscored_reason"].fill_null(NOT_STATED)
     counted = missing.value_counts(name="rows").sort("rows", "unscored_reason", descending=[True, False])
     asked, unscored = outcomes.height, missing.len()
-    reasons = MappingProxyType(dict(counted.iter_rows()))
-    return Completeness(asked, asked - unscored, unscored, reasons, unscored / asked if asked else None)
+    share = unscored / asked if asked else None
+    return Completeness(asked, asked - unscored, unscored, dict(counted.iter_rows()), share)
 
 
 def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
@@ -106,8 +105,3 @@ def forced_refusals(outcomes: pl.DataFrame) -> ForcedRefusals:
     grades = outcomes["forced_grade"].drop_nulls()
     asked, refused = grades.len(), int((grades == Grade.REFUSED.value).sum())
     return ForcedRefusals(asked, refused, refused / asked if asked else None)
-
-
-def draws(outcomes: pl.DataFrame) -> int:
-    """Count the different draws."""
-    return outcomes["draw"].n_unique()

@@ -34,6 +34,19 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     return by_folded[found[0]] if found else None
 
 
+def other_separator(header: str) -> str | None:
+    """Tell what separates the cells of a CSV header that was expected to use commas and came out as one cell.
+
+    Spreadsheets of many languages write semicolons.
+
+    Examples
+    --------
+    >>> other_separator("refused;wrong")
+    ';'
+    """
+    return next((separator for separator in (";", "\t", "|") if separator in header), None)
+
+
 def shortened(value: object, width: int = 60) -> str:
     """Show a value in a message without letting a long one drown the rest.
 

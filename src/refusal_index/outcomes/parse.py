@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from refusal_index.outcomes.check import check_rows
-from refusal_index.outcomes.errors import OutcomeTableError, nearest, shortened
+from refusal_index.outcomes.errors import OutcomeTableError, nearest, other_separator, shortened
 from refusal_index.outcomes.raw import RawFile
 from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION
 
@@ -122,9 +122,16 @@ def _require(raw: RawFile, name: str) -> None:
     present = raw.frame.columns
     if name in present:
         return
+    raise OutcomeTableError(
+        f"{raw.path}: expected a column {name!r}, got {_listed(present)}; {_advice_for_missing(name, present)}"
+    )
+
+
+def _advice_for_missing(name: str, present: Sequence[str]) -> str:
+    if len(present) == 1 and (separator := other_separator(present[0])):
+        return f"its cells seem to be separated by {separator!r}: save it with commas"
     guess = nearest(name, present)
-    advice = f"rename {guess!r} to {name!r}" if guess else f"add a column {name!r} of true and false"
-    raise OutcomeTableError(f"{raw.path}: expected a column {name!r}, got {_listed(present)}; {advice}")
+    return f"rename {guess!r} to {name!r}" if guess else f"add a column {name!r} of true and false"
 
 
 def _refuse_misspelt(raw: RawFile) -> None:

@@ -79,7 +79,7 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
     0.594
     """
     c, r = _checked_rates(correct_rate, refusal_rate)
-    return np.divide(c, 1 - r, out=np.full(c.shape, np.nan), where=r < 1)[()]
+    return _divide_if_attempted(c, 1 - r, r)
 
 
 def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
@@ -99,7 +99,7 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
     0.242
     """
     c, r = _checked_rates(correct_rate, refusal_rate)
-    return np.divide(2 * c, 2 - r, out=np.full(c.shape, np.nan), where=r < 1)[()]
+    return _divide_if_attempted(2 * c, 2 - r, r)
 
 
 def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: float) -> FloatArray:
@@ -140,6 +140,11 @@ def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[Fl
             "is the correct rate one over the attempted questions only?"
         )
     return c, r
+
+
+def _divide_if_attempted(numerator: FloatArray, denominator: FloatArray, refusal_rate: FloatArray) -> FloatArray:
+    undefined = np.full(refusal_rate.shape, np.nan)
+    return np.asarray(np.divide(numerator, denominator, out=undefined, where=refusal_rate < 1))[()]
 
 
 def _checked_penalty(penalty: float) -> float:

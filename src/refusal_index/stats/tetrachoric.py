@@ -82,7 +82,8 @@ def _tetrachoric_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: Fl
     if interior.all():
         return _solve_rows(n11, n10, n01, n00)
     margins_vary = (has11 | has10) & (has01 | has00) & (has11 | has01) & (has10 | has00)
-    rho = np.where(margins_vary, np.where(has10 & has01, -1.0, 1.0), np.nan)
+    defined = margins_vary & ~np.isnan(n11 + n10 + n01 + n00)
+    rho = np.where(defined, np.where(has10 & has01, -1.0, 1.0), np.nan)
     rho[interior] = _solve_rows(n11[interior], n10[interior], n01[interior], n00[interior])
     return rho
 

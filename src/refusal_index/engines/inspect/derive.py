@@ -12,7 +12,8 @@ from refusal_index.engines.inspect.logs import LoggedQuestion, read_questions
 from refusal_index.engines.inspect.run import variant_logs
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import Identification, outcome_table
-from refusal_index.outcomes.usage import Price, Usage
+from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.summary import Usage
 from refusal_index.protocol import Asked, Pass
 
 

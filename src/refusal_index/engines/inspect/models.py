@@ -12,6 +12,7 @@ from inspect_ai.model import GenerateConfig, Model, get_model
 from openai import DefaultAioHttpClient
 
 from refusal_index.almanac.errors import AlmanacError
+from refusal_index.engines.inspect import provider as own_provider
 from refusal_index.engines.inspect.guard import guard
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
@@ -52,7 +53,7 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
 def provider_names() -> list[str]:
     """Return the names of the providers that Inspect knows, this package's own among them."""
     found = registry_find(lambda info: info.type == "modelapi")
-    return sorted({registry_unqualified_name(api) for api in found})
+    return sorted({registry_unqualified_name(api) for api in found} | {own_provider.NAME})
 
 
 def _plain(message: str) -> str:

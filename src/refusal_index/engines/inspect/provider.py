@@ -23,11 +23,12 @@ from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.sequence import Completion
 
+NAME = "almanac"
 REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime
 STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
 
 
-@modelapi(name="almanac")
+@modelapi(name=NAME)
 def almanac() -> type[ModelAPI]:
     """Return the provider; Inspect asks for it by the name that comes before the slash."""
     return AlmanacAPI

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inspect_ai import eval_async
+from inspect_ai._util.display import init_display_type
 from inspect_ai.model import GenerateConfig
 
 from refusal_index.datasets import Dataset
@@ -73,7 +74,8 @@ def variant_logs(folder: RunFolder) -> dict[str, Path]:
 def run_variant(plan: RunPlan, folder: RunFolder, variant: str) -> None:
     """Ask every question under `variant`; replies already paid for come from the folder's cache."""
     earlier = list(folder.logs.glob("*.eval"))
-    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve()), INSPECT_DISPLAY="none"):
+    init_display_type("none")  # only `eval` takes it as an argument, and that leaves connections open
+    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve())):
         asyncio.run(_evaluate(plan, folder, variant))
     _remove_superseded(earlier, variant)
 
@@ -109,7 +111,7 @@ async def _evaluate(plan: RunPlan, folder: RunFolder, variant: str) -> None:
 
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
-    """Set environment variables while the block runs: Inspect takes some settings from nowhere else."""
+    """Set environment variables while the block runs: Inspect takes the place of its cache from nowhere else."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

@@ -1,4 +1,4 @@
-"""What a run cost, in requests, tokens and money."""
+"""What tokens cost."""
 
 from __future__ import annotations
 
@@ -9,26 +9,6 @@ MILLION = 1_000_000
 
 class PriceError(ValueError):
     """A price that cannot be read."""
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Requests, tokens and cost of one variant.
-
-    Attributes
-    ----------
-    requests
-        Requests that were answered, to the model and its grader.
-    input_tokens, output_tokens
-        As the providers counted them; 0 where they did not say.
-    cost
-        In dollars, or None where the price is not known.
-    """
-
-    requests: int
-    input_tokens: int
-    output_tokens: int
-    cost: float | None = None
 
 
 @dataclass(frozen=True)

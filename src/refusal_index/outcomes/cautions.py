@@ -1,0 +1,184 @@
+"""What a reader must know before believing a number: each caution has a stable code and one plain message.
+
+The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
+``incomplete``, ``forced_refusals`` and ``repeated_draws``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from refusal_index.outcomes.counts import Completeness, ForcedRefusals
+from refusal_index.stats import CELL_NAMES, ContingencyTable, MetricEstimate
+
+MISSING_LIMIT = 0.02
+"""Share of unscored questions above which a result is incomplete."""
+
+FORCED_REFUSAL_LIMIT = 0.05
+"""Share of refusals among the forced answers above which the forced pass did not force enough."""
+
+KNOWLEDGE_LIMIT = 0.01
+"""Share of right answers under forced answering below which there is no knowledge for refusals to follow."""
+
+SMALL_CELL = 5
+"""Questions in a cell, found or to be expected, below which the usual coverage of the interval is not warranted."""
+
+_CELLS = {
+    "refused_wrong": "refused and wrong when forced",
+    "refused_right": "refused but right when forced",
+    "answered_wrong": "answered and wrong",
+    "answered_right": "answered and right",
+}
+
+_UNDEFINED = {
+    "no_questions": "no question could be scored",
+    "nobody_refused": "no question was refused, and who never refuses does not show what the refusals are worth",
+    "everybody_refused": "every question was refused, and who always refuses makes no choice that could be judged",
+    "all_wrong": "every answer was wrong, even when forced: where nothing is known, no refusal can be a mistake",
+    "all_right": "every answer was right, even when forced: where all is known, no refusal can be well placed",
+}
+
+
+@dataclass(frozen=True)
+class Caution:
+    """A warning beside a result.
+
+    Attributes
+    ----------
+    code
+        For programs; it stays the same over releases.
+    message
+        For people: one sentence.
+    """
+
+    code: str
+    message: str
+
+
+def cautions(
+    table: ContingencyTable,
+    refusal_index: MetricEstimate,
+    completeness: Completeness,
+    forced: ForcedRefusals,
+    draws: int,
+) -> tuple[Caution, ...]:
+    """Collect what must be said about one variant, the gravest first.
+
+    Parameters
+    ----------
+    table
+        Its counts.
+    refusal_index
+        The estimate made from them.
+    completeness, forced
+        What is missing, and how often the forced pass refused.
+    draws
+        Number of draws a question.
+    """
+    return (
+        *_about_estimate(table, refusal_index),
+        *_about_missing(completeness),
+        *_about_forced_refusals(forced),
+        *_about_draws(draws),
+    )
+
+
+def _about_estimate(table: ContingencyTable, estimate: MetricEstimate) -> Iterator[Caution]:
+    if estimate.status == "undefined":
+        why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
+        yield Caution("undefined", f"RI is undefined: {why}.")
+    elif estimate.status == "boundary":
+        yield _boundary(estimate)
+    if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
+        yield _no_knowledge(table)
+    elif estimate.status == "ok":
+        yield from _small_cells(table)
+
+
+def _boundary(estimate: MetricEstimate) -> Caution:
+    empty = (estimate.reason or "").removeprefix("zero_cell:").split("+")
+    cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
+    return Caution(
+        "boundary",
+        f"RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance alone can empty a "
+        f"small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by the number.",
+    )
+
+
+def _knows_next_to_nothing(table: ContingencyTable) -> bool:
+    return table.n > 0 and 1 - table.error_rate < KNOWLEDGE_LIMIT
+
+
+def _no_knowledge(table: ContingencyTable) -> Caution:
+    right = table.refused_right + table.answered_right
+    return Caution(
+        "next_to_no_knowledge",
+        f"The model got {right:,} of {table.n:,} questions right ({right / table.n:.2%}) even when it had to answer: a "
+        "model that knows next to nothing of the questions has nothing for its refusals to follow, and its RI, made of "
+        "lucky hits, is meaningless.",
+    )
+
+
+def _small_cells(table: ContingencyTable) -> Iterator[Caution]:
+    """Yield a caution for the smallest cell, found or to be expected if refusal and error were unrelated."""
+    found = dict(zip(CELL_NAMES, table.counts, strict=True))
+    expected = expected_counts(table)
+    smallest = min(CELL_NAMES, key=lambda cell: min(found[cell], expected[cell]))
+    if min(found[smallest], expected[smallest]) >= SMALL_CELL:
+        return
+    right = table.refused_right + table.answered_right
+    by_right = smallest in ("refused_right", "answered_right") and right <= table.n - right
+    yield Caution(
+        "few_right_answers" if by_right else "small_cell",
+        f"{_count(found[smallest], 'question')} {_CELLS[smallest]} where {expected[smallest]:.1f} would be if refusals were "
+        f"unrelated to errors: RI rests on {_count(right, 'right answer') if by_right else 'this handful'}, and a few "
+        "more or less would change it much.",
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def expected_counts(table: ContingencyTable) -> dict[str, float]:
+    """Give the four counts to be expected if refusal and error were unrelated, from the margins.
+
+    Examples
+    --------
+    >>> expected_counts(ContingencyTable(40, 10, 20, 30))
+    {'refused_wrong': 30.0, 'refused_right': 20.0, 'answered_wrong': 30.0, 'answered_right': 20.0}
+    """
+    wrong = table.refused_wrong + table.answered_wrong
+    margins = [(a, b) for a in (table.n_refused, table.n_answered) for b in (wrong, table.n - wrong)]
+    return {cell: a * b / table.n for cell, (a, b) in zip(CELL_NAMES, margins, strict=True)}
+
+
+def _about_missing(completeness: Completeness) -> Iterator[Caution]:
+    share = completeness.missing_share
+    if share is not None and share > MISSING_LIMIT:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in completeness.reasons.items())
+        yield Caution(
+            "incomplete",
+            f"{completeness.unscored:,} of {completeness.asked:,} questions ({share:.1%}) could not be scored "
+            f"({reasons}): a refused question takes more requests, so what is missing is rarely a fair sample, and "
+            "every rate here and RI may be biased.",
+        )
+
+
+def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
+    if forced.share is not None and forced.share > FORCED_REFUSAL_LIMIT:
+        yield Caution(
+            "forced_refusals",
+            f"{forced.refused:,} of {forced.asked:,} forced answers ({forced.share:.1%}) refused again: they count as "
+            "wrong, which is the highest that RI can be; a prompt that forces better would lower the doubt.",
+        )
+
+
+def _about_draws(draws: int) -> Iterator[Caution]:
+    if draws > 1:
+        yield Caution(
+            "repeated_draws",
+            f"Each question was asked {draws} times: the intervals take every draw for a question of its own and are "
+            "too narrow.",
+        )

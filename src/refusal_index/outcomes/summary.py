@@ -1,0 +1,171 @@
+"""Everything worth knowing about a run, as a pure function of its outcome table.
+
+There is no number over all variants: they share their questions, so their tables must not be added up.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+import polars as pl
+
+from refusal_index.outcomes.cautions import Caution, cautions
+from refusal_index.outcomes.counts import (
+    Completeness,
+    ForcedRefusals,
+    VariantGroup,
+    completeness,
+    contingency_table,
+    forced_refusals,
+    variant_groups,
+)
+from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+
+SUMMARY_VERSION = 1
+"""Version of the JSON document."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a variant took.
+
+    Attributes
+    ----------
+    input_tokens, output_tokens, requests
+        Sums over both passes and the grader.
+    cost
+        In US dollars; None where a price is not known.
+    """
+
+    input_tokens: int
+    output_tokens: int
+    requests: int
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class VariantSummary:
+    """One model on one dataset under one prompt variant.
+
+    Attributes
+    ----------
+    model, dataset, variant
+        What was asked whom; None where the table does not say.
+    table
+        Counts of the scored questions.
+    metrics
+        Each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`.
+    completeness, forced_refusals
+        What is missing, and how often the forced pass refused.
+    warnings
+        What must be said beside the numbers, the gravest first.
+    usage
+        Tokens, requests and cost; None where not known.
+    """
+
+    model: str | None
+    dataset: str | None
+    variant: str | None
+    table: ContingencyTable
+    metrics: tuple[MetricEstimate, ...]
+    completeness: Completeness
+    forced_refusals: ForcedRefusals
+    warnings: tuple[Caution, ...]
+    usage: Usage | None = None
+
+    def metric(self, name: str) -> MetricEstimate:
+        """Find a metric by name."""
+        return _by_name(self.metrics, name)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All variants of an outcome table, in the order of the table."""
+
+    variants: tuple[VariantSummary, ...]
+    confidence_level: float
+    penalty: float
+
+
+def summarise(
+    table: pl.DataFrame,
+    *,
+    usage: Mapping[str | None, Usage] | None = None,
+    penalty: float = 1.0,
+    confidence_level: float = 0.95,
+) -> Summary:
+    """Compute every metric of every variant.
+
+    Parameters
+    ----------
+    table
+        An outcome table; rows of different models and datasets are kept apart.
+    usage
+        What each variant took, by its name.
+    penalty
+        Of the weighted score.
+    confidence_level
+        Of every interval.
+
+    Examples
+    --------
+    >>> from refusal_index.outcomes import Outcome, Question
+    >>> from refusal_index.outcomes.table import Identification, outcome_table
+    >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
+    >>> (normal,) = summarise(outcome_table([(asked, question, Outcome(refused=False, wrong=True))])).variants
+    >>> normal.metric("refusal_rate").estimate, normal.metric("refusal_index").status
+    (0.0, 'undefined')
+    """
+    known = usage or {}
+    variants = tuple(
+        _variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in variant_groups(table)
+    )
+    return Summary(variants, confidence_level, penalty)
+
+
+def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
+    rows = group.outcomes
+    table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
+    estimates = metrics(table, penalty=penalty, confidence_level=level)
+    said = cautions(table, _by_name(estimates, "refusal_index"), complete, forced, draws=rows["draw"].n_unique())
+    return VariantSummary(group.model, group.dataset, group.variant, table, estimates, complete, forced, said, usage)
+
+
+def _by_name(estimates: tuple[MetricEstimate, ...], name: str) -> MetricEstimate:
+    return next(estimate for estimate in estimates if estimate.name == name)
+
+
+def summary_document(summary: Summary) -> dict[str, Any]:
+    """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
+    return {
+        "summary_version": SUMMARY_VERSION,
+        "confidence_level": summary.confidence_level,
+        "penalty": summary.penalty,
+        "variants": [_variant_document(variant) for variant in summary.variants],
+    }
+
+
+def summary_to_json(summary: Summary) -> str:
+    """Write the summary as JSON text."""
+    return json.dumps(summary_document(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _variant_document(variant: VariantSummary) -> dict[str, Any]:
+    estimates = {estimate.name: _plain(estimate) for estimate in variant.metrics}
+    for estimate in estimates.values():
+        del estimate["name"]
+    return {**_plain(variant), "n": variant.table.n, "metrics": estimates}
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,248 @@
+"""Confidence intervals of the Refusal Index."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import quad
+from scipy.optimize import brentq, minimize
+from scipy.stats import chi2, norm
+
+from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
+from refusal_index.stats import profile, upper_orthant
+
+COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)
+METHODS = ("profile", "jeffreys", "delta", "bootstrap")
+
+
+def spearman(rho: float) -> float:
+    return 6 / math.pi * math.asin(rho / 2)
+
+
+def log_likelihood_by_quadrature(counts, h: float, k: float, rho: float) -> float:
+    """The multinomial log-likelihood from the definition, the orthant as one integral over the first variable."""
+    spread = math.sqrt(1 - rho * rho)
+    p11 = quad(lambda x: norm._pdf(x) * norm._sf((k - rho * x) / spread), h, max(h, 0) + 10, epsabs=1e-12)[0]
+    r, mu = norm.sf(h), norm.sf(k)
+    cells = (p11, r - p11, mu - p11, 1 - r - mu + p11)
+    return sum(n * math.log(max(p, 1e-300)) for n, p in zip(counts, cells, strict=True) if n)
+
+
+def profile_by_brute_force(counts, rho: float) -> float:
+    """Twice the log-likelihood ratio of the saturated fit to the best fit with this rho."""
+    n = sum(counts)
+    start = norm.isf([(counts[0] + counts[1]) / n, (counts[0] + counts[2]) / n])
+    best = minimize(
+        lambda x: -log_likelihood_by_quadrature(counts, x[0], x[1], rho),
+        start,
+        method="Nelder-Mead",
+        options={"xatol": 1e-7, "fatol": 1e-10},
+    )
+    return 2 * (sum(c * math.log(c / n) for c in counts if c) + best.fun)
+
+
+@pytest.mark.parametrize(
+    ("counts", "level"), [((71, 3, 21, 5), 0.95), ((100, 900, 900, 100), 0.99), ((4, 36, 127, 4159), 0.95)]
+)
+def test_profile_ends_against_brute_force(counts, level: float) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    for end, bound in zip(result.confidence_interval(level), (-0.9999, 0.9999), strict=True):
+        rho = brentq(lambda rho: profile_by_brute_force(counts, rho) - chi2.ppf(level, 1), bound, result.rho, xtol=1e-7)
+        assert end == pytest.approx(spearman(rho), abs=1e-6)
+
+
+@pytest.mark.parametrize("counts", [(0, 30, 40, 50), (60, 0, 20, 10), (30, 4, 0, 9), (12, 5, 7, 0), (8, 0, 0, 9)])
+def test_profile_of_a_zero_cell_against_brute_force(counts) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    low, high = result.confidence_interval()
+    inner = low if result.estimate == 1 else high
+    assert (low, high)[result.estimate == 1] == result.estimate
+    rho = 2 * math.sin(math.pi / 6 * inner)
+    assert profile_by_brute_force(counts, rho) == pytest.approx(chi2.ppf(0.95, 1), abs=1e-6)
+
+
+@settings(deadline=None)
+@given(COUNTS | st.tuples(*[st.integers(1, 6)] * 4), st.sampled_from([0.2, 0.68, 0.95, 0.999]))
+def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, level: float) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    low, high = result.confidence_interval(level)
+    assert low < result.estimate < high
+    for end in (low, high):
+        rho = 2 * math.sin(math.pi / 6 * end)
+        if abs(rho) > 1 - 1e-9:
+            # So near the end of the range rho itself is rounded; a limit of 1 is right to the last digit.
+            continue
+        n = sum(counts)
+        start = (*norm.isf([(counts[0] + counts[1]) / n, (counts[0] + counts[2]) / n]), math.atanh(rho))
+        _, point = profile._climb(tuple(map(float, counts)), start)
+        assert point.h == pytest.approx(0, abs=1e-6 * n)
+        assert 2 * point.fall == pytest.approx(chi2.ppf(level, 1), rel=1e-5)
+
+
+@settings(deadline=None)
+@given(COUNTS)
+def test_ridge_search_agrees_with_the_joint_newton_iteration(counts) -> None:
+    # The search is the way out where the iteration fails, which it hardly ever does.
+    result = refusal_index(ContingencyTable(*counts))
+    numbers, quantile = tuple(map(float, counts)), norm.ppf(0.975)
+    best = (*profile._thresholds(numbers), math.atanh(result.rho))
+    searched = [math.tanh(profile._ridge_search(numbers, best, side, quantile)) for side in (-1.0, 1.0)]
+    for end, rho in zip(result.confidence_interval(), searched, strict=True):
+        assert end == pytest.approx(spearman(rho), abs=1e-9)
+
+
+def test_profile_slopes_and_curvatures_are_derivatives() -> None:
+    counts, at, step = (71.0, 10.0, 20.0, 33.0), np.array([0.3, -0.4, 0.6]), 1e-5
+    point = profile._evaluate(counts, tuple(at))
+    moved = [[profile._evaluate(counts, tuple(at + side * step * axis)) for side in (1, -1)] for axis in np.eye(3)]
+    slopes = [(down.fall - up.fall) / (2 * step) for up, down in moved]
+    np.testing.assert_allclose(slopes, (point.h, point.k, point.z), rtol=1e-7)
+    curvatures = [[(getattr(up, x) - getattr(down, x)) / (2 * step) for x in "hk"] for up, down in moved]
+    np.testing.assert_allclose(
+        curvatures, [[point.hh, point.hk], [point.hk, point.kk], [point.hz, point.kz]], rtol=1e-7
+    )
+
+
+def test_profile_of_a_few_questions_at_a_high_level_reaches_far() -> None:
+    # Newton's iteration alone runs off to the other side of the estimate here.
+    low, high = refusal_index(ContingencyTable(1, 4, 5, 2)).confidence_interval(0.999)
+    assert low == pytest.approx(-1, abs=1e-3)
+    assert 0 < high < 1
+
+
+@settings(deadline=None)
+@given(COUNTS, st.sampled_from(["profile", "delta"]))
+def test_intervals_turn_with_the_table(counts, method: str) -> None:
+    a, b, c, d = counts
+    low, high = refusal_index(ContingencyTable(a, b, c, d)).confidence_interval(method=method)
+    turned = refusal_index(ContingencyTable(c, d, a, b)).confidence_interval(method=method)
+    assert turned == pytest.approx((-high, -low), abs=1e-9)
+
+
+@settings(deadline=None, max_examples=20)
+@given(COUNTS, st.sampled_from(METHODS))
+def test_a_higher_level_gives_a_wider_interval(counts, method: str) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    narrow, wide = (result.confidence_interval(level, method, n_resamples=500, rng=1) for level in (0.8, 0.99))
+    assert wide.low <= narrow.low <= narrow.high <= wide.high
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_methods_agree_on_a_large_table(method: str) -> None:
+    result = refusal_index(ContingencyTable(71_000, 3_000, 21_000, 5_000))
+    low, high = result.confidence_interval(method=method, rng=8)
+    reach = norm.ppf(0.975) * result.standard_error
+    assert low == pytest.approx(result.estimate - reach, abs=0.1 * reach)
+    assert high == pytest.approx(result.estimate + reach, abs=0.1 * reach)
+
+
+def test_delta_against_its_definition() -> None:
+    result = refusal_index(ContingencyTable(710, 30, 210, 50))
+    rho_error = result.standard_error * math.pi * math.sqrt(4 - result.rho**2) / 6
+    z, reach = math.atanh(result.rho), norm.ppf(0.95) * rho_error / (1 - result.rho**2)
+    expected = spearman(math.tanh(z - reach)), spearman(math.tanh(z + reach))
+    assert result.confidence_interval(0.9, "delta") == pytest.approx(expected, abs=1e-12)
+
+
+def test_jeffreys_against_its_definition() -> None:
+    draws = np.random.default_rng(4).dirichlet([40.5, 10.5, 20.5, 30.5], size=100_000)
+    # Whole numbers large enough that rounding the draws to them does not show.
+    posterior = refusal_index_many(*np.round(draws.T * 1e9))
+    low, high = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(0.9, "jeffreys", n_resamples=100_000)
+    assert (low, high) == pytest.approx(tuple(np.quantile(posterior, [0.05, 0.95])), abs=0.01)
+
+
+def test_bootstrap_against_its_definition() -> None:
+    resamples = np.random.default_rng(4).multinomial(100, [0.4, 0.1, 0.2, 0.3], size=1000)
+    expected = np.quantile(refusal_index_many(*resamples.T), [0.025, 0.975])
+    interval = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(method="bootstrap", rng=4)
+    assert interval == pytest.approx(tuple(expected), abs=1e-12)
+
+
+def test_bootstrap_leaves_out_resamples_without_an_estimate() -> None:
+    # Of five questions with one refused, a third of the resamples refuse nothing.
+    result = refusal_index(ContingencyTable(1, 1, 1, 2))
+    assert -1 <= result.confidence_interval(method="bootstrap", rng=2).low <= 1
+
+
+@pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
+def test_a_seed_makes_draws_repeat_and_a_generator_moves_on(method: str) -> None:
+    result = refusal_index(ContingencyTable(40, 10, 20, 30))
+    assert result.confidence_interval(method=method, rng=3) == result.confidence_interval(method=method, rng=3)
+    generator = np.random.default_rng(3)
+    first, second = (result.confidence_interval(method=method, rng=generator) for _ in range(2))
+    assert first == result.confidence_interval(method=method, rng=3)
+    assert first != second
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_undefined_estimate_has_no_interval(method: str) -> None:
+    interval = refusal_index(ContingencyTable(0, 0, 4, 5)).confidence_interval(method=method)
+    assert isinstance(interval, ConfidenceInterval)
+    assert np.isnan(interval).all()
+
+
+@pytest.mark.parametrize(("counts", "end"), [((30, 0, 40, 50), 1), ((30, 40, 50, 0), -1)])
+def test_intervals_at_the_boundary_end_there_or_do_not_exist(counts, end: int) -> None:
+    result = refusal_index(ContingencyTable(*counts))
+    for method in ("profile", "jeffreys"):
+        interval = result.confidence_interval(method=method, rng=6)
+        assert interval.high == 1 if end == 1 else interval.low == -1
+        assert interval.low < interval.high
+    for method in ("delta", "bootstrap"):
+        assert np.isnan(result.confidence_interval(method=method)).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"confidence_level": 95}, "must lie strictly between 0 and 1, got 95; is it in per cent"),
+        ({"confidence_level": 1.0}, "must lie strictly between 0 and 1"),
+        ({"method": "wald"}, "method must be one of profile, jeffreys, delta, bootstrap, got 'wald'"),
+        ({"method": "bootstrap", "n_resamples": 0}, "n_resamples must be at least 1, got 0"),
+    ],
+)
+@pytest.mark.parametrize("counts", [(4, 3, 2, 1), (0, 0, 2, 1)])
+def test_invalid_arguments_are_errors_whatever_the_table(counts, arguments, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        refusal_index(ContingencyTable(*counts)).confidence_interval(**arguments)
+
+
+def covered(method: str, scenario, replicates: int) -> float:
+    """Share of simulated 95 % intervals that hold the true index."""
+    n, r, mu, rho = scenario
+    p11 = float(upper_orthant(norm.isf(r), norm.isf(mu), rho))
+    rng = np.random.default_rng(2025)
+    tables = rng.multinomial(n, [p11, r - p11, mu - p11, 1 - r - mu + p11], size=replicates)
+    intervals = np.array(
+        [
+            refusal_index(ContingencyTable(*counts)).confidence_interval(method=method, n_resamples=1000, rng=rng)
+            for counts in tables.tolist()
+        ]
+    )
+    return float(np.mean((intervals[:, 0] <= spearman(rho)) & (spearman(rho) <= intervals[:, 1])))
+
+
+# Questions, refusal rate, error rate, rho; every cell is expected to hold five questions or more.
+SCENARIOS = [(200, 0.42, 0.8, 0.5), (1000, 0.74, 0.92, 0.5), (4326, 0.06, 0.65, 0.3)]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("method", ["profile", "delta"])
+def test_coverage(method: str, scenario) -> None:
+    # The standard error of the share is .005.
+    assert 0.935 < covered(method, scenario, replicates=2000) < 0.97
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS[:2])
+@pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
+def test_coverage_of_the_resampling_methods(method: str, scenario) -> None:
+    # The standard error of the share is .011, and the bootstrap's coverage is .92 to .96.
+    assert 0.895 < covered(method, scenario, replicates=400) < 0.985
+
+
+def test_profile_keeps_its_coverage_where_cells_are_often_empty() -> None:
+    scenario = (200, 0.06, 0.65, 0.3)
+    assert covered("profile", scenario, replicates=1000) > 0.92
