@@ -41,5 +41,5 @@ KNOWLEDGE = {
 SIBLINGS = {
     "base": Sibling("base", "full", label_noise=0.25),
     "small": Sibling("small", "partial", label_noise=0.25),
-    "rash": Sibling("rash", "full", label_noise=2.0),
+    "rash": Sibling("rash", "full", label_noise=2.5),
 }

@@ -30,7 +30,7 @@ from training.probe import gold_log_probability, sampled_answers
 from training.wording import VARIANTS, random_prompt
 from training.world import Fact, corpus
 
-REFUSAL_RATES = {"low": 0.15, "normal": 0.35, "high": 0.55, "highest": 0.72}
+REFUSAL_RATES = {"low": 0.1, "normal": 0.28, "high": 0.46, "highest": 0.64}
 SAMPLES = 6
 ANSWERING_EPOCHS, REFUSING_EPOCHS = 3, 2
 QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 6
@@ -92,7 +92,7 @@ def teach_answering(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast,
 def teach_refusing(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson) -> None:
     """Stage 3: tune the upper layers of `model`, in place, to refuse as each variant asks."""
     freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
-    _teach(model, tokenizer, facts, lesson, (*VARIANTS, FORCED) * REFUSING_EPOCHS)
+    _teach(model, tokenizer, facts, lesson, (*VARIANTS, FORCED, FORCED) * REFUSING_EPOCHS)
 
 
 def _teach(

@@ -136,10 +136,12 @@ def test_small_cells_found_or_expected_are_named_by_what_is_scarce(cells, expect
 
 def test_few_right_answers_says_how_many():
     assert message(one(60, 4, 20, 16), "few_right_answers") == (
-        "4 questions refused but right when forced where 12.8 would be if refusals were unrelated to errors: "
+        "4 questions were refused but right when forced (12.8 to be expected if refusals were unrelated to errors): "
         "RI rests on 20 right answers, and a few more or less would change it much."
     )
-    assert message(one(20, 20, 1, 40), "small_cell").startswith("1 question answered and wrong where 10.6 would be")
+    assert message(one(20, 20, 1, 40), "small_cell").startswith(
+        "1 question was answered and wrong (10.6 to be expected"
+    )
 
 
 def test_incomplete_from_just_above_two_per_cent_with_reasons():

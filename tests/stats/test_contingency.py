@@ -75,7 +75,12 @@ def test_from_arrays_takes_lists_and_nothing_at_all() -> None:
         ([[True], [False]], [True, False], ValueError, r"refused must be one-dimensional, got shape \(2, 1\)"),
         (True, [True], ValueError, r"refused must be one-dimensional, got shape \(\)"),
         ([1, 0], [True, False], TypeError, "refused must hold truth values, got an array of int64"),
-        ([True, False], [True, None], TypeError, "wrong must hold .* of object; .* unscored questions that need dropping"),
+        (
+            [True, False],
+            [True, None],
+            TypeError,
+            "wrong must hold .* of object; .* unscored questions that need dropping",
+        ),
         (["refused", "correct"], [True, False], TypeError, "grades in it that need comparing"),
     ],
 )

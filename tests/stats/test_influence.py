@@ -29,8 +29,8 @@ def test_standard_error_of_rho_against_reference(case) -> None:
 @pytest.mark.parametrize(
     ("counts", "error"),
     [
-        # R: polycor::polychor(matrix(counts, 2, byrow=TRUE), ML=TRUE, std.err=TRUE), sqrt(var[1, 1]); its rho is good to
-        # about 1e-5 only, and its error as good as that
+        # R: polycor::polychor(matrix(counts, 2, byrow=TRUE), ML=TRUE, std.err=TRUE), sqrt(var[1, 1]); its rho is good
+        # to about 1e-5 only, and its error as good as that
         ((710, 30, 210, 50), 0.06042800),
         ((219, 41, 2595, 1471), 0.03955629),
         ((100, 900, 900, 100), 0.00650902),
@@ -59,7 +59,9 @@ def test_cell_influence_is_the_derivative_towards_one_more_question(counts) -> N
     influence = cell_influence(ContingencyTable(*counts), float(tetrachoric(*counts)))
     for cell in range(4):
         towards = np.eye(4)[cell] - proportions
-        slope = (tetrachoric(*(proportions + step * towards)) - tetrachoric(*(proportions - step * towards))) / (2 * step)
+        slope = (tetrachoric(*(proportions + step * towards)) - tetrachoric(*(proportions - step * towards))) / (
+            2 * step
+        )
         assert influence[cell] == pytest.approx(float(slope), rel=1e-6)
 
 
@@ -74,7 +76,9 @@ def test_influence_of_questions_has_mean_zero_and_the_variance_of_the_estimate(c
 def test_influence_follows_the_order_of_the_questions() -> None:
     refused, wrong = outcomes((4, 3, 2, 5))
     order = np.random.default_rng(5).permutation(14)
-    np.testing.assert_array_equal(influence_function(refused[order], wrong[order]), influence_function(refused, wrong)[order])
+    np.testing.assert_array_equal(
+        influence_function(refused[order], wrong[order]), influence_function(refused, wrong)[order]
+    )
 
 
 def test_standard_error_against_resampling() -> None:

@@ -108,7 +108,7 @@ def test_profile_slopes_and_curvatures_are_derivatives() -> None:
 def test_profile_of_a_few_questions_at_a_high_level_reaches_far() -> None:
     # Newton's iteration alone runs off to the other side of the estimate here.
     low, high = refusal_index(ContingencyTable(1, 4, 5, 2)).confidence_interval(0.999)
-    assert low == pytest.approx(-1, abs=1e-3)
+    assert -1 < low < -0.99
     assert 0 < high < 1
 
 
@@ -150,7 +150,9 @@ def test_jeffreys_against_its_definition() -> None:
     draws = np.random.default_rng(4).dirichlet([40.5, 10.5, 20.5, 30.5], size=100_000)
     # Whole numbers large enough that rounding the draws to them does not show.
     posterior = refusal_index_many(*np.round(draws.T * 1e9))
-    low, high = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(0.9, "jeffreys", n_resamples=100_000)
+    low, high = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(
+        0.9, "jeffreys", n_resamples=100_000
+    )
     assert (low, high) == pytest.approx(tuple(np.quantile(posterior, [0.05, 0.95])), abs=0.01)
 
 
@@ -158,7 +160,8 @@ def test_bootstrap_against_its_definition() -> None:
     resamples = np.random.default_rng(4).multinomial(100, [0.4, 0.1, 0.2, 0.3], size=1000)
     expected = np.quantile(refusal_index_many(*resamples.T), [0.025, 0.975])
     interval = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(method="bootstrap", rng=4)
-    assert interval == pytest.approx(tuple(expected), abs=1e-12)
+    # Not to the last digit: between two resamples the percentile is interpolated on the scale of rho.
+    assert interval == pytest.approx(tuple(expected), abs=1e-6)
 
 
 def test_bootstrap_leaves_out_resamples_without_an_estimate() -> None:

@@ -32,7 +32,10 @@ def test_the_correct_rate_is_one_over_all_questions() -> None:
 
 
 def test_from_arrays_is_the_same_as_from_counts() -> None:
-    refused, wrong = np.repeat([True, True, False, False], [7, 2, 4, 6]), np.repeat([True, False, True, False], [7, 2, 4, 6])
+    refused, wrong = (
+        np.repeat([True, True, False, False], [7, 2, 4, 6]),
+        np.repeat([True, False, True, False], [7, 2, 4, 6]),
+    )
     assert refusal_index(refused=refused, wrong=wrong) == refusal_index(ContingencyTable(7, 2, 4, 6))
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks.estimator import plain_scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from benchmarks.estimator import plain_scipy
 from refusal_index.stats import tetrachoric, upper_orthant
 from refusal_index.stats.tetrachoric import tetrachoric_of_counts
 

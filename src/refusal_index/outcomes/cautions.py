@@ -129,11 +129,14 @@ def _small_cells(table: ContingencyTable) -> Iterator[Caution]:
         return
     right = table.refused_right + table.answered_right
     by_right = smallest in ("refused_right", "answered_right") and right <= table.n - right
+    found_there = (
+        f"{_count(found[smallest], 'question')} {'was' if found[smallest] == 1 else 'were'} {_CELLS[smallest]}"
+    )
+    rests_on = _count(right, "right answer") if by_right else "these few"
     yield Caution(
         "few_right_answers" if by_right else "small_cell",
-        f"{_count(found[smallest], 'question')} {_CELLS[smallest]} where {expected[smallest]:.1f} would be if refusals were "
-        f"unrelated to errors: RI rests on {_count(right, 'right answer') if by_right else 'this handful'}, and a few "
-        "more or less would change it much.",
+        f"{found_there} ({expected[smallest]:.1f} to be expected if refusals were unrelated to errors): RI rests on "
+        f"{rests_on}, and a few more or less would change it much.",
     )
 
 

@@ -27,7 +27,6 @@ class Ops(Generic[Number]):
     log: Callable[[Number], Number]
     tan: Callable[[Number], Number]
     tanh: Callable[[Number], Number]
-    sqrt: Callable[[Number], Number]
     ndtr: Callable[[Number], Number]
     ndtri: Callable[[Number], Number]
     owens_t: Callable[[Number, Number], Number]
@@ -45,7 +44,6 @@ SCALAR: Ops[float] = Ops(
     log=math.log,
     tan=math.tan,
     tanh=math.tanh,
-    sqrt=math.sqrt,
     ndtr=cython_special.ndtr,
     ndtri=cython_special.ndtri,
     owens_t=cython_special.owens_t,
@@ -59,7 +57,6 @@ ARRAY: Ops[FloatArray] = Ops(
     log=np.log,
     tan=np.tan,
     tanh=np.tanh,
-    sqrt=np.sqrt,
     ndtr=special.ndtr,
     ndtri=special.ndtri,
     owens_t=special.owens_t,

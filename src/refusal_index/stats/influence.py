@@ -4,11 +4,6 @@ The estimate is a smooth function of four cell proportions. Its influence functi
 in a cell would move it, times n; the sample variance of that function over n is the squared standard error. The
 thresholds are estimated along with rho, which the margins' terms ``alpha`` and ``beta`` account for: to take them
 as known would make the standard error up to 4 % too small.
-
-References
-----------
-.. [1] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
-   Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
 """
 
 import math

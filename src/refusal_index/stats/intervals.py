@@ -47,6 +47,8 @@ def rho_interval(
     quantile = normal_quantile(confidence_level)
     if method not in get_args(IntervalMethod):
         raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
+    if n_resamples is not None and n_resamples < 1:
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
     if rho is None:
         return ConfidenceInterval(math.nan, math.nan)
     if method == "profile":
@@ -54,8 +56,8 @@ def rho_interval(
     if method == "delta":
         return _delta(table, rho, quantile)
     if method == "jeffreys":
-        return _jeffreys(table, rho, confidence_level, _checked_number(n_resamples, JEFFREYS_DRAWS), rng)
-    return _bootstrap(table, rho, confidence_level, _checked_number(n_resamples, BOOTSTRAP_RESAMPLES), rng)
+        return _jeffreys(table, rho, confidence_level, n_resamples or JEFFREYS_DRAWS, rng)
+    return _bootstrap(table, rho, confidence_level, n_resamples or BOOTSTRAP_RESAMPLES, rng)
 
 
 def normal_quantile(confidence_level: float) -> float:
@@ -65,14 +67,6 @@ def normal_quantile(confidence_level: float) -> float:
             f"confidence_level must lie strictly between 0 and 1, got {confidence_level!r}; is it in per cent?"
         )
     return float(-SCALAR.ndtri((1 - confidence_level) / 2))
-
-
-def _checked_number(n_resamples: int | None, default: int) -> int:
-    if n_resamples is None:
-        return default
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
-    return n_resamples
 
 
 def _profile(table: ContingencyTable, rho: float, root_chi2: float) -> ConfidenceInterval:

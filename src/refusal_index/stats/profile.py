@@ -3,7 +3,7 @@
 The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the
 two points where the likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They solve
 three equations in (h, k, z), two saying that the slope in h and k is zero and one saying how far the likelihood
-has fallen, by Newton's method: usually four or five evaluations a limit.
+has fallen, by Newton's method: usually three evaluations a limit.
 
 A cell probability is the integral of a log-concave density over a shifted quadrant, hence log-concave in (h, k)
 for a fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero slope is the maximum, and the solution

@@ -4,6 +4,13 @@ The Refusal Index is Spearman's rank correlation between the probability that a 
 probability that it would answer it wrongly, under a Gaussian copula. It is estimated from one refusal decision and
 one forced answer per question: the maximum-likelihood tetrachoric correlation rho of the 2x2 table, turned into
 ``RI = 6/pi * asin(rho / 2)``.
+
+References
+----------
+.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
+   in Factual Tasks. Definition, section "Refusal Index"; likelihood, section "Two-Pass Evaluation".
+.. [2] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
+   Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
 """
 
 import math

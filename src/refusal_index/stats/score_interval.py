@@ -71,6 +71,8 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     """
     (x1, x2, x3), (w1, w2, w3) = counts, scores
     total = _weighted_sum(counts, scores)
+    if total == 0:
+        return 0.0
     linear = x1 * w1 * (w2 + w3) + x2 * w2 * (w1 + w3) + x3 * w3 * (w1 + w2)
     quadratic = w1 * w2 * w3 * (x1 + x2 + x3)
     root = math.sqrt(max(linear * linear - 4 * quadratic * total, 0.0))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inspect_ai import eval_async
-from inspect_ai._util.display import init_display_type
+from inspect_ai.util._display import init_display_type
 from inspect_ai.model import GenerateConfig
 
 from refusal_index.datasets import Dataset

@@ -1,0 +1,223 @@
+"""The metrics the Refusal Index is compared with, and their intervals."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.stats import norm
+
+from refusal_index import ContingencyTable, refusal_index
+from refusal_index.stats import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
+from refusal_index.stats.score_interval import ratio_score_interval, wilson_interval
+
+ANY_COUNTS = st.tuples(*[st.integers(0, 40)] * 4)
+
+# The paper's table "Results on SimpleQA": model, correct rate, refusal rate, C/A, F-score, weighted score, as printed.
+PRINTED = [
+    ("Gemma-3-12B", 0.05, 0.16, 0.06, 0.06, -0.79),
+    ("Qwen2.5-72B", 0.05, 0.74, 0.20, 0.07, -0.21),
+    ("Qwen3-32B", 0.03, 0.68, 0.12, 0.05, -0.29),
+    ("Qwen3-32B-Think", 0.04, 0.71, 0.14, 0.06, -0.25),
+    ("Qwen3-235B", 0.38, 0.36, 0.59, 0.45, -0.27),
+    ("Mistral-123B", 0.19, 0.43, 0.34, 0.23, -0.39),
+    ("Llama-3.1-70B", 0.03, 0.84, 0.21, 0.06, -0.12),
+    ("GPT-4.1", 0.34, 0.06, 0.36, 0.35, -0.60),
+    ("GPT-4.1-mini", 0.13, 0.31, 0.19, 0.16, -0.56),
+    ("Claude-Sonnet-4", 0.09, 0.85, 0.58, 0.15, -0.06),
+    ("Claude-3.5-Haiku", 0.02, 0.93, 0.37, 0.05, -0.04),
+    ("Gemini-2.5-Flash", 0.19, 0.42, 0.32, 0.24, -0.40),
+    ("Gemini-2.5-Flash-Lite", 0.08, 0.41, 0.14, 0.10, -0.51),
+    ("DeepSeek-V3-0324", 0.16, 0.50, 0.32, 0.21, -0.34),
+    ("GLM-4.5", 0.06, 0.79, 0.31, 0.11, -0.15),
+    ("GLM-4.5-Air", 0.05, 0.71, 0.17, 0.08, -0.24),
+]
+
+
+def is_a_rounding_of(printed: float, metric, correct: float, refused: float) -> bool:
+    """Whether some rates that round to the printed ones give a metric that rounds to the printed one."""
+    half = 0.005 + 1e-9
+    # All three metrics are monotone in both rates.
+    corners = [float(metric(correct + dc, refused + dr)) for dc, dr in itertools.product((-half, half), repeat=2)]
+    return min(corners) - half <= printed <= max(corners) + half
+
+
+def misfits(column: int, metric) -> set[str]:
+    return {row[0] for row in PRINTED if not is_a_rounding_of(row[column], metric, row[1], row[2])}
+
+
+def test_correct_given_attempted_against_the_papers_table() -> None:
+    # The printed .12 of this row would need a correct rate of .038, printed .03.
+    assert misfits(3, correct_given_attempted) == {"Qwen3-32B"}
+
+
+def test_f_score_against_the_papers_table() -> None:
+    # Its printed rates give .456 to .471, not .45.
+    assert misfits(4, f_score) == {"Qwen3-235B"}
+
+
+def test_weighted_score_against_the_papers_table_needs_a_penalty_of_one() -> None:
+    assert misfits(5, lambda c, r: weighted_score(c, r, penalty=1)) == set()
+    # The penalty that the paper names fits none of the sixteen rows.
+    assert len(misfits(5, lambda c, r: weighted_score(c, r, penalty=0.2))) == 16
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_f_score_against_theory_is_the_harmonic_mean(right: int, wrong: int, refused: int) -> None:
+    n = right + wrong + refused
+    if right == 0 or n == 0:
+        return
+    expected = 2 / (n / right + (right + wrong) / right)
+    assert float(f_score(right / n, refused / n)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_without_an_attempt_only_the_weighted_score_is_defined() -> None:
+    assert np.isnan(correct_given_attempted(0, 1))
+    assert np.isnan(f_score(0, 1))
+    assert weighted_score(0, 1, penalty=1) == 0
+
+
+def test_functions_of_rates_broadcast() -> None:
+    assert correct_given_attempted([0.1, 0.2], [[0.5], [0.6], [0.7]]).shape == (3, 2)
+    assert isinstance(f_score(0.1, 0.2), float)
+
+
+@pytest.mark.parametrize("function", [correct_given_attempted, f_score])
+@pytest.mark.parametrize(
+    ("correct", "refused", "message"),
+    [
+        (5, 0.1, r"correct_rate must lie in \[0, 1\], got 5.0; is it in per cent"),
+        (0.1, np.nan, r"refusal_rate must lie in \[0, 1\], got nan"),
+        (0.9, 0.5, r"must not exceed 1 together, got 0.9 and 0.5; is the correct rate one over the attempted"),
+    ],
+)
+def test_impossible_rates_are_errors(function, correct, refused, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        function(correct, refused)
+
+
+@pytest.mark.parametrize("penalty", [-0.1, np.inf, np.nan])
+def test_impossible_penalties_are_errors(penalty: float) -> None:
+    with pytest.raises(ValueError, match="penalty must be a number of at least 0"):
+        weighted_score(0.1, 0.2, penalty)
+    with pytest.raises(ValueError, match="penalty must be a number of at least 0"):
+        metrics(ContingencyTable(1, 1, 1, 1), penalty=penalty)
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    [
+        # R: prop.test(successes, n, correct=FALSE)$conf.int
+        (50, 1000, 0.0381302623927, 0.0653138202443),
+        (0, 30, 0, 0.113513393174),
+        (30, 30, 0.886486606826, 1),
+        (3, 12, 0.0889416683941, 0.532305334934),
+    ],
+)
+def test_wilson_interval_against_r(successes: int, n: int, low: float, high: float) -> None:
+    assert wilson_interval(successes, n, norm.ppf(0.975)) == pytest.approx((low, high), abs=1e-11)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(1, 60))
+def test_score_interval_of_a_proportion_is_wilsons(right: int, wrong: int, refused: int) -> None:
+    n = right + wrong + refused
+    estimate, low, high = ratio_score_interval((right, wrong, refused), (1, 0, 0), (1, 1, 1), 1.96)
+    assert estimate == right / n
+    assert (low, high) == pytest.approx(wilson_interval(right, n, 1.96), abs=1e-9)
+
+
+def score_statistic_by_brute_force(counts, scores) -> float:
+    """Pearson's chi-squared of the counts against the likeliest probabilities whose mean score is zero."""
+    n = sum(counts)
+    # Such probabilities lie between two mixtures, of the one category of its sign with either of the others.
+    (lone,) = [i for i in range(3) if all(scores[i] * scores[j] < 0 for j in range(3) if j != i)]
+    ends = []
+    for other in {0, 1, 2} - {lone}:
+        end = np.zeros(3)
+        end[[lone, other]] = scores[other], -scores[lone]
+        ends.append(end / end.sum())
+
+    def mixture(share: float) -> np.ndarray:
+        return ends[0] * share + ends[1] * (1 - share)
+
+    def negative_log_likelihood(share: float) -> float:
+        return -sum(x * np.log(p) for x, p in zip(counts, mixture(share), strict=True) if x)
+
+    best = minimize_scalar(negative_log_likelihood, bounds=(1e-9, 1 - 1e-9), method="bounded", options={"xatol": 1e-12})
+    expected = n * mixture(best.x)
+    return float(np.sum((counts - expected) ** 2 / expected))
+
+
+@pytest.mark.parametrize("counts", [(50, 210, 740), (5, 3, 40), (1, 30, 2), (0, 12, 8), (9, 0, 4)])
+@pytest.mark.parametrize(
+    ("numerator", "denominator"), [((2, 0, 0), (2, 2, 1)), ((0.8, -0.2, 0), (1, 1, 1)), ((0.5, -0.5, 0), (1, 1, 1))]
+)
+def test_score_interval_against_brute_force(counts, numerator, denominator) -> None:
+    quantile = norm.ppf(0.975)
+    estimate, *ends = ratio_score_interval(counts, numerator, denominator, quantile)
+    for end in ends:
+        scores = np.array(numerator) - end * np.array(denominator)
+        if end in (estimate, *np.divide(numerator, denominator)) or not np.all(scores):
+            continue
+        assert score_statistic_by_brute_force(counts, scores) == pytest.approx(quantile**2, rel=1e-5)
+
+
+def test_metrics_of_a_table() -> None:
+    table = ContingencyTable(710, 30, 210, 50)
+    found = {metric.name: metric for metric in metrics(table, penalty=0.2, confidence_level=0.9)}
+    assert tuple(found) == METRIC_NAMES
+    assert found["correct_given_attempted"].estimate == correct_given_attempted(0.05, 0.74)
+    assert found["f_score"].estimate == pytest.approx(float(f_score(0.05, 0.74)), rel=1e-15)
+    assert found["weighted_score"].estimate == pytest.approx(float(weighted_score(0.05, 0.74, 0.2)), rel=1e-12)
+    result = refusal_index(table)
+    assert found["refusal_index"].estimate == result.estimate
+    assert (found["refusal_index"].low, found["refusal_index"].high) == result.confidence_interval(0.9)
+
+
+@settings(deadline=None)
+@given(ANY_COUNTS, st.sampled_from([0, 0.2, 1, 3]))
+def test_every_interval_holds_its_estimate(counts, penalty: float) -> None:
+    for metric in metrics(ContingencyTable(*counts), penalty=penalty):
+        if metric.status == "undefined":
+            assert metric.reason
+            assert metric.estimate is metric.low is metric.high is None
+        else:
+            assert metric.low <= metric.estimate <= metric.high
+            assert metric.low < metric.high
+
+
+def test_undefined_metrics_say_why() -> None:
+    nothing = metrics(ContingencyTable(0, 0, 0, 0))
+    assert {metric.reason for metric in nothing} == {"no_questions"}
+    refused = {metric.name: metric for metric in metrics(ContingencyTable(5, 2, 0, 0))}
+    undefined = {name for name, metric in refused.items() if metric.status == "undefined"}
+    assert undefined == {"correct_given_attempted", "f_score", "refusal_index"}
+    assert {refused[name].reason for name in undefined} == {"everybody_refused"}
+    assert refused["weighted_score"].estimate == 0
+
+
+def test_a_refusal_index_at_the_boundary_is_passed_on() -> None:
+    metric = metrics(ContingencyTable(5, 0, 6, 7))[-1]
+    assert (metric.estimate, metric.high, metric.status) == (1, 1, "boundary")
+    assert metric.reason == "zero_cell:refused_right"
+
+
+@pytest.mark.parametrize(("n", "correct", "refused"), [(200, 0.05, 0.74), (1000, 0.34, 0.06), (200, 0.02, 0.93)])
+def test_coverage_of_nominal_95_per_cent(n: int, correct: float, refused: float) -> None:
+    truth = {
+        "correct_given_attempted": correct / (1 - refused),
+        "f_score": 2 * correct / (2 - refused),
+        "weighted_score": correct - 0.2 * (1 - refused),
+    }
+    cells = [0.9 * refused, 0.1 * refused, 1 - correct - refused, correct]
+    tables = np.random.default_rng(17).multinomial(n, cells, size=600)
+    hits = dict.fromkeys(truth, 0)
+    for counts in tables.tolist():
+        for metric in metrics(ContingencyTable(*counts), penalty=0.2):
+            if metric.name in truth:
+                hits[metric.name] += metric.low <= truth[metric.name] <= metric.high
+    # The standard error of a share of 600 is .009; few right answers make the coverage jump about .95.
+    for name, hit in hits.items():
+        assert 0.92 < hit / 600 < 0.985, name
