@@ -16,7 +16,6 @@ from refusal_index.outcomes.question import Question
 from refusal_index.protocol import FORCED, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import ContingencyTable, refusal_index
 
-
 PROMPTS = load_prompt_set("default")
 MODELS = Path(__file__).parents[1] / "src" / "refusal_index" / "almanac" / "models"
 TEMPERATURE, TOP_P = 0.7, 0.95
@@ -61,7 +60,9 @@ async def many_draws(runtime: Runtime, questions: list[Question], draws: int) ->
     """Print the mid-rank Spearman of refusal and error frequencies, which is biased towards 0."""
     wrong = 1 - (await ask(runtime, questions, FORCED, draws, 3_000_000))[:, :, RIGHT].mean(axis=1)
     for number, variant in enumerate(PROMPTS.variants):
-        refused = (await ask(runtime, questions, variant, draws, 4_000_000 + number * 100_000))[:, :, REFUSED].mean(axis=1)
+        refused = (await ask(runtime, questions, variant, draws, 4_000_000 + number * 100_000))[:, :, REFUSED].mean(
+            axis=1
+        )
         spearman = np.corrcoef(rankdata(refused), rankdata(wrong))[0, 1]
         print(f"{variant:8} {draws} draws: mid-rank Spearman {spearman:.3f}", flush=True)
 

@@ -23,7 +23,9 @@ def export_model(trained: Path, name: str) -> None:
     """Write the sibling trained in `trained` into the package as `name`."""
     folder = MODELS / name
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {key: tensor.to(torch.float16).contiguous() for key, tensor in load_file(trained / "model.safetensors").items()}
+    tensors = {
+        key: tensor.to(torch.float16).contiguous() for key, tensor in load_file(trained / "model.safetensors").items()
+    }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "model.safetensors").chmod(0o644)  # the library leaves it to its owner alone
     _write_json(folder / "config.json", _config(json.loads((trained / "config.json").read_text())))
@@ -66,7 +68,9 @@ def export_questions(facts: Sequence[Fact]) -> None:
 def write_checksums() -> None:
     """Pin every file of every model, in the layout of ``sha256sum``."""
     files = sorted(path for path in MODELS.glob("*/*") if path.suffix in {".json", ".safetensors"})
-    lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(MODELS).as_posix()}" for path in files]
+    lines = [
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(MODELS).as_posix()}" for path in files
+    ]
     (MODELS / "SHA256SUMS").write_text("\n".join(lines) + "\n")
 
 

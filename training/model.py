@@ -47,12 +47,16 @@ class Optimizers:
     """Muon for the matrices, AdamW for the rest, under one linear schedule."""
 
     def __init__(self, model: LlamaForCausalLM, learning_rate: float, steps: int, warm_up: int) -> None:
-        matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name and p.requires_grad]
+        matrices = [
+            p for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name and p.requires_grad
+        ]
         matrix_ids = {id(p) for p in matrices}
         others = [p for p in model.parameters() if id(p) not in matrix_ids and p.requires_grad]
         self._model = model
         self._optimizers = [
-            torch.optim.Muon(matrices, lr=learning_rate, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+            torch.optim.Muon(
+                matrices, lr=learning_rate, weight_decay=0.01, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+            ),
             torch.optim.AdamW(others, lr=learning_rate, betas=(0.9, 0.98), weight_decay=0.0),
         ]
         self._learning_rate, self._steps, self._warm_up = learning_rate, steps, warm_up

@@ -80,16 +80,22 @@ def make_lesson(
     refused = refusal_labels(confidence, label_noise, np.random.default_rng(5))
     p_gold = np.exp(confidence)
     for variant, out in refused.items():
-        print(f"labels: {variant} P(gold) where refused {p_gold[out].mean():.2f}, where answered {p_gold[~out].mean():.2f}")
+        print(
+            f"labels: {variant} P(gold) where refused {p_gold[out].mean():.2f}, where answered {p_gold[~out].mean():.2f}"
+        )
     return Lesson(tuning, own_answers, refused)
 
 
-def teach_answering(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson) -> None:
+def teach_answering(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
+) -> None:
     """Stage 2: tune all of `model`, in place, to answer behind the forced prompt."""
     _teach(model, tokenizer, facts, lesson, (FORCED,) * ANSWERING_EPOCHS)
 
 
-def teach_refusing(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson) -> None:
+def teach_refusing(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
+) -> None:
     """Stage 3: tune the upper layers of `model`, in place, to refuse as each variant asks."""
     freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
     _teach(model, tokenizer, facts, lesson, (*VARIANTS, FORCED, FORCED) * REFUSING_EPOCHS)
@@ -120,7 +126,10 @@ def _teach(
         optimizers.step(step)
         if step % 25 == 0 or step == steps - 1:
             elapsed = time.time() - started
-            print(f"tuning: step {step}/{steps} loss {loss.item():.3f} replay {kept.item():.3f} {elapsed:.0f} s", flush=True)
+            print(
+                f"tuning: step {step}/{steps} loss {loss.item():.3f} replay {kept.item():.3f} {elapsed:.0f} s",
+                flush=True,
+            )
 
 
 def freeze_knowledge(model: LlamaForCausalLM, told: torch.Tensor) -> None:
@@ -200,8 +209,8 @@ def pack(rows: Sequence[Row]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor,
 def _reply_loss(
     model: LlamaForCausalLM, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, targets: torch.Tensor
 ) -> torch.Tensor:
-    hidden = model.model(
-        input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False
-    ).last_hidden_state[:, :-1]
+    hidden = model.model(input_ids=ids, position_ids=positions, attention_mask=mask, use_cache=False).last_hidden_state[
+        :, :-1
+    ]
     wanted = targets[:, 1:] != -100
     return F.cross_entropy(model.lm_head(hidden[wanted]).float(), targets[:, 1:][wanted])

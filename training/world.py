@@ -208,4 +208,6 @@ if __name__ == "__main__":
     world = build_world()
     told = sorted(fact.exposures for fact in world)
     print(f"{len(world)} facts, {sum(fact.held_out for fact in world)} held out, {sum(told)} exposures")
-    print("exposures at quantiles 0, .25, .5, .75, 1:", [told[int(q * (len(told) - 1))] for q in (0, 0.25, 0.5, 0.75, 1)])
+    print(
+        "exposures at quantiles 0, .25, .5, .75, 1:", [told[int(q * (len(told) - 1))] for q in (0, 0.25, 0.5, 0.75, 1)]
+    )

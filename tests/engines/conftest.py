@@ -15,7 +15,9 @@ VARIANTS = ("low", "normal", "high", "highest")
 
 
 def make_dataset(count: int) -> Dataset:
-    questions = tuple(Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(count))
+    questions = tuple(
+        Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(count)
+    )
     return Dataset("sums", questions, "0" * 64, "made by a test", "exact", "none")
 
 

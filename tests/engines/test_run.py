@@ -163,7 +163,7 @@ def grading(message: str) -> str:
     """Answer in words; as the grader, find 0, 4, ... right, 2 not attempted, and 6 unreadable at first."""
     if not is_grading(message):
         return sums(message).replace("<answer>none</answer>", "It is none.")
-    number = int(message.split("What is ")[1].split()[0])
+    number = int(message.split("What is ")[1].split(maxsplit=1)[0])
     return {0: "A", 2: "C", 4: "CORRECT", 6: "hm"}.get(number, "B")
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped] # it has no type hints
+from threadpoolctl import ThreadpoolController
 
 
 class _OneBlasThread:

@@ -12,6 +12,8 @@ from refusal_index.cli.run import run
 from refusal_index.cli.score import score
 from refusal_index.cli.serve import serve
 
+INTERRUPTED = 130
+
 app = typer.Typer(
     name="refusal-index",
     help="Does a language model know what it does not know? Measure its Refusal Index in two passes.",
@@ -40,5 +42,12 @@ def _main(
 
 
 def main() -> None:
-    """Run the command line; exits with 0 when done, 1 when incomplete or failed, 2 for bad input."""
-    sys.exit(app())
+    """Run the command line.
+
+    Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    """
+    try:
+        sys.exit(app())
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command resumes, and pays for no reply twice", err=True)
+        sys.exit(INTERRUPTED)

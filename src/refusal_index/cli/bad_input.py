@@ -15,6 +15,7 @@ R = TypeVar("R")
 
 BAD_INPUT = 2
 INCOMPLETE = 1
+EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"})
 
 
 class OptionError(ValueError):
@@ -31,9 +32,9 @@ def one_of(option: str, given: str, known: Sequence[str]) -> str:
 
 
 def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
-    """Print the message of an error about the user's input instead of its traceback.
+    """Print the message of an error about the user's input, or of a missing extra, instead of its traceback.
 
-    Such errors are `ValueError`s of this package's rooms: each message says what was expected, what came and what to do.
+    Such errors are `ValueError`s of this package's own: each message says what was expected, what came, what to do.
     """
 
     @functools.wraps(command)
@@ -44,6 +45,11 @@ def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
             if not type(error).__module__.startswith("refusal_index."):
                 raise
             typer.echo(f"error: {error}", err=True)
+            raise typer.Exit(BAD_INPUT) from error
+        except ModuleNotFoundError as error:
+            if error.name is None or error.name.partition(".")[0] not in EVAL_PACKAGES:
+                raise
+            typer.echo(f"error: this needs the package {error.name}: pip install 'refusal-index[eval]'", err=True)
             raise typer.Exit(BAD_INPUT) from error
 
     return wrapped

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 
 from refusal_index.cli.bad_input import OptionError, one_of
@@ -18,7 +19,7 @@ from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.inspect.grader import check_grader
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.progress import watched_by
-from refusal_index.engines.inspect.run import RunPlan, pending_variants, run_variant
+from refusal_index.engines.inspect.run import RunFailedError, RunPlan, pending_variants, run_variant
 from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION, Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -59,12 +60,17 @@ def measure(asked: Asked, *, as_json: bool) -> bool:
     price = Price.parse(asked.price) if asked.price else None
     prompts = load_prompt_set(asked.prompts)
     plan = make_plan(asked, prompts)
-    resolve_model(plan.model)  # a wrong name or a missing key is told before a folder is made
+    for name in filter(None, (plan.model, plan.grader)):
+        resolve_model(name)  # a wrong name or a missing key is told before a folder is made
     settings = settings_of(plan, prompts)
     folder = RunFolder(asked.out or RUNS / default_run_name(plan.model, plan.dataset.name, settings))
     with folder.lock():
         folder.create_or_resume(settings, about=_about(plan, prompts, price))
-        _run(plan, folder, price, Console(stderr=True))
+        try:
+            _run(plan, folder, price, Console(stderr=True))
+        except RunFailedError as error:
+            typer.echo(f"error: {error}", err=True)
+            return False
         results = write_results(folder, price, penalty=asked.penalty)
     show_run(results, as_json=as_json)
     return is_complete(results.summary)
@@ -142,7 +148,5 @@ def _about(plan: RunPlan, prompts: PromptSet, price: Price | None) -> dict[str, 
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
         "price": price and asdict(price),
         "dataset": {"source": plan.dataset.source, "licence": plan.dataset.licence},
-        "prompt_set": {
-            name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")
-        },
+        "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }

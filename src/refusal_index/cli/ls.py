@@ -23,7 +23,9 @@ def ls() -> None:
     typer.echo("\nmodels that need no key and no download (--model)")
     for name in model_names():
         typer.echo(f"  almanac/{name:<10} {MODEL_NOTES.get(name, '')}".rstrip())
-    typer.echo("\nAny other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B.")
+    typer.echo(
+        "\nAny other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B."
+    )
 
 
 DATASET_NOTES = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 import typer
 
-from refusal_index.cli.show import print_missing, print_places, print_summary
+from refusal_index.cli.show import print_missing, print_places, print_summary, print_usage
 from refusal_index.engines.inspect.derive import Missing, derive
 from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.check import check_rows
@@ -34,9 +34,7 @@ def write_results(
 ) -> RunResults:
     """Derive the results of `folder` from its logs and write them into it; call it inside the folder's lock."""
     derived = derive(folder, price or _recorded_price(folder))
-    summary = summarise(
-        derived.outcomes, usage=derived.usage, penalty=penalty, confidence_level=confidence_level
-    )
+    summary = summarise(derived.outcomes, usage=derived.usage, penalty=penalty, confidence_level=confidence_level)
     folder.write_outcomes(derived.outcomes)
     folder.write_summary(summary_to_json(summary))
     return RunResults(folder, derived.outcomes, summary, derived.missing)
@@ -66,6 +64,7 @@ def show_run(results: RunResults, *, as_json: bool) -> None:
         typer.echo(summary_to_json(results.summary), nl=False)
         return
     print_summary(results.summary)
+    print_usage(results.summary)
     print_missing([(one.variant, one.question_id, one.error) for one in results.missing])
     print_places(results.folder.path, ("outcomes.parquet", "summary.json", "run.json", "logs/"))
 

@@ -14,7 +14,8 @@ from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
 def run(
     model: Annotated[str, typer.Option(help="The model, as PROVIDER/NAME.")] = "almanac/base",
     dataset: Annotated[
-        str | None, typer.Option(help="The questions: a name of 'refusal-index ls'. [default: almanac, or own with --data]")
+        str | None,
+        typer.Option(help="The questions: a name of 'refusal-index ls'. [default: almanac, or own with --data]"),
     ] = None,
     data: Annotated[Path | None, typer.Option(help="A local file of questions.")] = None,
     column: Annotated[
@@ -25,9 +26,13 @@ def run(
     limit: Annotated[int | None, typer.Option(help="Ask a random sample of this many questions.")] = None,
     grader: Annotated[
         str | None,
-        typer.Option(help="'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else openai/gpt-4o-mini]"),
+        typer.Option(
+            help="'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else openai/gpt-4o-mini]"
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample of questions and of every request.")] = 0,
     prompts: Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")] = "default",
     placement: Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")] = "user",

@@ -15,7 +15,7 @@ def score(
     files: Annotated[
         list[Path],
         typer.Argument(
-            help="Outcome tables (.csv, .jsonl, .parquet; the columns refused and wrong are enough), or one run's folder.",
+            help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
             metavar="FILE...",
         ),
     ],
@@ -34,7 +34,10 @@ def score(
 
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
-        raise OptionError(f"score: expected one run's folder or any number of files, got {len(files)} with {folders[0]} among them; name its outcomes.parquet instead")
+        raise OptionError(
+            f"score: expected one run's folder or any number of files, got {len(files)} with the folder {folders[0]} "
+            "among them; name its outcomes.parquet instead"
+        )
     if folders:
         folder = RunFolder(folders[0])
         folder.read_settings()

@@ -23,10 +23,8 @@ def serve(
 
     They know the almanac's made-up world and nothing else: asked anything else, they talk confident nonsense.
     """
-    try:
-        from refusal_index.almanac import server  # noqa: PLC0415 - its packages come with an extra
-    except ModuleNotFoundError as error:
-        raise OptionError(f"serve needs the package {error.name}: pip install 'refusal-index[eval]'") from error
+    from refusal_index.almanac import server
+
     try:
         asyncio.run(server.serve(host, port, log, _announce))
     except OSError as error:

@@ -23,32 +23,45 @@ COLUMNS = {
     "error_rate": "error",
 }
 UNDEFINED = "-"
-WIDTH = 160  # where the output is no terminal: no line of the table is to be folded
+TABLE_WIDTH = 200  # more than the table needs: a narrow terminal may fold its lines, but no cell is cut
+PROSE_WIDTH = 100
 
 
 def harmless(text: str) -> str:
-    """Return `text` with control and direction characters shown as escapes, so that a terminal does not obey them.
+    r"""Return `text` with control and direction characters shown as escapes, so that a terminal does not obey them.
 
     Examples
     --------
-    >>> harmless("a\\x1b[31mb")
-    'a\\\\x1b[31mb'
+    >>> harmless('a\x1b[31mb')
+    'a\\x1b[31mb'
     """
     return "".join(
-        character.encode("unicode_escape").decode() if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"} else character
+        character.encode("unicode_escape").decode()
+        if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"}
+        else character
         for character in text
     )
 
 
 def print_summary(summary: Summary) -> None:
     """Print the table of all variants and their warnings."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=WIDTH)
-    console.print(_table(summary))
+    Console(highlight=False, width=TABLE_WIDTH).print(_table(summary))
+    prose = Console(highlight=False)
+    prose = prose if prose.is_terminal else Console(highlight=False, width=PROSE_WIDTH)
     for variant in summary.variants:
-        for warning in variant.warnings:
-            console.print(Text(f"\n{_title(summary, variant)}: {harmless(warning.message)}"))
+        for message in _remarks(variant):
+            prose.print(Text(f"\n{_title(summary, variant)}: {harmless(message)}"))
+
+
+def print_usage(summary: Summary) -> None:
+    """Print what all variants took together, where it is known."""
+    used = [variant.usage for variant in summary.variants if variant.usage is not None]
+    if not used:
+        return
+    requests, read = sum(one.requests for one in used), sum(one.input_tokens for one in used)
+    written, costs = sum(one.output_tokens for one in used), [one.cost for one in used if one.cost is not None]
+    cost = f", ${sum(costs):.2f}" if costs else ""
+    typer.echo(f"\n{requests:,} requests, {read:,} tokens in, {written:,} out{cost}")
 
 
 def print_missing(missing: Sequence[tuple[str, str, str]], shown: int = 5) -> None:
@@ -81,6 +94,16 @@ def _table(summary: Summary) -> Table:
     return table
 
 
+def _remarks(variant: VariantSummary) -> Iterable[str]:
+    """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
+    complete = variant.completeness
+    if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
+        yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
+    for warning in variant.warnings:
+        yield warning.message
+
+
 def _row(summary: Summary, variant: VariantSummary) -> Iterable[str]:
     index = variant.metric("refusal_index")
     yield _title(summary, variant)
@@ -89,7 +112,8 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterable[str]:
     yield _number(index)
     yield UNDEFINED if index.low is None else f"[{index.low:.3f}, {index.high:.3f}]"
     yield index.status
-    yield f"{variant.completeness.unscored:,}"
+    missing = variant.completeness
+    yield f"{missing.unscored:,} ({missing.missing_share:.1%})" if missing.unscored else "0"
     forced = variant.forced_refusals
     yield UNDEFINED if forced.share is None else f"{forced.refused:,} ({forced.share:.1%})"
 

@@ -34,9 +34,11 @@ LARGEST_Z = 20.0
 JOINT_STEPS = 15
 # Newton's method doubles the digits: after a step of this size about 14 are right.
 JOINT_TOLERANCE = 1e-7
-SMALLEST_FRACTION = 1e-9
+# So many times beyond the wanted fall the likelihood's slopes say little about where the limit is.
+HOPELESS_FALL = 3.0
+HALVINGS = 30
 INNER_STEPS = 50
-# With so little left to gain the next full step lands on the maximum to the last digit.
+# A step that gains so little lands on the maximum to the last digit.
 INNER_TOLERANCE = 1e-10
 
 
@@ -60,6 +62,11 @@ class _Point(NamedTuple):
     def root_fall(self) -> float:
         """Root of the likelihood-ratio statistic."""
         return math.sqrt(2 * max(self.fall, 0.0))
+
+    @property
+    def is_concave(self) -> bool:
+        """Whether the curvature in h and k is that of a maximum, which only rounding can deny."""
+        return self.hh < 0 and self.hh * self.kk > self.hk * self.hk
 
     def margins_step(self, slope_h: float, slope_k: float) -> tuple[float, float]:
         """Step in (h, k) along which the slopes in h and k change by minus the given ones."""
@@ -117,7 +124,10 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
     Returns z, or None if the iteration leads nowhere.
     """
     for _ in range(JOINT_STEPS):
-        position, point = _damped_move(counts, position, step, root_chi2)
+        moved = _damped_move(counts, position, step, HOPELESS_FALL * root_chi2)
+        if moved is None or not moved[1].is_concave:
+            return None
+        position, point = moved
         step_h, step_k = point.margins_step(point.h, point.k)
         along_h, along_k, _ = point.along_ridge(1.0)
         # The root of the fall is nearly linear in z, so the step is Newton's for that root.
@@ -132,28 +142,31 @@ def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2:
     return None
 
 
-def _damped_move(counts: Counts, position: Position, step: Position, root_chi2: float) -> tuple[Position, _Point]:
-    """Take the step, halved until the likelihood where it ends is not too small to tell a direction from."""
-    size = 1.0
-    while True:
-        h, k, z = (x + size * dx for x, dx in zip(position, step, strict=True))
+def _damped_move(
+    counts: Counts, position: Position, step: Position, largest_fall: float
+) -> tuple[Position, _Point] | None:
+    """Take the step, halved until the root of the fall is at most `largest_fall`; None if that does not help."""
+    for halvings in range(HALVINGS):
+        h, k, z = (x + dx * 0.5**halvings for x, dx in zip(position, step, strict=True))
         if abs(z) <= LARGEST_Z:
             point = _evaluate(counts, (h, k, z))
-            if point.root_fall <= 3 * root_chi2 or size < SMALLEST_FRACTION:
+            if point.root_fall <= largest_fall:
                 return (h, k, z), point
-        size /= 2
+    return None
 
 
 def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
-    """Bracket the limit by walking along the ridge of the likelihood, then close in; slow, but cannot miss."""
+    """Bracket the limit by walking along the ridge of the likelihood, then close in: slow, but safe."""
     here, point = _climb(counts, start)
     falling = point.root_fall < root_chi2
     dz = math.copysign(0.5, outward if falling else -outward)
     while True:
         if abs(here[2] + dz) > LARGEST_Z:
             return math.copysign(LARGEST_Z, dz)
-        moved, _ = _damped_move(counts, here, point.along_ridge(dz), root_chi2)
-        there, point = _climb(counts, moved)
+        moved = _damped_move(counts, here, point.along_ridge(dz), max(HOPELESS_FALL * root_chi2, point.root_fall))
+        if moved is None:
+            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here}")
+        there, point = _climb(counts, moved[0])
         if (point.root_fall < root_chi2) != falling:
             break
         here = there
@@ -170,17 +183,14 @@ def _climb(counts: Counts, position: Position) -> tuple[Position, _Point]:
     """Maximise the likelihood over the thresholds at a fixed z, by Newton's method with step halving."""
     point = _evaluate(counts, position)
     for _ in range(INNER_STEPS):
+        if not point.is_concave:
+            break
         step_h, step_k = point.margins_step(point.h, point.k)
+        moved = _damped_move(counts, position, (step_h, step_k, 0.0), point.root_fall)
         gain = point.h * step_h + point.k * step_k
-        size = 1.0
-        while True:
-            moved = (position[0] + size * step_h, position[1] + size * step_k, position[2])
-            candidate = _evaluate(counts, moved)
-            if candidate.fall < point.fall or gain < INNER_TOLERANCE or size < SMALLEST_FRACTION:
-                break
-            size /= 2
-        position, point = moved, candidate
-        if gain < INNER_TOLERANCE:
+        if moved is not None:
+            position, point = moved
+        if moved is None or gain < INNER_TOLERANCE:
             break
     return position, point
 

@@ -42,7 +42,9 @@ def ratio_score_interval(
     The weights of the denominator are positive. With two categories of the same weights this is Wilson's interval.
     """
     ratios = [top / bottom for top, bottom in zip(numerator, denominator, strict=True)]
-    estimate = _weighted_sum(counts, numerator) / _weighted_sum(counts, denominator)
+    quotient = _weighted_sum(counts, numerator) / _weighted_sum(counts, denominator)
+    # Where all questions are alike, rounding can push the quotient past the end of its range.
+    estimate = min(max(quotient, min(ratios)), max(ratios))
 
     def excess(value: float) -> float:
         scores = tuple(top - value * bottom for top, bottom in zip(numerator, denominator, strict=True))
@@ -54,8 +56,8 @@ def ratio_score_interval(
 def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> float:
     if estimate == end:
         return end
-    # At the very end of the range the statistic is infinite.
-    near_end = end + 1e-12 * (estimate - end)
+    # At the very end of the range the statistic is infinite, and no usual level comes so near to it.
+    near_end = end + 1e-6 * (estimate - end)
     return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(near_end) > 0 else end
 
 
@@ -76,5 +78,6 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     linear = x1 * w1 * (w2 + w3) + x2 * w2 * (w1 + w3) + x3 * w3 * (w1 + w2)
     quadratic = w1 * w2 * w3 * (x1 + x2 + x3)
     root = math.sqrt(max(linear * linear - 4 * quadratic * total, 0.0))
-    multiplier = 2 * total / (root - linear)
+    # Two forms of the same root: each subtracts like numbers where the other adds them.
+    multiplier = 2 * total / (root - linear) if linear <= 0 else -(root + linear) / (2 * quadratic)
     return math.copysign(math.sqrt(max(multiplier * total, 0.0)), total)

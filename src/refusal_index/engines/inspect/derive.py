@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import polars as pl
 
 from refusal_index.engines.inspect.carried import Carried
-from refusal_index.engines.inspect.logs import LoggedQuestion, read_questions
-from refusal_index.engines.inspect.run import variant_logs
+from refusal_index.engines.inspect.logs import LogError, LoggedQuestion, read_questions
+from refusal_index.engines.inspect.run import finished_logs
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.outcomes.price import Price
 from refusal_index.outcomes.summary import Usage
+from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import Asked, Pass
 
 
@@ -41,7 +41,7 @@ class Derived:
     """
 
     outcomes: pl.DataFrame
-    usage: Mapping[str, Usage]
+    usage: Mapping[str | None, Usage]
     missing: tuple[Missing, ...]
 
 
@@ -51,12 +51,14 @@ def derive(folder: RunFolder, price: Price | None = None) -> Derived:
     Raises
     ------
     LogError
-        If a log cannot be read.
+        If no log of a finished variant is there.
     RunFolderError
         If the folder is not a run's.
     """
     settings = folder.read_settings()
-    logs = variant_logs(folder)
+    logs = finished_logs(folder)
+    if not logs:
+        raise LogError(f"{folder.logs}: no variant was run to its end; run the same command again to resume")
     logged = {name: list(read_questions(logs[name])) for name in settings["prompts"]["variants"] if name in logs}
     rows = (
         (Identification(settings["model"], settings["dataset"]["name"], variant, one.draw), one.question, one.outcome)
@@ -73,9 +75,9 @@ def _missing(logged: Mapping[str, Sequence[LoggedQuestion]]) -> Iterator[Missing
                 yield Missing(variant, one.question.question_id, one.error)
 
 
-def _usage(logged: Mapping[str, Sequence[LoggedQuestion]], price: Price | None) -> dict[str, Usage]:
+def _usage(logged: Mapping[str, Sequence[LoggedQuestion]], price: Price | None) -> dict[str | None, Usage]:
     shared: set[tuple[object, ...]] = set()
-    usage = {}
+    usage: dict[str | None, Usage] = {}
     for variant, questions in logged.items():
         paid = [carried for one in questions for carried in one.carried if _is_new(variant, one, carried, shared)]
         usage[variant] = _total(paid, price)

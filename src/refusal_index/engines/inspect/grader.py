@@ -29,7 +29,7 @@ def check_grader(name: str) -> None:
         raise ModelError(f"grader {name!r} did not answer: {' '.join(str(error).split())[-300:]}") from error
     if parse_grade(text) is not Grade.CORRECT:
         raise ModelError(
-            f"grader {name!r}: expected the letter A for a plainly right answer, got {text[:80]!r}; choose another grader"
+            f"grader {name!r}: expected the letter A for a plainly right answer, got {text[:80]!r}; choose another one"
         )
 
 

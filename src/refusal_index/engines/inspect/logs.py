@@ -61,14 +61,10 @@ def read_header(path: Path) -> EvalLog:
         raise LogError(f"{path}: not a readable Inspect log ({type(error).__name__}: {error})") from error
 
 
-def is_complete(path: Path) -> bool:
+def is_complete(header: EvalLog) -> bool:
     """Whether every sample of the log ended without an error."""
-    try:
-        header = read_header(path)
-    except LogError:
-        return False
     results = header.results
-    return header.status == "success" and results is not None and results.total_samples == results.completed_samples
+    return results is not None and results.total_samples == results.completed_samples
 
 
 def variant_of(header: EvalLog) -> str:

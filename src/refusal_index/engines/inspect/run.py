@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inspect_ai import eval_async
-from inspect_ai.util._display import init_display_type
 from inspect_ai.model import GenerateConfig
+from inspect_ai.util._display import init_display_type
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.inspect.logs import LogError, is_complete, read_header, variant_of
@@ -54,20 +54,26 @@ class RunPlan:
     max_retries: int = MAX_RETRIES
 
 
+class RunFailedError(RuntimeError):
+    """Inspect could not bring a variant to its end; what was answered is kept, and running again resumes."""
+
+
 def pending_variants(plan: RunPlan, folder: RunFolder) -> list[str]:
-    """Return the variants of `plan` that have no complete log in `folder`."""
-    done = {variant for variant, path in variant_logs(folder).items() if is_complete(path)}
+    """Return the variants of `plan` that are not finished in `folder`, or in which a question ended in an error."""
+    done = {variant for variant, path in finished_logs(folder).items() if is_complete(read_header(path))}
     return [variant for variant in plan.variants if variant not in done]
 
 
-def variant_logs(folder: RunFolder) -> dict[str, Path]:
-    """Return the newest readable log of each variant."""
+def finished_logs(folder: RunFolder) -> dict[str, Path]:
+    """Return the newest log of each variant that was run to its end."""
     logs: dict[str, Path] = {}
     for path in sorted(folder.logs.glob("*.eval")):  # names begin with the time
         try:
-            logs[variant_of(read_header(path))] = path
-        except LogError:
+            header = read_header(path)
+        except LogError:  # a kill left it torn
             continue
+        if header.status == "success":
+            logs[variant_of(header)] = path
     return logs
 
 
@@ -87,7 +93,7 @@ async def _evaluate(plan: RunPlan, folder: RunFolder, variant: str) -> None:
         if plan.grader is not None:
             grader_config = GenerateConfig(max_retries=plan.max_retries)
             roles["grader"] = await open_models.enter_async_context(resolve_model(plan.grader, grader_config))
-        await eval_async(
+        (log,) = await eval_async(
             two_pass_task(plan.dataset, variant, plan.asking, plan.decoding, name=f"{plan.dataset.name}-{variant}"),
             model=model,
             model_roles=roles,
@@ -107,6 +113,9 @@ async def _evaluate(plan: RunPlan, folder: RunFolder, variant: str) -> None:
             max_retries=plan.max_retries,
             max_connections=plan.max_connections,
         )
+    if log.status != "success":
+        said = log.error.message if log.error else "no reason given"
+        raise RunFailedError(f"{variant}: Inspect ended with status {log.status!r}: {said}")
 
 
 @contextmanager

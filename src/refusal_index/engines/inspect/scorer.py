@@ -93,7 +93,9 @@ def settled(question: Question, carried: Sequence[dict[str, Any]], protocol: Pro
     """
     outcome = next_request(question, [one.reply for one in from_metadata(carried)], protocol)
     if isinstance(outcome, Request):
-        raise ValueError(f"question {question.question_id}: the log lacks the {outcome.of} pass's {outcome.asked} reply")
+        raise ValueError(
+            f"question {question.question_id}: the log lacks the {outcome.of} pass's {outcome.asked} reply"
+        )
     return outcome
 
 

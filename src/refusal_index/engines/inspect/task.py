@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from inspect_ai import Epochs, Task
 from inspect_ai.model import GenerateConfig
 
+from refusal_index.datasets import Dataset
 from refusal_index.engines.inspect.samples import to_dataset
 from refusal_index.engines.inspect.scorer import two_pass_scorer
 from refusal_index.engines.inspect.solver import DEFAULT_ATTEMPT_TIMEOUT, two_pass
-from refusal_index.datasets import Dataset
 from refusal_index.protocol import GraderKind, Placement
 
 COMPARABILITY_VERSION = 1
@@ -55,9 +55,7 @@ class Asking:
     attempt_timeout: int = DEFAULT_ATTEMPT_TIMEOUT
 
 
-def two_pass_task(
-    dataset: Dataset, variant: str, asking: Asking, decoding: Decoding, name: str | None = None
-) -> Task:
+def two_pass_task(dataset: Dataset, variant: str, asking: Asking, decoding: Decoding, name: str | None = None) -> Task:
     """Return the Inspect task that asks every question of `dataset` in two passes under `variant`."""
     shared = {
         "variant": variant,

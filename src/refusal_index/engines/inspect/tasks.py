@@ -19,7 +19,7 @@ def simpleqa(
     placement: str = "user",
     seed: int = 0,
 ) -> Task:
-    """SimpleQA in two passes.
+    """Ask SimpleQA in two passes.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def simpleqa_verified(
     placement: str = "user",
     seed: int = 0,
 ) -> Task:
-    """SimpleQA Verified in two passes; takes the same arguments as `simpleqa`."""
+    """Ask SimpleQA Verified in two passes; takes the same arguments as `simpleqa`."""
     return _task(load_dataset("simpleqa_verified", data=data), variant, limit, grader, prompts, placement, seed)
 
 
@@ -60,7 +60,7 @@ def almanac_task(
     placement: str = "user",
     seed: int = 0,
 ) -> Task:
-    """The embedded models' own questions in two passes; takes the same arguments as `simpleqa`, without a file."""
+    """Ask the embedded models' own questions in two passes; takes the same arguments as `simpleqa`, without a file."""
     return _task(load_dataset("almanac"), variant, limit, grader, prompts, placement, seed)
 
 
@@ -74,7 +74,7 @@ def own_questions(
     placement: str = "user",
     seed: int = 0,
 ) -> Task:
-    """A file of questions in two passes; takes the same arguments as `simpleqa`."""
+    """Ask a file of questions in two passes; takes the same arguments as `simpleqa`."""
     return _task(load_dataset("own", data=data), variant, limit, grader, prompts, placement, seed)
 
 
