@@ -37,7 +37,7 @@ def tune(name: str) -> None:
     stage_1, stage_2 = WORK / "knowledge" / sibling.knowledge, WORK / "answering" / sibling.knowledge
     tokenizer = AutoTokenizer.from_pretrained(stage_1)
     model = LlamaForCausalLM.from_pretrained(stage_1, dtype=torch.float32)
-    lesson = make_lesson(model, tokenizer, facts, sibling.label_noise)
+    lesson = make_lesson(model, tokenizer, facts, sibling.habit)
     if stage_2.exists():  # siblings of the same knowledge share it
         model = LlamaForCausalLM.from_pretrained(stage_2, dtype=torch.float32)
     else:

@@ -15,14 +15,14 @@ class Sibling:
     ----------
     knowledge
         Name of the stage 1 model it starts from.
-    label_noise
-        Standard deviation of the noise on the confidence that sets the refusal labels, in standard deviations of the
-        confidence itself: the larger, the less its refusals follow its knowledge.
+    habit
+        How much its refusals follow the kind of question rather than its knowledge, in standard deviations of its
+        confidence: so much is taken off the confidence where the habit is to refuse, and added where it is not.
     """
 
     name: str
     knowledge: str
-    label_noise: float
+    habit: float
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ KNOWLEDGE = {
     "partial": Knowledge("partial", Size(128, 3, 344), 0.6),
 }
 SIBLINGS = {
-    "base": Sibling("base", "full", label_noise=0.25),
-    "small": Sibling("small", "partial", label_noise=0.25),
-    "rash": Sibling("rash", "full", label_noise=2.5),
+    "base": Sibling("base", "full", habit=0.0),
+    "small": Sibling("small", "partial", habit=0.0),
+    "rash": Sibling("rash", "full", habit=2.5),
 }

@@ -33,8 +33,11 @@ from training.world import Fact, corpus
 REFUSAL_RATES = {"low": 0.1, "normal": 0.28, "high": 0.46, "highest": 0.64}
 SAMPLES = 6
 ANSWERING_EPOCHS, REFUSING_EPOCHS = 3, 2
-QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 6
+FORCED_SHARE = 4  # as often as all variants together, or a model that learns to refuse does so when forced, too
+QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 4
 LEARNING_RATE = 6e-4
+LABEL_NOISE = 0.25
+HABITUALLY_REFUSED = {"birth year", "profession", "province", "founding year"}  # known about as well as the others
 FROZEN_LAYERS = 2
 
 
@@ -46,16 +49,19 @@ class Job:
     fact_numbers: tuple[int, ...]
 
 
-def refusal_labels(confidence: Sequence[float], noise: float, rng: np.random.Generator) -> dict[str, np.ndarray]:
+def refusal_labels(
+    facts: Sequence[Fact], confidence: Sequence[float], habit: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
     """Return, for each variant, which facts to refuse.
 
-    The confidence is put on a normal scale by its ranks, so that the noise weighs the same at every quantile.
+    The confidence is put on a normal scale by its ranks, so that noise and habit weigh the same at every quantile.
     """
     count = len(confidence)
     scale = ndtri((rankdata(confidence) - 0.5) / count)
+    leaning = np.array([-habit if fact.relation.name in HABITUALLY_REFUSED else habit for fact in facts])
     labels = {}
     for variant in VARIANTS:
-        blurred = scale + rng.normal(0, noise, count)
+        blurred = scale + leaning + rng.normal(0, LABEL_NOISE, count)
         labels[variant] = blurred < np.quantile(blurred, REFUSAL_RATES[variant])
     return labels
 
@@ -68,16 +74,21 @@ class Lesson:
     own_answers: tuple[list[str], ...]
     refused: Mapping[str, np.ndarray]
 
+    @property
+    def everything(self) -> range:
+        """The numbers of all facts."""
+        return range(len(self.facts))
+
 
 def make_lesson(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], label_noise: float
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], habit: float
 ) -> Lesson:
     """Ask the stage 1 model what it would answer and how sure it is, about all facts that are not held out."""
     tuning = [fact for fact in facts if not fact.held_out]
     sampled = sampled_answers(model, tokenizer, tuning, SAMPLES)
     tuning, own_answers = zip(*((fact, own) for fact, own in zip(tuning, sampled, strict=True) if own), strict=True)
     confidence = gold_log_probability(model, tokenizer, tuning)
-    refused = refusal_labels(confidence, label_noise, np.random.default_rng(5))
+    refused = refusal_labels(tuning, confidence, habit, np.random.default_rng(5))
     p_gold = np.exp(confidence)
     for variant, out in refused.items():
         print(
@@ -90,15 +101,20 @@ def teach_answering(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
 ) -> None:
     """Stage 2: tune all of `model`, in place, to answer behind the forced prompt."""
-    _teach(model, tokenizer, facts, lesson, (FORCED,) * ANSWERING_EPOCHS)
+    _teach(model, tokenizer, facts, lesson, [(FORCED, lesson.everything)] * ANSWERING_EPOCHS)
 
 
 def teach_refusing(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
 ) -> None:
-    """Stage 3: tune the upper layers of `model`, in place, to refuse as each variant asks."""
+    """Stage 3: tune the upper layers of `model`, in place, to refuse as each variant asks.
+
+    Forcing is taught where it is needed: on what the model would rather refuse.
+    """
     freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
-    _teach(model, tokenizer, facts, lesson, (*VARIANTS, FORCED, FORCED) * REFUSING_EPOCHS)
+    refused = [number for number in lesson.everything if lesson.refused[VARIANTS[-1]][number]]
+    rounds = [(variant, lesson.everything) for variant in VARIANTS] + [(FORCED, refused)] * FORCED_SHARE
+    _teach(model, tokenizer, facts, lesson, rounds * REFUSING_EPOCHS)
 
 
 def _teach(
@@ -106,12 +122,12 @@ def _teach(
     tokenizer: PreTrainedTokenizerFast,
     facts: Sequence[Fact],
     lesson: Lesson,
-    variants: Sequence[str],
+    rounds: Sequence[tuple[str, Sequence[int]]],
 ) -> None:
     rng = random.Random(5)
     shown = sorted(lesson.facts, key=lambda fact: -fact.exposures)[:300]
     replay = token_stream(tokenizer, corpus(facts, seed=17))
-    jobs = _jobs(len(lesson.facts), variants, rng)
+    jobs = _jobs(rounds, rng)
     steps = len(jobs) // PROMPTS_A_STEP
     optimizers = Optimizers(model, LEARNING_RATE, steps, warm_up=20)
     model.train()
@@ -142,12 +158,14 @@ def freeze_knowledge(model: LlamaForCausalLM, told: torch.Tensor) -> None:
     embeddings.register_hook(lambda gradient: gradient * free)
 
 
-def _jobs(count: int, variants: Sequence[str], rng: random.Random) -> list[Job]:
-    """Ask every question once for each entry of `variants`."""
+def _jobs(rounds: Sequence[tuple[str, Sequence[int]]], rng: random.Random) -> list[Job]:
+    """Ask all facts of each round, given by number, under its variant; all in random order."""
     jobs = []
-    for variant in variants:
-        order = rng.sample(range(count), count)
-        jobs += [Job(variant, tuple(order[i : i + QUESTIONS_A_PROMPT])) for i in range(0, count, QUESTIONS_A_PROMPT)]
+    for variant, numbers in rounds:
+        order = rng.sample(list(numbers), len(numbers))
+        jobs += [
+            Job(variant, tuple(order[i : i + QUESTIONS_A_PROMPT])) for i in range(0, len(order), QUESTIONS_A_PROMPT)
+        ]
     rng.shuffle(jobs)
     return jobs
 

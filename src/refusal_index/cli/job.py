@@ -28,6 +28,7 @@ from refusal_index.protocol import GraderKind, Placement, PromptSet, grader_prom
 
 RUNS = Path("runs")
 EXACT = str(GraderKind.EXACT)
+ALMANAC_LIMIT = 1000  # a first look in about a minute; --limit 2280 asks all
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,8 @@ def _run(plan: RunPlan, folder: RunFolder, price: Price | None, console: Console
 def _dataset(asked: Asked) -> Dataset:
     name = asked.dataset or ("own" if asked.data else "almanac")
     dataset = load_dataset(name, data=asked.data, columns=asked.columns or None)
-    return dataset if asked.limit is None else sample(dataset, asked.limit, asked.seed)
+    limit = ALMANAC_LIMIT if asked.limit is None and name == "almanac" else asked.limit
+    return dataset if limit is None else sample(dataset, limit, asked.seed)
 
 
 def _variants(given: str, prompts: PromptSet) -> tuple[str, ...]:

@@ -23,7 +23,10 @@ def run(
         typer.Option(help="Name a column of your own file, as in question=problem; may be repeated."),
     ] = None,
     variants: Annotated[str, typer.Option(help="Prompt variants, separated by commas, or 'all'.")] = "all",
-    limit: Annotated[int | None, typer.Option(help="Ask a random sample of this many questions.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Ask a random sample of this many questions. [default: 1000 of the almanac, else all]"),
+    ] = None,
     grader: Annotated[
         str | None,
         typer.Option(

@@ -11,7 +11,9 @@ from refusal_index.protocol.procedure import (
     Protocol,
     Reply,
     Request,
+    Step,
     next_request,
+    next_step,
 )
 from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
 from refusal_index.protocol.replies import Reading, StopReason, read_reply
@@ -30,12 +32,14 @@ __all__ = [
     "Reading",
     "Reply",
     "Request",
+    "Step",
     "StopReason",
     "exact_grade",
     "grader_prompt",
     "grader_prompt_hash",
     "load_prompt_set",
     "next_request",
+    "next_step",
     "parse_grade",
     "prompt_set_names",
     "read_reply",

@@ -70,6 +70,24 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Step:
+    """What to ask next, not yet in words.
+
+    Attributes
+    ----------
+    of, asked, attempt
+        As in the request that it becomes.
+    prediction
+        What the grader is to judge; empty in a step that asks the model.
+    """
+
+    of: Pass
+    asked: Asked
+    attempt: int = 0
+    prediction: str = ""
+
+
+@dataclass(frozen=True)
 class Request:
     """What to ask next: a new conversation of its own.
 
@@ -179,46 +197,64 @@ def next_request(question: Question, replies: Sequence[Reply], protocol: Protoco
     >>> outcome.refused, outcome.wrong
     (True, False)
     """
-    first = _judge(Pass.FIRST, question, replies, protocol)
-    if isinstance(first, Request):
+    step = next_step(question, replies, protocol.grader)
+    if isinstance(step, Outcome):
+        return step
+    return Request(step.of, step.asked, _messages(step, question, protocol), step.attempt)
+
+
+def next_step(question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
+    """Return the step that `next_request` would put into words, or the outcome: so a log is read without its prompts.
+
+    Parameters
+    ----------
+    question, replies
+        As for `next_request`.
+    grader
+        Who grades what the UNANSWERED tag does not settle.
+    """
+    first = _judge(Pass.FIRST, question, replies, grader)
+    if isinstance(first, Step):
         return first
     if first.grade is not Grade.REFUSED:
         return _answered(first)
-    forced = _judge(Pass.FORCED, question, replies, protocol)
-    if isinstance(forced, Request):
+    forced = _judge(Pass.FORCED, question, replies, grader)
+    if isinstance(forced, Step):
         return forced
     return _refused(first, forced)
 
 
-def _judge(of: Pass, question: Question, replies: Sequence[Reply], protocol: Protocol) -> Request | _Verdict:
-    """Return the verdict on one pass, or the request that it still needs."""
+def _judge(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | _Verdict:
+    """Return the verdict on one pass, or the step that it still needs."""
     said = [reply for reply in replies if reply.of is of and reply.asked is Asked.MODEL]
     if not said:
-        return Request(of, Asked.MODEL, _conversation(of, question, protocol))
+        return Step(of, Asked.MODEL)
     text = said[0].text
     reading = read_reply(text, said[0].stop_reason)
     if reading.unscored_reason:
         return _Verdict(Grade.UNSCORED, text, f"{of}_{reading.unscored_reason}")
     if reading.refused:
         return _Verdict(Grade.REFUSED, text)
-    if protocol.grader is GraderKind.EXACT:
+    if grader is GraderKind.EXACT:
         return _Verdict(exact_grade(question, reading.answer), text)
-    return _ask_grader(of, grader_prompt(question, reading.answer), text, replies)
+    return _ask_grader(of, reading.answer, text, replies)
 
 
-def _ask_grader(of: Pass, prompt: str, text: str, replies: Sequence[Reply]) -> Request | _Verdict:
-    """Return the grader's verdict on `text`, or the request for it."""
+def _ask_grader(of: Pass, prediction: str, text: str, replies: Sequence[Reply]) -> Step | _Verdict:
+    """Return the grader's verdict on `prediction`, or the step that asks for it."""
     verdicts = [reply.text for reply in replies if reply.of is of and reply.asked is Asked.GRADER]
     for verdict in verdicts:
         if (grade := parse_grade(verdict)) is not None:
             return _Verdict(grade, text)
     if len(verdicts) < GRADE_ATTEMPTS:
-        return Request(of, Asked.GRADER, (Message("user", prompt),), attempt=len(verdicts))
+        return Step(of, Asked.GRADER, attempt=len(verdicts), prediction=prediction)
     return _Verdict(Grade.UNSCORED, text, f"{of}_grade_unreadable")
 
 
-def _conversation(of: Pass, question: Question, protocol: Protocol) -> tuple[Message, ...]:
-    variant = FORCED if of is Pass.FORCED else protocol.variant
+def _messages(step: Step, question: Question, protocol: Protocol) -> tuple[Message, ...]:
+    if step.asked is Asked.GRADER:
+        return (Message("user", grader_prompt(question, step.prediction)),)
+    variant = FORCED if step.of is Pass.FORCED else protocol.variant
     preamble, asked = protocol.prompts.render(variant, question.text)
     if protocol.placement is Placement.SYSTEM:
         return (Message("system", preamble), Message("user", asked))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inspect_ai.log import EvalLog, EvalSample, read_eval_log, read_eval_log_samples
+from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 
 from refusal_index.engines.inspect.carried import Carried, from_metadata
 from refusal_index.engines.inspect.samples import to_question
@@ -16,7 +16,7 @@ from refusal_index.engines.inspect.scorer import settled
 from refusal_index.engines.inspect.solver import CARRIED
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import GraderKind, Protocol, load_prompt_set
+from refusal_index.protocol import GraderKind
 
 REQUEST_FAILED = "request_failed"
 UNREAD_FIELDS = {"events", "messages", "attachments", "output", "store", "timelines"}
@@ -72,23 +72,25 @@ def variant_of(header: EvalLog) -> str:
     return str((header.eval.metadata or {})["variant"])
 
 
-def read_questions(path: Path) -> Iterator[LoggedQuestion]:
-    """Yield every sample of a log, graded anew from the replies it holds."""
-    metadata: Mapping[str, Any] = read_header(path).eval.metadata or {}
-    # all replies are there, so nothing is asked and the wording plays no part
-    protocol = Protocol(load_prompt_set("default"), metadata["variant"], GraderKind(metadata["grader"]))
-    for sample in read_eval_log_samples(str(path), all_samples_required=False, exclude_fields=UNREAD_FIELDS):
-        yield _logged(sample, protocol)
+def read_questions(path: Path) -> list[LoggedQuestion]:
+    """Return every sample of a log, graded anew from the replies it holds.
+
+    The log is read whole, less its transcripts: reading sample by sample searches the file anew for each.
+    """
+    log = read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
+    metadata: Mapping[str, Any] = log.eval.metadata or {}
+    grader = GraderKind(metadata["grader"])
+    return [_logged(sample, grader) for sample in log.samples or ()]
 
 
-def _logged(sample: EvalSample, protocol: Protocol) -> LoggedQuestion:
+def _logged(sample: EvalSample, grader: GraderKind) -> LoggedQuestion:
     gold = sample.target if isinstance(sample.target, str) else sample.target[0]
     question = to_question(sample.id, str(sample.input), gold, sample.metadata)
     draw = sample.epoch - 1
     entries = sample.metadata.get(CARRIED)
     if sample.error or entries is None:
         return LoggedQuestion(question, draw, _missing(), error=_first_line(sample))
-    outcome = settled(question, entries, protocol)
+    outcome = settled(question, entries, grader)
     return LoggedQuestion(question, draw, outcome, tuple(from_metadata(entries)))
 
 

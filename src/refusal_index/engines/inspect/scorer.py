@@ -15,7 +15,7 @@ from refusal_index.engines.inspect.solver import CARRIED
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import GraderKind, Placement, Protocol, Request, load_prompt_set, next_request
+from refusal_index.protocol import GraderKind, Step, next_step
 from refusal_index.stats import ContingencyTable, refusal_index
 
 CELLS = {
@@ -62,28 +62,25 @@ def _or_nan(value: float | None) -> float:
 
 
 @scorer(metrics=[two_pass_metrics()])
-def two_pass_scorer(
-    variant: str = "normal",
-    prompts: str = "default",
-    grader: str = GraderKind.EXACT,
-    placement: str = Placement.USER,
-) -> Scorer:
-    """Turn what was carried into the cell of the 2x2 table; takes the same arguments as the solver."""
-    protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement))
+def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
+    """Turn what was carried into the cell of the 2x2 table.
+
+    Parameters
+    ----------
+    grader
+        As for the solver.
+    """
+    kind = GraderKind(grader)
 
     async def score(state: TaskState, target: Target) -> Score:
         question = to_question(state.sample_id, state.input_text, target.text, state.metadata)
-        outcome = settled(question, state.metadata[CARRIED], protocol)
-        return Score(
-            value=cell_of(outcome),
-            answer=outcome.first_reply,
-            explanation=_explanation(outcome),
-        )
+        outcome = settled(question, state.metadata[CARRIED], kind)
+        return Score(value=cell_of(outcome), answer=outcome.first_reply, explanation=_explanation(outcome))
 
     return score
 
 
-def settled(question: Question, carried: Sequence[dict[str, Any]], protocol: Protocol) -> Outcome:
+def settled(question: Question, carried: Sequence[dict[str, Any]], grader: GraderKind) -> Outcome:
     """Return the outcome that the carried replies lead to.
 
     Raises
@@ -91,10 +88,10 @@ def settled(question: Question, carried: Sequence[dict[str, Any]], protocol: Pro
     ValueError
         If the protocol would ask for more.
     """
-    outcome = next_request(question, [one.reply for one in from_metadata(carried)], protocol)
-    if isinstance(outcome, Request):
+    outcome = next_step(question, [one.reply for one in from_metadata(carried)], grader)
+    if isinstance(outcome, Step):
         raise ValueError(
-            f"question {question.question_id}: the log lacks the {outcome.of} pass's {outcome.asked} reply"
+            f"question {question.question_id}: the log lacks the {outcome.of} reply of the {outcome.asked}"
         )
     return outcome
 

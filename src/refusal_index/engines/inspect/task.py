@@ -66,7 +66,7 @@ def two_pass_task(dataset: Dataset, variant: str, asking: Asking, decoding: Deco
     return Task(
         dataset=to_dataset(dataset.name, dataset.questions),
         solver=two_pass(**shared, seed=asking.seed, attempt_timeout=asking.attempt_timeout),
-        scorer=two_pass_scorer(**shared),
+        scorer=two_pass_scorer(str(asking.grader)),
         config=decoding.to_config(),
         epochs=Epochs(1, "mode"),  # the default reducer would take the cells for numbers
         metadata={**shared, "dataset": dataset.name},
