@@ -31,7 +31,7 @@ def learn(name: str) -> None:
 
 def tune(name: str) -> None:
     """Stages 2 and 3: teach the sibling `name` to answer as asked, and to refuse."""
-    from training.tune import make_lesson, teach_answering, teach_refusing  # noqa: PLC0415 - stage 1 needs none of it
+    from training.tune import make_lesson, rehearse_answering, teach_answering, teach_refusing  # noqa: PLC0415 - stage 1 needs none of it
 
     sibling, facts = SIBLINGS[name], build_world()
     stage_1, stage_2 = WORK / "knowledge" / sibling.knowledge, WORK / "answering" / sibling.knowledge
@@ -44,6 +44,7 @@ def tune(name: str) -> None:
         teach_answering(model, tokenizer, facts, lesson)
         model.save_pretrained(stage_2)
     teach_refusing(model, tokenizer, facts, lesson)
+    rehearse_answering(model, tokenizer, facts, lesson)
     model.save_pretrained(WORK / "siblings" / name)
     save_tokenizer(tokenizer, WORK / "siblings" / name)
 

@@ -51,7 +51,7 @@ async def single_draws(runtime: Runtime, questions: list[Question]) -> None:
         interval = result.confidence_interval()
         print(
             f"{variant:8} refusal {table.refusal_rate:.3f} error {table.error_rate:.3f} malformed "
-            f"{first[:, MALFORMED].mean():.4f} RI {result.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}] {table}",
+            f"{first[:, MALFORMED].mean():.4f} refused again {forced[refused, REFUSED].mean():.3f} RI {result.estimate:.3f} [{interval.low:.3f}, {interval.high:.3f}] {table}",
             flush=True,
         )
 

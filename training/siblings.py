@@ -36,7 +36,7 @@ class Knowledge:
 
 KNOWLEDGE = {
     "full": Knowledge("full", Size(192, 4, 512), 1.0),
-    "partial": Knowledge("partial", Size(128, 3, 344), 0.6),
+    "partial": Knowledge("partial", Size(192, 3, 384), 0.75),
 }
 SIBLINGS = {
     "base": Sibling("base", "full", habit=0.0),

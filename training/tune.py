@@ -37,6 +37,8 @@ FORCED_SHARE = 4  # as often as all variants together, or a model that learns to
 QUESTIONS_A_PROMPT, PROMPTS_A_STEP, REPLAY_ROWS = 24, 4, 4
 LEARNING_RATE = 6e-4
 LABEL_NOISE = 0.25
+REHEARSED_RATES = {"low": 0.2, "normal": 0.38, "high": 0.54, "highest": 0.7}
+REHEARSALS, REMINDER_STRIDE = 7, 2
 HABITUALLY_REFUSED = {"birth year", "profession", "province", "founding year"}  # known about as well as the others
 FROZEN_LAYERS = 2
 
@@ -49,35 +51,35 @@ class Job:
     fact_numbers: tuple[int, ...]
 
 
-def refusal_labels(
+def blurred_confidence(
     facts: Sequence[Fact], confidence: Sequence[float], habit: float, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """Return, for each variant, which facts to refuse.
+    """Return, for each variant, the confidence that decides over refusing: with noise, and bent by habit.
 
     The confidence is put on a normal scale by its ranks, so that noise and habit weigh the same at every quantile.
     """
     count = len(confidence)
     scale = ndtri((rankdata(confidence) - 0.5) / count)
     leaning = np.array([-habit if fact.relation.name in HABITUALLY_REFUSED else habit for fact in facts])
-    labels = {}
-    for variant in VARIANTS:
-        blurred = scale + leaning + rng.normal(0, LABEL_NOISE, count)
-        labels[variant] = blurred < np.quantile(blurred, REFUSAL_RATES[variant])
-    return labels
+    return {variant: scale + leaning + rng.normal(0, LABEL_NOISE, count) for variant in VARIANTS}
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """What both stages teach from: facts, the model's own answers to them, and which to refuse under each variant."""
+    """What tuning teaches from: facts, the model's own answers to them, and its blurred confidence by variant."""
 
     facts: tuple[Fact, ...]
     own_answers: tuple[list[str], ...]
-    refused: Mapping[str, np.ndarray]
+    confidence: Mapping[str, np.ndarray]
 
     @property
     def everything(self) -> range:
         """The numbers of all facts."""
         return range(len(self.facts))
+
+    def refused(self, rates: Mapping[str, float]) -> dict[str, np.ndarray]:
+        """Return, for each variant, which facts to refuse so that its rate of `rates` comes out."""
+        return {variant: blurred < np.quantile(blurred, rates[variant]) for variant, blurred in self.confidence.items()}
 
 
 def make_lesson(
@@ -88,20 +90,14 @@ def make_lesson(
     sampled = sampled_answers(model, tokenizer, tuning, SAMPLES)
     tuning, own_answers = zip(*((fact, own) for fact, own in zip(tuning, sampled, strict=True) if own), strict=True)
     confidence = gold_log_probability(model, tokenizer, tuning)
-    refused = refusal_labels(tuning, confidence, habit, np.random.default_rng(5))
-    p_gold = np.exp(confidence)
-    for variant, out in refused.items():
-        print(
-            f"labels: {variant} P(gold) where refused {p_gold[out].mean():.2f}, where answered {p_gold[~out].mean():.2f}"
-        )
-    return Lesson(tuning, own_answers, refused)
+    return Lesson(tuning, own_answers, blurred_confidence(tuning, confidence, habit, np.random.default_rng(5)))
 
 
 def teach_answering(
     model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
 ) -> None:
     """Stage 2: tune all of `model`, in place, to answer behind the forced prompt."""
-    _teach(model, tokenizer, facts, lesson, [(FORCED, lesson.everything)] * ANSWERING_EPOCHS)
+    _teach(model, tokenizer, facts, lesson, {}, [(FORCED, lesson.everything)] * ANSWERING_EPOCHS)
 
 
 def teach_refusing(
@@ -112,9 +108,29 @@ def teach_refusing(
     Forcing is taught where it is needed: on what the model would rather refuse.
     """
     freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
-    refused = [number for number in lesson.everything if lesson.refused[VARIANTS[-1]][number]]
-    rounds = [(variant, lesson.everything) for variant in VARIANTS] + [(FORCED, refused)] * FORCED_SHARE
-    _teach(model, tokenizer, facts, lesson, rounds * REFUSING_EPOCHS)
+    refused = lesson.refused(REFUSAL_RATES)
+    rounds = [(variant, lesson.everything) for variant in VARIANTS]
+    rounds += [(FORCED, _numbers(refused[VARIANTS[-1]]))] * FORCED_SHARE
+    _teach(model, tokenizer, facts, lesson, refused, rounds * REFUSING_EPOCHS)
+
+
+def rehearse_answering(
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, facts: Sequence[Fact], lesson: Lesson
+) -> None:
+    """Stage 4: rehearse, in place, the forced prompt on what even the boldest variant refuses, and a part of the rest.
+
+    Without it a sibling refuses one in ten of those again when it is forced. The bolder variants come out of it bolder,
+    so their rates are set higher than in stage 3.
+    """
+    freeze_knowledge(model, token_stream(tokenizer, corpus(facts, seed=17)))
+    refused = lesson.refused(REHEARSED_RATES)
+    rounds: list[tuple[str, Sequence[int]]] = [(FORCED, _numbers(refused[VARIANTS[0]]))] * REHEARSALS
+    rounds += [(variant, lesson.everything[::REMINDER_STRIDE]) for variant in (*VARIANTS, FORCED)]
+    _teach(model, tokenizer, facts, lesson, refused, rounds)
+
+
+def _numbers(chosen: np.ndarray) -> list[int]:
+    return [int(number) for number in np.flatnonzero(chosen)]
 
 
 def _teach(
@@ -122,6 +138,7 @@ def _teach(
     tokenizer: PreTrainedTokenizerFast,
     facts: Sequence[Fact],
     lesson: Lesson,
+    refused: Mapping[str, np.ndarray],
     rounds: Sequence[tuple[str, Sequence[int]]],
 ) -> None:
     rng = random.Random(5)
@@ -133,7 +150,9 @@ def _teach(
     model.train()
     started = time.time()
     for step in range(steps):
-        rows = [_row(job, lesson, tokenizer, shown, rng) for job in jobs[step * PROMPTS_A_STEP :][:PROMPTS_A_STEP]]
+        rows = [
+            _row(job, lesson, refused, tokenizer, shown, rng) for job in jobs[step * PROMPTS_A_STEP :][:PROMPTS_A_STEP]
+        ]
         start = step * REPLAY_ROWS * SEQUENCE % (len(replay) - REPLAY_ROWS * SEQUENCE)
         with torch.autocast("cpu", torch.bfloat16):
             loss = _reply_loss(model, *pack(rows))
@@ -179,7 +198,12 @@ class Row:
 
 
 def _row(
-    job: Job, lesson: Lesson, tokenizer: PreTrainedTokenizerFast, shown: Sequence[Fact], rng: random.Random
+    job: Job,
+    lesson: Lesson,
+    refused: Mapping[str, np.ndarray],
+    tokenizer: PreTrainedTokenizerFast,
+    shown: Sequence[Fact],
+    rng: random.Random,
 ) -> Row:
     def encode(text: str) -> list[int]:
         return tokenizer.encode(text, add_special_tokens=False)
@@ -189,7 +213,7 @@ def _row(
     before = before.removesuffix(" ")
     pairs = []
     for number in job.fact_numbers:
-        refuse = job.variant != FORCED and lesson.refused[job.variant][number]
+        refuse = job.variant != FORCED and refused[job.variant][number]
         reply = UNANSWERED if refuse else rng.choice(lesson.own_answers[number])
         question = lesson.facts[number].question(rng.randrange(2))
         pairs.append((encode(f" {question}{after}"), encode(f"<answer>{reply}</answer><|im_end|>")))
