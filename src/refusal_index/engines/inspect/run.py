@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -81,7 +82,7 @@ def run_variant(plan: RunPlan, folder: RunFolder, variant: str) -> None:
     """Ask every question under `variant`; replies already paid for come from the folder's cache."""
     earlier = list(folder.logs.glob("*.eval"))
     init_display_type("none")  # only `eval` takes it as an argument, and that leaves connections open
-    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve())):
+    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve())), _rare_collections():
         asyncio.run(_evaluate(plan, folder, variant))
     _remove_superseded(earlier, variant)
 
@@ -131,6 +132,22 @@ def _environment(**variables: str) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely while the block runs.
+
+    A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
+    """
+    before = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def _remove_superseded(earlier: list[Path], variant: str) -> None:
