@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import Runtime
-from refusal_index.datasets import load_dataset
+from refusal_index.datasets import load_dataset, sample
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import FORCED, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import ContingencyTable, refusal_index
@@ -56,15 +56,15 @@ async def single_draws(runtime: Runtime, questions: list[Question]) -> None:
         )
 
 
-async def many_draws(runtime: Runtime, questions: list[Question], draws: int) -> None:
+async def many_draws(runtime: Runtime, questions: list[Question], variant: str, draws: int) -> None:
     """Print the mid-rank Spearman of refusal and error frequencies, which is biased towards 0."""
     wrong = 1 - (await ask(runtime, questions, FORCED, draws, 3_000_000))[:, :, RIGHT].mean(axis=1)
-    for number, variant in enumerate(PROMPTS.variants):
-        refused = (await ask(runtime, questions, variant, draws, 4_000_000 + number * 100_000))[:, :, REFUSED].mean(
-            axis=1
-        )
-        spearman = np.corrcoef(rankdata(refused), rankdata(wrong))[0, 1]
-        print(f"{variant:8} {draws} draws: mid-rank Spearman {spearman:.3f}", flush=True)
+    refused = (await ask(runtime, questions, variant, draws, 4_000_000))[:, :, REFUSED].mean(axis=1)
+    spearman = np.corrcoef(rankdata(refused), rankdata(wrong))[0, 1]
+    error = (1 - spearman**2) / np.sqrt(len(questions) - 1)
+    print(
+        f"{variant}: mid-rank Spearman over {draws} draws of {len(questions)} questions {spearman:.3f} +- {error:.3f}"
+    )
 
 
 def main() -> None:
@@ -72,14 +72,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.evaluate", description=__doc__)
     parser.add_argument("name")
     parser.add_argument("--limit", type=int)
-    parser.add_argument("--draws", type=int, default=0, help="also draw this often a question, for the Spearman")
+    parser.add_argument("--draws", type=int, help="draw so often a question instead, for the Spearman of frequencies")
+    parser.add_argument("--variant", default="normal", help="for --draws")
     parser.add_argument("--models", type=Path, default=MODELS)
     arguments = parser.parse_args()
-    questions = list(load_dataset("almanac").questions)[: arguments.limit]
+    dataset = load_dataset("almanac")
+    questions = list((sample(dataset, arguments.limit, 0) if arguments.limit else dataset).questions)
     with Runtime(arguments.models / arguments.name) as runtime:
-        asyncio.run(single_draws(runtime, questions))
         if arguments.draws:
-            asyncio.run(many_draws(runtime, questions, arguments.draws))
+            asyncio.run(many_draws(runtime, questions, arguments.variant, arguments.draws))
+        else:
+            asyncio.run(single_draws(runtime, questions))
 
 
 if __name__ == "__main__":
