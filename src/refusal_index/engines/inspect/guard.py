@@ -5,7 +5,6 @@ Inspect would keep a response without choices in its cache, where it would answe
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Awaitable, Callable
@@ -22,17 +21,23 @@ class EmptyResponseError(RuntimeError):
     """A provider's response without a single choice in it."""
 
 
-def black_out(text: str, secrets: tuple[str, ...]) -> str:
-    """Return `text` with every secret in it replaced.
+def black_out(value: Any, secrets: tuple[str, ...]) -> Any:
+    """Return `value` with every secret in its texts replaced; what is neither text nor a collection stays as it is.
 
     Examples
     --------
-    >>> black_out("Incorrect API key provided: sk-12345", ("sk-12345",))
-    'Incorrect API key provided: [key]'
+    >>> black_out({"message": "Incorrect API key provided: sk-12345", "code": 401}, ("sk-12345",))
+    {'message': 'Incorrect API key provided: [key]', 'code': 401}
     """
-    for secret in secrets:
-        text = text.replace(secret, BLACKED_OUT)
-    return text
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, BLACKED_OUT)
+        return value
+    if isinstance(value, dict):
+        return {black_out(key, secrets): black_out(item, secrets) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)([black_out(item, secrets) for item in value])
+    return value
 
 
 def known_secrets(api: ModelAPI) -> tuple[str, ...]:
@@ -45,7 +50,7 @@ def known_secrets(api: ModelAPI) -> tuple[str, ...]:
 def guard(api: ModelAPI) -> None:
     """Make `api` black out secrets in the errors that it raises or returns, and refuse empty responses.
 
-    The errors keep their types, which decide whether a request is sent again.
+    The errors keep their types and the shape of their bodies, which decide whether a request is sent again.
     """
     secrets = known_secrets(api)
     generate: Callable[..., Awaitable[Any]] = api.generate
@@ -59,7 +64,7 @@ def guard(api: ModelAPI) -> None:
         output = result[0] if isinstance(result, tuple) else result
         if isinstance(output, Exception):
             _clean(output, secrets)
-            result[1].response = json.loads(black_out(json.dumps(result[1].response, default=str), secrets))
+            result[1].response = black_out(result[1].response, secrets)
         elif not output.choices:
             raise EmptyResponseError("the response holds no choices")
         return result
@@ -69,10 +74,11 @@ def guard(api: ModelAPI) -> None:
 
 def _clean(error: BaseException | None, secrets: tuple[str, ...]) -> None:
     """Black out secrets in an error, and in those that led to it."""
-    while error is not None:
-        error.args = tuple(black_out(part, secrets) if isinstance(part, str) else part for part in error.args)
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        error.args = black_out(error.args, secrets)
         for name in ("message", "body"):
-            value = getattr(error, name, None)
-            if value is not None:
-                setattr(error, name, black_out(str(value), secrets))
+            if isinstance(value := getattr(error, name, None), str | dict | list):
+                setattr(error, name, black_out(value, secrets))
         error = error.__cause__ or error.__context__

@@ -19,6 +19,8 @@ from refusal_index.outcomes.question import Question
 from refusal_index.protocol import GraderKind
 
 REQUEST_FAILED = "request_failed"
+SHOWN_ERROR = re.compile(r"\w+(?:Error|Exception)\(")
+RETRIES_USED_UP = re.compile(r"^RetryError\(.* raised (\w+)>")
 UNREAD_FIELDS = {"events", "messages", "attachments", "output", "store", "timelines"}
 
 
@@ -37,7 +39,7 @@ class LoggedQuestion:
     carried
         The replies, with their tokens.
     error
-        First line of the error that kept the sample from finishing, if one did.
+        What kept the sample from finishing, in one line; None where nothing did.
     """
 
     question: Question
@@ -67,9 +69,9 @@ def is_complete(header: EvalLog) -> bool:
     return results is not None and results.total_samples == results.completed_samples
 
 
-def variant_of(header: EvalLog) -> str:
-    """Return the variant that a log's header names."""
-    return str((header.eval.metadata or {})["variant"])
+def variant_of(header: EvalLog) -> str | None:
+    """Return the variant that a log's header names; None where the log is of something else."""
+    return (header.eval.metadata or {}).get("variant")
 
 
 def read_questions(path: Path) -> list[LoggedQuestion]:
@@ -89,18 +91,21 @@ def _logged(sample: EvalSample, grader: GraderKind) -> LoggedQuestion:
     draw = sample.epoch - 1
     entries = sample.metadata.get(CARRIED)
     if sample.error or entries is None:
-        return LoggedQuestion(question, draw, _missing(), error=_first_line(sample))
+        missing = Outcome(refused=None, wrong=None, unscored_reason=REQUEST_FAILED)
+        return LoggedQuestion(question, draw, missing, error=_gist(sample))
     outcome = settled(question, entries, grader)
     return LoggedQuestion(question, draw, outcome, tuple(from_metadata(entries)))
 
 
-def _missing() -> Outcome:
-    return Outcome(refused=None, wrong=None, unscored_reason=REQUEST_FAILED)
+def _gist(sample: EvalSample) -> str:
+    r"""Return what went wrong, in one line.
 
-
-def _first_line(sample: EvalSample) -> str:
+    Inspect's message is the error as Python shows it, which may be wrapped in another and come after the whole request.
+    """
     if sample.error is None:
         return "the sample ended before the protocol did"
-    lines = [line.strip() for line in sample.error.message.splitlines() if line.strip()]
-    said = [line for line in lines if re.search(r"error|exception|code", line, re.IGNORECASE)] or lines
-    return said[-1] if said else "no message"
+    message = " ".join(sample.error.message.split())
+    if given_up := RETRIES_USED_UP.search(message):
+        return f"{given_up[1]}, however often it was sent again"
+    innermost = max((found.start() for found in SHOWN_ERROR.finditer(message)), default=0)
+    return message[innermost:].rstrip("\\'\")") or "no message"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
-from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.registry import registry_find, registry_unqualified_name
 from inspect_ai.model import GenerateConfig, Model, get_model
 from openai import DefaultAioHttpClient
 
-from refusal_index.almanac.errors import AlmanacError
 from refusal_index.engines.inspect import provider as own_provider
 from refusal_index.engines.inspect.guard import guard
+from refusal_index.outcomes.errors import nearest
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
 AIOHTTP_PROVIDERS = ("openai-api", "openai")
@@ -24,7 +22,9 @@ class ModelError(ValueError):
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
-    """Return the model `name`, fresh, so that its connections belong to the run that uses it.
+    """Return the model `name`, not shared with anyone, so that whoever asked for it can close it.
+
+    It may be costly: a provider that runs weights on this machine loads them here.
 
     Raises
     ------
@@ -36,22 +36,23 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
         raise ModelError(f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1")
     known = provider_names()
     if provider not in known:
-        near = difflib.get_close_matches(provider, known, n=1)
-        hint = f"; did you mean {near[0]}/{rest}?" if near else f"; expected one of {', '.join(known)}"
+        near = nearest(provider, known)
+        hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
     arguments: dict[str, Any] = {"http_client": DefaultAioHttpClient()} if provider in AIOHTTP_PROVIDERS else {}
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
-    except PrerequisiteError as error:
-        raise ModelError(f"model {name!r}: {_plain(str(error.message))}") from error
-    except (ValueError, ImportError, AlmanacError) as error:
-        raise ModelError(f"model {name!r}: {_plain(str(error))}") from error
+    except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
+        raise ModelError(f"model {name!r}: {_plain(str(error)) or type(error).__name__}") from error
     guard(model.api)
     return model
 
 
 def provider_names() -> list[str]:
-    """Return the names of the providers that Inspect knows, this package's own among them."""
+    """Return the names of the providers that Inspect knows, this package's own among them.
+
+    Inspect publishes no list of them, hence the look into its registry.
+    """
     found = registry_find(lambda info: info.type == "modelapi")
     return sorted({registry_unqualified_name(api) for api in found} | {own_provider.NAME})
 
