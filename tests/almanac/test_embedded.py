@@ -1,4 +1,4 @@
-"""Evidence on the models that come with the package, where they are in place."""
+"""Evidence on the models that come with the package."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from refusal_index.almanac.chat import Message
-from refusal_index.almanac.errors import ModelFileError
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.protocol.prompts import load_prompt_set
@@ -15,13 +14,7 @@ from refusal_index.protocol.prompts import load_prompt_set
 
 @pytest.fixture(params=model_names())
 def runtime(request):
-    try:
-        folder = model_folder(request.param)
-    except ModelFileError as error:
-        if "no file of model" in str(error) or "cannot be read" in str(error):
-            pytest.skip(f"the embedded model is not in place: {error}")
-        raise
-    with Runtime(folder) as runtime:
+    with Runtime(model_folder(request.param)) as runtime:
         yield runtime
 
 
