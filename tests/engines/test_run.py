@@ -9,7 +9,7 @@ from aiohttp import web
 from inspect_ai.log import read_eval_log
 
 from refusal_index.engines.inspect.derive import Derived, derive
-from refusal_index.engines.inspect.run import RunPlan, pending_variants, run_variant
+from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models, run_variants
 from refusal_index.outcomes.folder import RunFolder
 from tests.engines.conftest import VARIANTS
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
@@ -25,8 +25,8 @@ def sums(message: str) -> str:
 
 
 def run(plan: RunPlan, folder: RunFolder) -> Derived:
-    for variant in pending_variants(plan, folder):
-        run_variant(plan, folder, variant)
+    if pending := pending_variants(plan, folder):
+        run_variants(plan, resolve_models(plan), folder, pending)
     return derive(folder)
 
 
@@ -163,6 +163,8 @@ def grading(message: str) -> str:
     """Answer in words; as the grader, find 0, 4, ... right, 2 not attempted, and 6 unreadable at first."""
     if not is_grading(message):
         return sums(message).replace("<answer>none</answer>", "It is none.")
+    if "capital of France" in message:
+        return "A"
     number = int(message.split("What is ")[1].split(maxsplit=1)[0])
     return {0: "A", 2: "C", 4: "CORRECT", 6: "hm"}.get(number, "B")
 
@@ -180,6 +182,7 @@ def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, fol
     assert (by_id["q6"]["refused"], by_id["q6"]["unscored_reason"]) == (None, "first_grade_unreadable")
     asked_about_6 = [m for m in api.messages() if is_grading(m) and "What is 6" in m]
     assert len(asked_about_6) == 2
+    assert is_grading(api.messages()[0]), "the grader is checked before the first question"
     graders = [body for body in api.answered if is_grading(body["messages"][-1]["content"])]
     assert all("temperature" not in body for body in graders), "the grader keeps its provider's settings"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
 from refusal_index import __version__
@@ -11,8 +9,6 @@ from refusal_index.cli.ls import ls
 from refusal_index.cli.run import run
 from refusal_index.cli.score import score
 from refusal_index.cli.serve import serve
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="refusal-index",
@@ -46,8 +42,4 @@ def main() -> None:
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    try:
-        sys.exit(app())
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command resumes, and pays for no reply twice", err=True)
-        sys.exit(INTERRUPTED)
+    app()

@@ -8,13 +8,15 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
+from refusal_index.cli.harmless import harmless
 from refusal_index.outcomes.errors import nearest
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-BAD_INPUT = 2
 INCOMPLETE = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
 EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"})
 
 
@@ -23,7 +25,13 @@ class OptionError(ValueError):
 
 
 def one_of(option: str, given: str, known: Sequence[str]) -> str:
-    """Return `given` if it is known, else say what was meant."""
+    """Return `given` if it is known.
+
+    Raises
+    ------
+    OptionError
+        If it is not; the message names the known ones, and the nearest.
+    """
     if given in known:
         return given
     guess = nearest(given, known)
@@ -44,7 +52,7 @@ def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
         except ValueError as error:
             if not type(error).__module__.startswith("refusal_index."):
                 raise
-            typer.echo(f"error: {error}", err=True)
+            typer.echo(f"error: {harmless(str(error))}", err=True)
             raise typer.Exit(BAD_INPUT) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in EVAL_PACKAGES:

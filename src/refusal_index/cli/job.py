@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,13 +15,20 @@ import typer
 from rich.console import Console
 
 from refusal_index.cli.bad_input import OptionError, one_of
+from refusal_index.cli.harmless import harmless
 from refusal_index.cli.progress import progress_bar
-from refusal_index.cli.results import is_complete, show_run, write_results
+from refusal_index.cli.results import show_run, write_results
+from refusal_index.cli.tables import is_complete
 from refusal_index.datasets import Dataset, load_dataset, sample
-from refusal_index.engines.inspect.grader import check_grader
-from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.progress import watched_by
-from refusal_index.engines.inspect.run import RunFailedError, RunPlan, pending_variants, run_variant
+from refusal_index.engines.inspect.run import (
+    Models,
+    RunFailedError,
+    RunPlan,
+    pending_variants,
+    resolve_models,
+    run_variants,
+)
 from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION, Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -32,7 +41,7 @@ ALMANAC_LIMIT = 1000  # a first look in about a minute; --limit 2280 asks all
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """The options of ``run``, as given."""
 
     model: str
@@ -56,42 +65,55 @@ class Asked:
     penalty: float
 
 
-def measure(asked: Asked, *, as_json: bool) -> bool:
-    """Run what was asked, print it, and return whether enough of it is there."""
-    price = Price.parse(asked.price) if asked.price else None
-    prompts = load_prompt_set(asked.prompts)
-    plan = make_plan(asked, prompts)
-    for name in filter(None, (plan.model, plan.grader)):
-        resolve_model(name)  # a wrong name or a missing key is told before a folder is made
+def measure(options: RunOptions, *, as_json: bool) -> bool:
+    """Run what was asked, print it, and return whether enough of it is there.
+
+    Raises
+    ------
+    ValueError
+        One of this package's own, if an option, the dataset, a model or the folder cannot be used.
+    """
+    price = Price.parse(options.price) if options.price else None
+    prompts = load_prompt_set(options.prompts)
+    plan = make_plan(options, prompts)
     settings = settings_of(plan, prompts)
-    folder = RunFolder(asked.out or RUNS / default_run_name(plan.model, plan.dataset.name, settings))
+    folder = RunFolder(options.out or RUNS / default_run_name(plan.model, plan.dataset.name, settings))
+    pending = pending_variants(plan, folder)
+    models = resolve_models(plan) if pending else None  # a wrong name or a missing key is told before a folder is made
     with folder.lock():
-        folder.create_or_resume(settings, about=_about(plan, prompts, price))
-        try:
-            _run(plan, folder, price, Console(stderr=True))
-        except RunFailedError as error:
-            typer.echo(f"error: {error}", err=True)
-            return False
-        results = write_results(folder, price, penalty=asked.penalty)
+        folder.create_or_resume(settings, about=_about(plan, prompts, price, options.penalty))
+        if models:
+            try:
+                _run(plan, models, folder, pending, price)
+            except RunFailedError as error:
+                typer.echo(f"error: {harmless(str(error))}", err=True)
+                return False
+        results = write_results(folder, price, penalty=options.penalty)
     show_run(results, as_json=as_json)
     return is_complete(results.summary)
 
 
-def make_plan(asked: Asked, prompts: PromptSet) -> RunPlan:
-    """Check the options against each other and return the plan of the run."""
-    dataset = _dataset(asked)
-    grader = asked.grader or (EXACT if dataset.default_grader == EXACT else DEFAULT_GRADER)
+def make_plan(options: RunOptions, prompts: PromptSet) -> RunPlan:
+    """Check the options against each other and return the plan of the run.
+
+    Raises
+    ------
+    ValueError
+        One of this package's own, if an option or the dataset cannot be used.
+    """
+    dataset = _dataset(options)
+    grader = options.grader or (EXACT if dataset.default_grader == EXACT else DEFAULT_GRADER)
     kind = GraderKind.EXACT if grader == EXACT else GraderKind.MODEL
-    placement = Placement(one_of("--placement", asked.placement, list(Placement)))
+    placement = Placement(one_of("--placement", options.placement, [str(known) for known in Placement]))
     return RunPlan(
-        model=asked.model,
+        model=options.model,
         dataset=dataset,
-        variants=_variants(asked.variants, prompts),
+        variants=_variants(options.variants, prompts),
         grader=None if kind is GraderKind.EXACT else grader,
-        asking=Asking(asked.prompts, kind, placement, asked.seed, asked.attempt_timeout),
-        decoding=Decoding(asked.temperature, asked.top_p, asked.max_tokens),
-        max_connections=asked.max_connections,
-        max_retries=asked.max_retries,
+        asking=Asking(options.prompts, kind, placement, options.seed, options.attempt_timeout),
+        decoding=Decoding(options.temperature, options.top_p, options.max_tokens),
+        max_connections=options.max_connections,
+        max_retries=options.max_retries,
     )
 
 
@@ -102,7 +124,7 @@ def settings_of(plan: RunPlan, prompts: PromptSet) -> dict[str, Any]:
     """
     return {
         "model": plan.model,
-        "dataset": {"name": plan.dataset.name, "sha256": plan.dataset.sha256, "questions": len(plan.dataset.questions)},
+        "dataset": _dataset_settings(plan.dataset),
         "grader": {"name": plan.grader or EXACT, "prompt_sha256": grader_prompt_hash() if plan.grader else None},
         "prompts": {"name": prompts.name, "sha256": prompts.hash, "variants": list(prompts.variants)},
         "placement": str(plan.asking.placement),
@@ -112,25 +134,18 @@ def settings_of(plan: RunPlan, prompts: PromptSet) -> dict[str, Any]:
     }
 
 
-def _run(plan: RunPlan, folder: RunFolder, price: Price | None, console: Console) -> None:
-    pending = pending_variants(plan, folder)
-    if not pending:
-        return
-    if plan.grader:
-        check_grader(plan.grader)
+def _run(plan: RunPlan, models: Models, folder: RunFolder, pending: Sequence[str], price: Price | None) -> None:
     size = len(plan.dataset.questions)
-    with progress_bar(console, size, len(plan.variants), price) as bar, watched_by(bar):
+    with progress_bar(Console(stderr=True), size, len(plan.variants), price) as bar, watched_by(bar):
         bar.skip(size * (len(plan.variants) - len(pending)))
-        for variant in pending:
-            bar.begin(variant)
-            run_variant(plan, folder, variant)
+        run_variants(plan, models, folder, pending, begin=bar.begin)
 
 
-def _dataset(asked: Asked) -> Dataset:
-    name = asked.dataset or ("own" if asked.data else "almanac")
-    dataset = load_dataset(name, data=asked.data, columns=asked.columns or None)
-    limit = ALMANAC_LIMIT if asked.limit is None and name == "almanac" else asked.limit
-    return dataset if limit is None else sample(dataset, limit, asked.seed)
+def _dataset(options: RunOptions) -> Dataset:
+    name = options.dataset or ("own" if options.data else "almanac")
+    dataset = load_dataset(name, data=options.data, columns=options.columns or None)
+    limit = ALMANAC_LIMIT if options.limit is None and name == "almanac" else options.limit
+    return dataset if limit is None else sample(dataset, limit, options.seed)
 
 
 def _variants(given: str, prompts: PromptSet) -> tuple[str, ...]:
@@ -143,12 +158,24 @@ def _variants(given: str, prompts: PromptSet) -> tuple[str, ...]:
     return tuple(name for name in known if name in chosen)
 
 
-def _about(plan: RunPlan, prompts: PromptSet, price: Price | None) -> dict[str, Any]:
+def _dataset_settings(dataset: Dataset) -> dict[str, Any]:
+    """Return what tells these questions from others: the source, and what was read from it and drawn."""
+    read = json.dumps([asdict(question) for question in dataset.questions])
+    return {
+        "name": dataset.name,
+        "sha256": dataset.sha256,
+        "questions": len(dataset.questions),
+        "questions_sha256": hashlib.sha256(read.encode()).hexdigest(),
+    }
+
+
+def _about(plan: RunPlan, prompts: PromptSet, price: Price | None, penalty: float) -> dict[str, Any]:
     """Return what is worth knowing about how the run was made, and may differ when it is resumed."""
     names = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
         "price": price and asdict(price),
+        "penalty": penalty,
         "dataset": {"source": plan.dataset.source, "licence": plan.dataset.licence},
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from refusal_index.engines.inspect.carried import Carried
 from refusal_index.outcomes.price import Price
+from refusal_index.protocol import Asked
 
 
 class ProgressBar:
@@ -19,7 +20,9 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=questions * variants, spent="", variant="")
         self._price = price
+        self._seeds: set[int] = set()
         self._input_tokens = self._output_tokens = 0
+        self._cost = 0.0
 
     def begin(self, variant: str) -> None:
         """Say which variant is running."""
@@ -29,10 +32,15 @@ class ProgressBar:
         """Count questions that an earlier run finished."""
         self._progress.advance(self._task, questions)
 
-    def replied(self, carried: Carried) -> None:
-        """Count the tokens of one reply."""
+    def replied(self, carried: Carried, seed: int) -> None:
+        """Count the tokens of one reply, once where variants share it; the price is the model's, not the grader's."""
+        if seed in self._seeds:
+            return
+        self._seeds.add(seed)
         self._input_tokens += carried.input_tokens
         self._output_tokens += carried.output_tokens
+        if self._price and carried.reply.asked is Asked.MODEL:
+            self._cost += self._price.of(carried.input_tokens, carried.output_tokens)
         self._progress.update(self._task, spent=self._spent())
 
     def finished(self) -> None:
@@ -41,9 +49,7 @@ class ProgressBar:
 
     def _spent(self) -> str:
         tokens = f"{_short(self._input_tokens)} tokens in, {_short(self._output_tokens)} out"
-        if self._price is None:
-            return tokens
-        return f"{tokens}, ${self._price.of(self._input_tokens, self._output_tokens):.2f}"
+        return f"{tokens}, ${self._cost:.2f}" if self._price else tokens
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
+from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, OptionError, tells_bad_input
 
 
 @tells_bad_input
@@ -50,7 +50,8 @@ def run(
         int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
     ] = 60,
     price: Annotated[
-        str | None, typer.Option(help="Dollars per million tokens in and out, as in 2.5,10; shows the cost.")
+        str | None,
+        typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
     ] = None,
     penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
@@ -58,32 +59,39 @@ def run(
     """Measure a model's Refusal Index.
 
     Without options the embedded model answers its own questions under all four prompt variants. The same command again
-    resumes a run that was interrupted and pays for no reply twice. Exit status: 0 done, 1 incomplete, 2 bad input.
+    resumes a run that was interrupted and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad
+    input, 130 interrupted.
     """
-    from refusal_index.cli import job
+    columns = _columns(column or [])
+    try:
+        from refusal_index.cli import job
 
-    asked = job.Asked(
-        model=model,
-        dataset=dataset,
-        data=data,
-        columns=_columns(column or []),
-        variants=variants,
-        limit=limit,
-        grader=grader,
-        out=out,
-        seed=seed,
-        prompts=prompts,
-        placement=placement,
-        temperature=temperature,
-        top_p=top_p,
-        max_tokens=max_tokens,
-        max_connections=max_connections,
-        max_retries=max_retries,
-        attempt_timeout=attempt_timeout,
-        price=price,
-        penalty=penalty,
-    )
-    if not job.measure(asked, as_json=json):
+        options = job.RunOptions(
+            model=model,
+            dataset=dataset,
+            data=data,
+            columns=columns,
+            variants=variants,
+            limit=limit,
+            grader=grader,
+            out=out,
+            seed=seed,
+            prompts=prompts,
+            placement=placement,
+            temperature=temperature,
+            top_p=top_p,
+            max_tokens=max_tokens,
+            max_connections=max_connections,
+            max_retries=max_retries,
+            attempt_timeout=attempt_timeout,
+            price=price,
+            penalty=penalty,
+        )
+        complete = job.measure(options, as_json=json)
+    except KeyboardInterrupt:
+        typer.echo("interrupted; the same command resumes, and pays for no reply twice", err=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if not complete:
         raise typer.Exit(INCOMPLETE)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
+
+if TYPE_CHECKING:
+    from refusal_index.outcomes.summary import Summary
 
 
 @tells_bad_input
@@ -19,7 +22,9 @@ def score(
             metavar="FILE...",
         ),
     ],
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
+    penalty: Annotated[
+        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
+    ] = None,
     confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
     json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
 ) -> None:
@@ -28,9 +33,7 @@ def score(
     For a run's folder, rebuild its outcome table and its summary from its logs, without a request. Exit status: 0 done,
     1 more than 2 % of the questions unscored, 2 bad input.
     """
-    from refusal_index.cli.results import is_complete, read_tables, show_run, show_tables, write_results
-    from refusal_index.outcomes.folder import RunFolder
-    from refusal_index.outcomes.summary import summarise
+    from refusal_index.cli.tables import is_complete
 
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
@@ -39,14 +42,30 @@ def score(
             "among them; name its outcomes.parquet instead"
         )
     if folders:
-        folder = RunFolder(folders[0])
-        folder.read_settings()
-        with folder.lock():
-            results = write_results(folder, penalty=penalty, confidence_level=confidence_level)
-        show_run(results, as_json=json)
-        summary = results.summary
+        summary = _score_run(folders[0], penalty, confidence_level, as_json=json)
     else:
-        summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)
-        show_tables(summary, as_json=json)
+        summary = _score_files(files, penalty, confidence_level, as_json=json)
     if not is_complete(summary):
         raise typer.Exit(INCOMPLETE)
+
+
+def _score_run(path: Path, penalty: float | None, confidence_level: float, *, as_json: bool) -> Summary:
+    from refusal_index.cli.results import show_run, write_results
+    from refusal_index.outcomes.folder import RunFolder
+
+    folder = RunFolder(path)
+    folder.read_settings()  # before the lock, which makes a folder where there is none
+    with folder.lock():
+        results = write_results(folder, penalty=penalty, confidence_level=confidence_level)
+    show_run(results, as_json=as_json)
+    return results.summary
+
+
+def _score_files(files: list[Path], penalty: float | None, confidence_level: float, *, as_json: bool) -> Summary:
+    from refusal_index.cli.tables import DEFAULT_PENALTY, read_tables, show_tables
+    from refusal_index.outcomes.summary import summarise
+
+    penalty = DEFAULT_PENALTY if penalty is None else penalty
+    summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)
+    show_tables(summary, as_json=as_json)
+    return summary

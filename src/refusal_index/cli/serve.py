@@ -32,6 +32,9 @@ def serve(
 
 
 def _announce(url: str) -> None:
-    typer.echo(f"Serving almanac/base, almanac/small and almanac/rash at {url} (Ctrl-C ends it). In another shell:\n")
+    from refusal_index.almanac.models import model_names
+
+    served = ", ".join(f"almanac/{name}" for name in model_names())
+    typer.echo(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:\n")
     typer.echo(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
     typer.echo("  refusal-index run --model openai-api/almanac/base")

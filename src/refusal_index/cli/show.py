@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from refusal_index.cli.harmless import harmless
 from refusal_index.outcomes.summary import Summary, VariantSummary
 from refusal_index.stats import MetricEstimate
 
@@ -23,24 +23,8 @@ COLUMNS = {
     "error_rate": "error",
 }
 UNDEFINED = "-"
-TABLE_WIDTH = 200  # more than the table needs: a narrow terminal may fold its lines, but no cell is cut
+TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
 PROSE_WIDTH = 100
-
-
-def harmless(text: str) -> str:
-    r"""Return `text` with control and direction characters shown as escapes, so that a terminal does not obey them.
-
-    Examples
-    --------
-    >>> harmless('a\x1b[31mb')
-    'a\\x1b[31mb'
-    """
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if unicodedata.category(character) in {"Cc", "Cf", "Zl", "Zp"}
-        else character
-        for character in text
-    )
 
 
 def print_summary(summary: Summary) -> None:
@@ -68,16 +52,16 @@ def print_missing(missing: Sequence[tuple[str, str, str]], shown: int = 5) -> No
     """Name the questions that could not be finished, as (variant, question id, error)."""
     if not missing:
         return
-    typer.echo(f"\n{len(missing)} not finished; the same command asks them again:")
+    typer.echo(f"\n{len(missing):,} not finished; the run's own command asks them again:")
     for variant, question_id, error in missing[:shown]:
         typer.echo(f"  {variant} {harmless(question_id)}: {harmless(error)[:200]}")
     if len(missing) > shown:
-        typer.echo(f"  and {len(missing) - shown} more, in outcomes.parquet")
+        typer.echo(f"  and {len(missing) - shown:,} more, in outcomes.parquet")
 
 
 def print_places(folder: Path, names: Iterable[str]) -> None:
     """Say where the results lie."""
-    typer.echo(f"\n{folder}: {', '.join(names)}")
+    typer.echo(f"\n{harmless(str(folder))}: {', '.join(names)}")
 
 
 def _table(summary: Summary) -> Table:

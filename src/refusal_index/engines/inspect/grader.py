@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inspect_ai.model import GenerateConfig, Model
 
+from refusal_index.engines.inspect.gist import gist
 from refusal_index.engines.inspect.models import ModelError
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
@@ -25,8 +26,7 @@ async def check_grader(grader: Model) -> None:
     try:
         text = (await grader.generate(grader_prompt(PLAIN_CASE, PLAIN_CASE.gold), config=PATIENCE)).completion
     except Exception as error:  # whatever the provider raises
-        reason = " ".join(str(error).split())[-LONGEST_REASON:]  # Inspect puts the request first
-        raise ModelError(f"grader '{grader}' did not answer: {reason or type(error).__name__}") from error
+        raise ModelError(f"grader '{grader}' did not answer: {gist(repr(error))[:LONGEST_REASON]}") from error
     if parse_grade(text) is not Grade.CORRECT:
         raise ModelError(
             f"grader '{grader}': expected the letter A for a plainly right answer, got {text[:80]!r}; "

@@ -36,7 +36,8 @@ def black_out(value: Any, secrets: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return {black_out(key, secrets): black_out(item, secrets) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)([black_out(item, secrets) for item in value])
+        items = (black_out(item, secrets) for item in value)
+        return list(items) if isinstance(value, list) else tuple(items)
     return value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 
 from refusal_index.engines.inspect.carried import Carried, from_metadata
+from refusal_index.engines.inspect.gist import gist
 from refusal_index.engines.inspect.samples import to_question
 from refusal_index.engines.inspect.scorer import settled
 from refusal_index.engines.inspect.solver import CARRIED
@@ -19,8 +19,6 @@ from refusal_index.outcomes.question import Question
 from refusal_index.protocol import GraderKind
 
 REQUEST_FAILED = "request_failed"
-SHOWN_ERROR = re.compile(r"\w+(?:Error|Exception)\(")
-RETRIES_USED_UP = re.compile(r"^RetryError\(.* raised (\w+)>")
 UNREAD_FIELDS = {"events", "messages", "attachments", "output", "store", "timelines"}
 
 
@@ -92,20 +90,10 @@ def _logged(sample: EvalSample, grader: GraderKind) -> LoggedQuestion:
     entries = sample.metadata.get(CARRIED)
     if sample.error or entries is None:
         missing = Outcome(refused=None, wrong=None, unscored_reason=REQUEST_FAILED)
-        return LoggedQuestion(question, draw, missing, error=_gist(sample))
+        return LoggedQuestion(question, draw, missing, error=_reason(sample))
     outcome = settled(question, entries, grader)
     return LoggedQuestion(question, draw, outcome, tuple(from_metadata(entries)))
 
 
-def _gist(sample: EvalSample) -> str:
-    r"""Return what went wrong, in one line.
-
-    Inspect's message is the error as Python shows it, which may be wrapped in another and come after the whole request.
-    """
-    if sample.error is None:
-        return "the sample ended before the protocol did"
-    message = " ".join(sample.error.message.split())
-    if given_up := RETRIES_USED_UP.search(message):
-        return f"{given_up[1]}, however often it was sent again"
-    innermost = max((found.start() for found in SHOWN_ERROR.finditer(message)), default=0)
-    return message[innermost:].rstrip("\\'\")") or "no message"
+def _reason(sample: EvalSample) -> str:
+    return gist(sample.error.message) if sample.error else "the question ended before the protocol did"

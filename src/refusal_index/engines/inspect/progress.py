@@ -13,8 +13,8 @@ from refusal_index.engines.inspect.carried import Carried
 class Watcher(Protocol):
     """Is told of each reply and of each question that is done."""
 
-    def replied(self, carried: Carried) -> None:
-        """Take note of one reply."""
+    def replied(self, carried: Carried, seed: int) -> None:
+        """Take note of one reply; the same seed comes again with a reply that was paid for before."""
 
     def finished(self) -> None:
         """Take note that one question needs nothing more."""
@@ -33,10 +33,10 @@ def watched_by(watcher: Watcher) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def tell_replied(carried: Carried) -> None:
+def tell_replied(carried: Carried, seed: int) -> None:
     """Tell whoever watches, if anyone does."""
     if watcher := _watcher.get():
-        watcher.replied(carried)
+        watcher.replied(carried, seed)
 
 
 def tell_finished() -> None:

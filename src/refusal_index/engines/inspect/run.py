@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inspect_ai import eval_async
-from inspect_ai.model import GenerateConfig
-from inspect_ai.util._display import init_display_type
+from inspect_ai.model import GenerateConfig, Model
+from inspect_ai.util import display_type
 
 from refusal_index.datasets import Dataset
+from refusal_index.engines.inspect.gist import gist
+from refusal_index.engines.inspect.grader import check_grader
 from refusal_index.engines.inspect.logs import LogError, is_complete, read_header, variant_of
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.task import Asking, Decoding, two_pass_task
 from refusal_index.outcomes.folder import RunFolder
 
 MAX_RETRIES = 5
-SAMPLE_RETRIES = 2
-LOG_BUFFER = 100
+SAMPLE_RETRIES = 2  # of a question, once the retries of a request are used up
+LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it comes from the cache
+
+
+TORN = ""  # in place of the variant of a log that a kill left unreadable
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,28 @@ class RunPlan:
     max_retries: int = MAX_RETRIES
 
 
+@dataclass(frozen=True)
+class Models:
+    """Who is asked: the model under evaluation and, where a model grades, the grader."""
+
+    model: Model
+    grader: Model | None = None
+
+
 class RunFailedError(RuntimeError):
     """Inspect could not bring a variant to its end; what was answered is kept, and running again resumes."""
+
+
+def resolve_models(plan: RunPlan) -> Models:
+    """Return the models of `plan`, once for all its variants: some load their weights here.
+
+    Raises
+    ------
+    ModelError
+        If one of them cannot be asked.
+    """
+    grader_config = GenerateConfig(max_retries=plan.max_retries)
+    return Models(resolve_model(plan.model), resolve_model(plan.grader, grader_config) if plan.grader else None)
 
 
 def pending_variants(plan: RunPlan, folder: RunFolder) -> list[str]:
@@ -73,50 +98,95 @@ def finished_logs(folder: RunFolder) -> dict[str, Path]:
             header = read_header(path)
         except LogError:  # a kill left it torn
             continue
-        if header.status == "success":
-            logs[variant_of(header)] = path
+        variant = variant_of(header)
+        if header.status == "success" and variant is not None:
+            logs[variant] = path
     return logs
 
 
-def run_variant(plan: RunPlan, folder: RunFolder, variant: str) -> None:
-    """Ask every question under `variant`; replies already paid for come from the folder's cache."""
-    earlier = list(folder.logs.glob("*.eval"))
-    init_display_type("none")  # only `eval` takes it as an argument, and that leaves connections open
-    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve())), _rare_collections():
-        asyncio.run(_evaluate(plan, folder, variant))
-    _remove_superseded(earlier, variant)
+def run_variants(
+    plan: RunPlan,
+    models: Models,
+    folder: RunFolder,
+    variants: Sequence[str],
+    begin: Callable[[str], None] = lambda _variant: None,
+) -> None:
+    """Ask every question under each of `variants` in turn; replies already paid for come from the folder's cache.
+
+    Call it inside the folder's lock. The models are closed at the end.
+
+    Parameters
+    ----------
+    plan, models
+        What is asked, and whom: what `resolve_models` returned for the plan.
+    folder
+        Where logs and cache lie.
+    variants
+        Those to run.
+    begin
+        Is told of each variant before it begins.
+
+    Raises
+    ------
+    ModelError
+        If the grader does not grade a plain case rightly; nothing was asked then.
+    RunFailedError
+        If Inspect could not bring a variant to its end.
+    KeyboardInterrupt
+        If the run was interrupted; Inspect itself takes that for the end of its work.
+    """
+    with _environment(INSPECT_CACHE_DIR=str(folder.cache.resolve()), INSPECT_DISPLAY="none"), _rare_collections():
+        display_type()  # reads the variable, before `eval_async` chooses for itself
+        # Logs are read out here: inside a loop, Inspect's readers patch asyncio for good.
+        asyncio.run(_run_variants(plan, models, folder, variants, begin, _earlier_logs(folder)))
 
 
-async def _evaluate(plan: RunPlan, folder: RunFolder, variant: str) -> None:
-    async with AsyncExitStack() as open_models:
-        model = await open_models.enter_async_context(resolve_model(plan.model))
-        roles = {}
-        if plan.grader is not None:
-            grader_config = GenerateConfig(max_retries=plan.max_retries)
-            roles["grader"] = await open_models.enter_async_context(resolve_model(plan.grader, grader_config))
-        (log,) = await eval_async(
-            two_pass_task(plan.dataset, variant, plan.asking, plan.decoding, name=f"{plan.dataset.name}-{variant}"),
-            model=model,
-            model_roles=roles,
-            log_dir=str(folder.logs),
-            log_level="error",
-            log_level_transcript="error",
-            score_display=False,
-            log_realtime=False,
-            log_buffer=LOG_BUFFER,
-            log_header_only=True,
-            log_model_api=False,
-            acp_server=False,
-            ctl_server=False,
-            fail_on_error=False,
-            continue_on_fail=True,
-            retry_on_error=SAMPLE_RETRIES,
-            max_retries=plan.max_retries,
-            max_connections=plan.max_connections,
-        )
-    if log.status != "success":
-        said = log.error.message if log.error else "no reason given"
-        raise RunFailedError(f"{variant}: Inspect ended with status {log.status!r}: {said}")
+async def _run_variants(
+    plan: RunPlan,
+    models: Models,
+    folder: RunFolder,
+    variants: Sequence[str],
+    begin: Callable[[str], None],
+    earlier: dict[str | None, list[Path]],
+) -> None:
+    async with AsyncExitStack() as opened:
+        for model in filter(None, (models.model, models.grader)):
+            await opened.enter_async_context(model)
+        if models.grader is not None:
+            await check_grader(models.grader)
+        for variant in variants:
+            begin(variant)
+            await _evaluate(plan, models, folder, variant)
+            for superseded in (*earlier.pop(variant, ()), *earlier.pop(TORN, ())):
+                superseded.unlink()  # all that it held is in the new log
+
+
+async def _evaluate(plan: RunPlan, models: Models, folder: RunFolder, variant: str) -> None:
+    logs = await eval_async(
+        two_pass_task(plan.dataset, variant, plan.asking, plan.decoding, name=f"{plan.dataset.name}-{variant}"),
+        model=models.model,
+        model_roles={"grader": models.grader} if models.grader else {},
+        log_dir=str(folder.logs),
+        log_level="error",
+        log_level_transcript="error",
+        score_display=False,
+        log_realtime=False,
+        log_buffer=LOG_BUFFER,
+        log_header_only=True,
+        log_model_api=False,
+        acp_server=False,
+        ctl_server=False,
+        fail_on_error=False,
+        continue_on_fail=True,
+        retry_on_error=SAMPLE_RETRIES,
+        max_retries=plan.max_retries,
+        max_connections=plan.max_connections,
+    )
+    if not logs or logs[0].status == "cancelled":
+        raise KeyboardInterrupt
+    if logs[0].status != "success":
+        said = logs[0].error.message if logs[0].error else "no reason given"
+        raise RunFailedError(f"{variant}: Inspect ended with status {logs[0].status!r}: {gist(said)}")
 
 
 @contextmanager
@@ -150,12 +220,13 @@ def _rare_collections() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _remove_superseded(earlier: list[Path], variant: str) -> None:
-    """Remove logs of interrupted attempts at `variant`: all they held is in the new log."""
-    for path in earlier:
+def _earlier_logs(folder: RunFolder) -> dict[str | None, list[Path]]:
+    """Return the logs of earlier attempts by the variant that they are of."""
+    earlier: dict[str | None, list[Path]] = {}
+    for path in folder.logs.glob("*.eval"):
         try:
-            superseded = variant_of(read_header(path)) == variant
+            variant = variant_of(read_header(path))
         except LogError:
-            superseded = True
-        if superseded:
-            path.unlink()
+            variant = TORN
+        earlier.setdefault(variant, []).append(path)
+    return earlier

@@ -77,7 +77,7 @@ def two_pass(
             step_seed = request_seed(seed, question.question_id, state.epoch - 1, variant, step)
             output = await _ask(step, step_seed, attempt_timeout)
             carried.append(_carried(step, output))
-            tell_replied(carried[-1])
+            tell_replied(carried[-1], step_seed)
             if len(carried) == 1:
                 state.output = output
         state.metadata[CARRIED] = to_metadata(carried)
