@@ -19,7 +19,7 @@ def score(
         list[Path],
         typer.Argument(
             help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
-            metavar="FILE...",
+            metavar="FILE",
         ),
     ],
     penalty: Annotated[

@@ -54,7 +54,7 @@ def print_missing(missing: Sequence[tuple[str, str, str]], shown: int = 5) -> No
         return
     typer.echo(f"\n{len(missing):,} not finished; the run's own command asks them again:")
     for variant, question_id, error in missing[:shown]:
-        typer.echo(f"  {variant} {harmless(question_id)}: {harmless(error)[:200]}")
+        typer.echo(f"  {harmless(variant)} {harmless(question_id)}: {harmless(error)[:200]}")
     if len(missing) > shown:
         typer.echo(f"  and {len(missing) - shown:,} more, in outcomes.parquet")
 

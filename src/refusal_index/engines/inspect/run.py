@@ -25,8 +25,6 @@ from refusal_index.outcomes.folder import RunFolder
 MAX_RETRIES = 5
 SAMPLE_RETRIES = 2  # of a question, once the retries of a request are used up
 LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it comes from the cache
-
-
 TORN = ""  # in place of the variant of a log that a kill left unreadable
 
 

@@ -1,0 +1,202 @@
+"""`run` on the embedded model: folders that are found again, own questions, own prompts, prices, Ctrl-C."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import fields
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from refusal_index.cli import job
+from refusal_index.cli.run import run
+from refusal_index.outcomes.counts import contingency_table
+from refusal_index.protocol import load_prompt_set
+from refusal_index.stats import refusal_index
+
+COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
+LOW = ("run", "--limit", "20", "--variants", "low")
+
+
+def outcomes(folder: str | Path) -> pl.DataFrame:
+    return pl.read_parquet(Path(folder) / "outcomes.parquet")
+
+
+def replies(folder: str) -> int:
+    return sum(path.is_file() for path in Path(folder, "cache").rglob("*"))
+
+
+def options(**changes: object) -> job.RunOptions:
+    """Return the command's defaults with a small sample, changed as given."""
+    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
+    known = {field.name for field in fields(job.RunOptions)}
+    given = {name: value for name, value in defaults.items() if name in known}
+    return job.RunOptions(**{**given, "columns": {}, "limit": 5, **changes})
+
+
+def settings(**changes: object) -> dict[str, object]:
+    prompts = load_prompt_set("default")
+    return job.settings_of(job.make_plan(options(**changes), prompts), prompts)
+
+
+def test_the_same_command_finds_its_folder_and_sends_nothing(command):
+    first = command(*LOW)
+    assert first.exit_code == 0
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("almanac-base-almanac-")
+    assert str(folder) in first.stdout
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix == ".eval"}
+    again = command(*LOW)
+    assert again.stdout == first.stdout
+    assert list(Path("runs").iterdir()) == [folder]
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix == ".eval"} == before
+    assert command(*LOW, "--seed", "1").exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 2
+
+
+def test_a_folder_extended_to_all_variants_shares_its_forced_answers(command):
+    assert command("run", "--limit", "20", "--variants", "highest", "--out", "r").exit_code == 0
+    highest = outcomes("r")
+    forced = set(highest.filter("refused")["question_id"])
+    assert forced
+    assert replies("r") == 20 + len(forced)
+    assert command("run", "--limit", "20", "--out", "r").exit_code == 0
+    every = outcomes("r")
+    assert every["variant"].unique(maintain_order=True).to_list() == ["low", "normal", "high", "highest"]
+    assert every.filter(variant="highest").equals(highest)
+    assert replies("r") == 4 * 20 + every.filter("refused")["question_id"].n_unique()
+    answers = every.filter("refused").group_by("question_id").agg(pl.col("forced_reply").n_unique())
+    assert answers["forced_reply"].unique().to_list() == [1]
+
+
+PROMPTS = """
+name = "mine"
+preamble = "{examples}\\n\\n{instruction}"
+question = "Question: {question}"
+example = "{number}. Question: {question}\\nReply: <answer>{answer}</answer>"
+[variants.eager]
+instruction = "Close your reply with the answer between <answer> and </answer>."
+unanswered = []
+[variants.coy]
+instruction = "If you are unsure, write <answer>UNANSWERED</answer>."
+unanswered = [1]
+[forced]
+instruction = "Always give your best answer between <answer> and </answer>."
+unanswered = []
+[[examples]]
+question = "Who painted Guernica?"
+answer = "Picasso"
+"""
+
+
+def test_own_prompts_with_other_variants_work_from_end_to_end(command):
+    Path("mine.toml").write_text(PROMPTS)
+    ran = command("run", "--limit", "10", "--prompts", "mine.toml", "--out", "r")
+    assert ran.exit_code in (0, 1), ran.stderr  # made for other prompts, it may leave some unscored
+    assert outcomes("r")["variant"].unique(maintain_order=True).to_list() == ["eager", "coy"]
+    recorded = json.loads(Path("r/run.json").read_text())
+    assert recorded["settings"]["prompts"]["variants"] == ["eager", "coy"]
+    assert "Always give your best" in recorded["about"]["prompt_set"]["forced"]
+    scored = command("score", "r")
+    assert scored.exit_code == ran.exit_code
+    assert scored.stdout == ran.stdout
+    wrong = command("run", "--limit", "10", "--prompts", "mine.toml", "--variants", "eagre")
+    assert "did you mean 'eager'" in wrong.stderr
+
+
+def test_own_questions_with_named_columns(command):
+    Path("q.csv").write_text("nr,problem,solution,other\na,Who?,I,you\nb,What?,It,that\n")
+    columns = ["--column", "question=problem", "--column", "answer=solution", "--column", "question_id=nr"]
+    arguments = ["run", "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out", "r"]
+    assert command(*arguments, *columns).exit_code in (0, 1)
+    asked = outcomes("r")
+    assert asked.select("question_id", "question", "gold").rows() == [("a", "Who?", "I"), ("b", "What?", "It")]
+    assert asked["dataset"].unique().to_list() == ["own/q"]
+    columns[3] = "answer=other"
+    other = command(*arguments, *columns)
+    assert other.exit_code == 2, "the same file, but other gold answers"
+    assert "questions_sha256" in other.stderr
+
+
+def test_a_price_is_shown_and_recorded(command):
+    result = command(*LOW, "--price", "1000,2000", "--out", "r")
+    usage = json.loads(Path("r/summary.json").read_text())["variants"][0]["usage"]
+    cost = (1000 * usage["input_tokens"] + 2000 * usage["output_tokens"]) / 1e6
+    assert usage["cost"] == pytest.approx(cost)
+    assert f"${cost:.2f}" in result.stdout
+    assert f"${cost:.2f}" in result.stderr, "and in the progress"
+    assert json.loads(Path("r/run.json").read_text())["about"]["price"] == {"input": 1000.0, "output": 2000.0}
+
+
+def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(command):
+    result = command(*LOW, "--json", "--out", "r")
+    assert result.stdout == Path("r/summary.json").read_text()
+    (variant,) = json.loads(result.stdout)["variants"]
+    estimate = refusal_index(contingency_table(outcomes("r"))).estimate
+    assert variant["metrics"]["refusal_index"]["estimate"] == estimate
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"model": "almanac/rash"}, {"limit": 6}, {"seed": 1}, {"placement": "system"}, {"temperature": 0.0}),
+        *({"top_p": 1.0}, {"max_tokens": 10}, {"grader": "almanac/base"}),
+    ],
+)
+def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
+    assert settings(**change) != settings()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"variants": "low"}, {"max_connections": 1}, {"max_retries": 1}, {"attempt_timeout": 9}, {"price": "1,2"}],
+)
+def test_what_they_do_not_depend_on_does_not(change):
+    assert settings(**change) == settings()
+
+
+def test_settings_are_json_and_hold_no_path_of_this_machine(tmp_path):
+    file = tmp_path / "q.csv"
+    file.write_text("question,answer\nWho?,I\n")
+    text = json.dumps(settings(data=file, limit=None, grader="exact"))
+    assert str(tmp_path) not in text
+
+
+def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path):
+    arguments = ["run", "--limit", "60", "--variants", "low,highest", "--max-connections", "16"]
+    cache = tmp_path / "r" / "cache"
+    with subprocess.Popen(
+        [*COMMAND, *arguments, "--out", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    ) as process:
+        while sum(path.is_file() for path in cache.rglob("*")) < 10:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        said, errors = process.communicate(timeout=60)
+    assert (process.returncode, said) == (130, "")
+    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and pays for no reply twice"
+    assert "Traceback" not in errors
+    kept = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in cache.rglob("*") if path.is_file()}
+    assert 10 <= len(kept) < 120
+    for out in ("r", "whole"):
+        assert command(*arguments, "--out", out).exit_code == 0
+    assert all((path.stat().st_mtime_ns, path.read_bytes()) == before for path, before in kept.items())
+    assert outcomes("r").equals(outcomes("whole"))
+    assert len(list(Path("r/logs").glob("*.eval"))) == 2
+
+
+def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(command):
+    assert command(*LOW, "--out", "r").exit_code == 0
+    for log in Path("r/logs").glob("*.eval"):
+        log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
+    result = command("score", "r")
+    assert result.exit_code == 2
+    assert "run the same command again to resume" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert command(*LOW, "--out", "r").exit_code == 0

@@ -1,0 +1,103 @@
+"""`score`: the table from outcomes alone, and a run's derived files made anew."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from refusal_index import ContingencyTable, refusal_index
+
+LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]
+TABLE = ContingencyTable(refused_wrong=71, refused_right=3, answered_wrong=21, answered_right=5)
+
+
+def write(name: str, lines: list[str]) -> str:
+    Path(name).write_text("\n".join(lines) + "\n")
+    return name
+
+
+def test_two_columns_are_enough_and_json_holds_what_the_statistics_say(command):
+    result = command("score", write("o.csv", LINES), "--json")
+    assert result.exit_code == 0
+    (variant,) = json.loads(result.stdout)["variants"]
+    expected = refusal_index(TABLE)
+    assert variant["table"] == {
+        "refused_wrong": 71, "refused_right": 3, "answered_wrong": 21, "answered_right": 5
+    }  # fmt: skip
+    assert variant["metrics"]["refusal_index"]["estimate"] == expected.estimate
+    low, high = expected.confidence_interval()
+    assert (variant["metrics"]["refusal_index"]["low"], variant["metrics"]["refusal_index"]["high"]) == (low, high)
+
+
+def test_penalty_and_confidence_level_are_taken_and_told(command):
+    result = command("score", write("o.csv", LINES), "--json", "--penalty", "0.2", "--confidence-level", "0.8")
+    document = json.loads(result.stdout)
+    assert (document["penalty"], document["confidence_level"]) == (0.2, 0.8)
+    metrics = document["variants"][0]["metrics"]
+    assert metrics["weighted_score"]["estimate"] == pytest.approx(0.05 - 0.2 * 0.26)
+    low, high = refusal_index(TABLE).confidence_interval(0.8)
+    assert (metrics["refusal_index"]["low"], metrics["refusal_index"]["high"]) == (low, high)
+    assert "80 % interval" in command("score", "o.csv", "--confidence-level", "0.8").stdout
+
+
+def test_several_files_are_told_apart_by_their_names(command):
+    result = command("score", write("first.csv", LINES), write("second.csv", LINES[:1] + LINES[30:]))
+    assert result.exit_code == 0
+    assert [line.split()[:2] for line in result.stdout.splitlines()[1:3]] == [["first", "100"], ["second", "71"]]
+
+
+def test_the_same_rows_in_two_files_are_named_with_file_and_row(command):
+    lines = ["model,question_id,refused,wrong", "m,a,1,1", "m,b,0,0"]
+    result = command("score", write("first.csv", lines), write("second.csv", [lines[0], "m,c,1,0", lines[2]]))
+    assert result.exit_code == 2
+    assert "second.csv, row 2" in result.stderr
+    assert "first.csv, row 2" in result.stderr
+
+
+def test_a_folder_among_files_is_refused(command):
+    Path("run").mkdir()
+    result = command("score", write("o.csv", LINES), "run")
+    assert result.exit_code == 2
+    assert "outcomes.parquet" in result.stderr
+
+
+@pytest.mark.parametrize(("missing", "status"), [(2, 0), (3, 1)])
+def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons(command, missing, status):
+    lines = ["refused,wrong,unscored_reason", *(f"{line}," for line in LINES[1:])]
+    lines = [*lines[: 101 - missing], *[",,first_truncated"] * (missing - 1), ",,request_failed"]
+    result = command("score", write("o.csv", lines))
+    assert result.exit_code == status
+    said = " ".join(result.stdout.split())
+    assert f"{missing} of 100 questions" in said
+    assert f"(first_truncated {missing - 1}, request_failed 1)" in said
+    assert f"{missing} ({missing}.0%)" in said
+
+
+def test_a_run_is_rebuilt_to_the_same_bytes(command):
+    settings = ["--limit", "20", "--variants", "low,high", "--out", "r", "--price", "1,2", "--penalty", "0.2"]
+    first = command("run", *settings)
+    assert first.exit_code == 0
+    derived = [Path("r/outcomes.parquet"), Path("r/summary.json")]
+    before = [path.read_bytes() for path in derived]
+    for path in derived:
+        path.unlink()
+    again = command("score", "r")
+    assert again.exit_code == 0
+    assert [path.read_bytes() for path in derived] == before
+    assert again.stdout == first.stdout
+
+
+def test_files_are_scored_without_the_engine(tmp_path):
+    outcomes = tmp_path / "o.csv"
+    outcomes.write_text("\n".join(LINES))
+    program = (
+        "import sys\nfrom refusal_index.cli import app\n"
+        f"app(['score', {str(outcomes)!r}], standalone_mode=False)\n"
+        "print([name for name in ('inspect_ai', 'openai', 'aiohttp', 'matplotlib') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

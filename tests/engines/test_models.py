@@ -1,0 +1,59 @@
+"""From a model's name to a model, or one line that says why not."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from refusal_index.engines.inspect.models import ModelError, provider_names, resolve_model
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("gpt-4.1", "expected PROVIDER/NAME"),
+        ("/gpt-4.1", "expected PROVIDER/NAME"),
+        ("openai/", "expected PROVIDER/NAME"),
+        ("opnai/gpt-4.1", "did you mean openai/gpt-4.1?"),
+        ("Anthropic/claude", "did you mean anthropic/claude?"),
+        ("almanack/base", "did you mean almanac/base?"),
+        ("xyzzy/gpt-4.1", "expected one of almanac, "),
+        ("almanac/bse", "'base'"),
+        ("openai/gpt-4.1", "OPENAI_API_KEY"),
+        ("openai-api/own/any", "OWN_"),
+    ],
+)
+def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch):
+    for key in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY", "OWN_API_KEY", "OWN_BASE_URL"):
+        monkeypatch.delenv(key, raising=False)
+    with pytest.raises(ModelError) as caught:
+        resolve_model(name)
+    message = str(caught.value)
+    assert message.startswith(f"model '{name}': ")
+    assert told in message
+    assert "\n" not in message
+
+
+def test_the_package_of_a_provider_that_is_missing_is_named():
+    if importlib.util.find_spec("groq"):
+        pytest.skip("the package is there")
+    with pytest.raises(ModelError, match="groq"):
+        resolve_model("groq/any")
+
+
+def test_whatever_a_provider_raises_when_it_is_set_up_is_told(monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("weights/none is no folder\nand no known model")
+
+    monkeypatch.setattr("refusal_index.engines.inspect.models.get_model", fail)
+    with pytest.raises(ModelError, match=r"^model 'hf/none': weights/none is no folder and no known model$"):
+        resolve_model("hf/none")
+
+
+def test_models_are_not_shared_so_that_each_can_be_closed():
+    assert resolve_model("almanac/base") is not resolve_model("almanac/base")
+
+
+def test_the_embedded_models_are_among_the_providers():
+    assert {"almanac", "openai", "anthropic", "openai-api", "vllm", "hf"} <= set(provider_names())

@@ -1,0 +1,59 @@
+"""Inspect's way: the tasks that its own command finds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from inspect_ai.log import read_eval_log
+
+from refusal_index import ContingencyTable, refusal_index
+from refusal_index.engines.inspect.logs import read_questions
+from refusal_index.engines.inspect.scorer import CELLS, cell_of
+from refusal_index.engines.inspect.task import COMPARABILITY_VERSION
+from refusal_index.engines.inspect.tasks import almanac_task, own_questions
+
+
+def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cells(tmp_path):
+    command = [str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/almanac"]
+    settings = ["--model", "almanac/base", "-T", "limit=30", "-T", "variant=high", "--display", "none"]
+    environment = {**os.environ, "INSPECT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [*command, *settings, "--log-dir", str(tmp_path / "logs")],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = (tmp_path / "logs").glob("*.eval")
+    log = read_eval_log(str(path), header_only=True)
+    assert log.status == "success"
+    assert log.eval.task_version == COMPARABILITY_VERSION
+    cells = [cell_of(question.outcome) for question in read_questions(path)]
+    assert len(cells) == 30
+    table = ContingencyTable(**{cell: cells.count(cell) for cell in CELLS.values()})
+    expected = refusal_index(table)
+    told = {name: metric.value for name, metric in log.results.scores[0].metrics.items()}
+    assert told["refusal_index"] == pytest.approx(expected.estimate, abs=0, nan_ok=True)
+    assert told["standard_error"] == pytest.approx(expected.standard_error or float("nan"), abs=0, nan_ok=True)
+    assert told["correct_rate"] == table.correct_rate
+    assert told["refusal_rate"] == table.refusal_rate
+    assert told["error_rate"] == table.error_rate
+    assert told["unscored"] == cells.count("unscored") / 30
+
+
+def test_a_sample_is_seeded_and_a_variant_must_exist():
+    drawn = [[sample.id for sample in almanac_task(limit=5, seed=seed).dataset] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2]
+    with pytest.raises(ValueError, match="did you mean 'high'"):
+        almanac_task(variant="hihg")
+
+
+def test_own_questions_keep_their_aliases_and_topics(tmp_path):
+    file = tmp_path / "q.csv"
+    file.write_text("id,question,answer,aliases,topic\na,Who?,I,me|myself,people\nb,What?,It,,\n")
+    first, second = own_questions(str(file)).dataset
+    assert (first.id, first.input, first.target) == ("a", "Who?", "I")
+    assert first.metadata == {"aliases": ["me", "myself"], "topic": "people"}
+    assert second.metadata == {}
