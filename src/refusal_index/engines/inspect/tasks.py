@@ -1,4 +1,8 @@
-"""The tasks that ``inspect eval refusal_index/...`` finds."""
+"""The tasks that ``inspect eval refusal_index/...`` finds.
+
+Their replies stay in Inspect's own cache without expiry, so that variants share forced answers: the same task with the
+same seed is answered from there. Another ``-T seed=...`` draws anew, as does another folder in INSPECT_CACHE_DIR.
+"""
 
 from __future__ import annotations
 
