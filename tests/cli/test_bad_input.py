@@ -41,6 +41,7 @@ CASES = {
     "no variant": (["--variants", ","], ["--variants", "low, normal, high, highest"]),
     "unknown prompt set": (["--prompts", "defualt"], ["defualt", "default"]),
     "unknown placement": (["--placement", "sytem"], ["--placement", "'system'"]),
+    "misspelt grader": (["--grader", "exct"], ["--grader", "'exct'", "'exact'"]),
     "unreadable price": (["--price", "cheap"], ["price", "2.5,10", "cheap"]),
     "too large a limit": (["--limit", "99999"], ["limit", "2280", "99999"]),
     "column without a role": (["--data", "q.csv", "--column", "problem"], ["ROLE=NAME", "problem"]),

@@ -103,6 +103,8 @@ def make_plan(options: RunOptions, prompts: PromptSet) -> RunPlan:
     """
     dataset = _dataset(options)
     grader = options.grader or (EXACT if dataset.default_grader == EXACT else DEFAULT_GRADER)
+    if "/" not in grader:
+        one_of("--grader", grader, [EXACT, DEFAULT_GRADER])
     kind = GraderKind.EXACT if grader == EXACT else GraderKind.MODEL
     placement = Placement(one_of("--placement", options.placement, [str(known) for known in Placement]))
     return RunPlan(

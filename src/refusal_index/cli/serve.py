@@ -21,7 +21,7 @@ def serve(
 ) -> None:
     """Serve the embedded models over the OpenAI chat API, until Ctrl-C.
 
-    They know the almanac's made-up world and nothing else: asked anything else, they talk confident nonsense.
+    They know the almanac's made-up world and nothing else: what they say about anything else is worth nothing.
     """
     from refusal_index.almanac import server
 

@@ -45,7 +45,7 @@ def print_usage(summary: Summary) -> None:
     requests, read = sum(one.requests for one in used), sum(one.input_tokens for one in used)
     written, costs = sum(one.output_tokens for one in used), [one.cost for one in used if one.cost is not None]
     cost = f", ${sum(costs):.2f}" if costs else ""
-    typer.echo(f"\n{requests:,} requests, {read:,} tokens in, {written:,} out{cost}")
+    typer.echo(f"\nanswered in all: {requests:,} requests, {read:,} tokens in, {written:,} out{cost}")
 
 
 def print_missing(missing: Sequence[tuple[str, str, str]], shown: int = 5) -> None:

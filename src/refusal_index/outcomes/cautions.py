@@ -174,7 +174,7 @@ def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
         yield Caution(
             "forced_refusals",
             f"{forced.refused:,} of {forced.asked:,} forced answers ({forced.share:.1%}) refused again: they count as "
-            "wrong, which is the highest that RI can be; a prompt that forces better would lower the doubt.",
+            "wrong, which makes this RI an upper bound; a prompt that forces better would narrow the doubt.",
         )
 
 
