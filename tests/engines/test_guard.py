@@ -30,7 +30,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def guarded(behaviour: Any) -> Any:
     provider = FakeProvider(behaviour)
-    guard(provider)  # type: ignore[arg-type]
+    guard(provider)
     return asyncio.run(provider.generate())
 
 
@@ -94,8 +94,8 @@ def test_secrets_are_the_own_key_and_what_the_environment_names_like_one(monkeyp
     monkeypatch.setenv("LONGER_SECRET", OWN + "-and-more")
     monkeypatch.setenv("SHORT_KEY", "abc")
     monkeypatch.setenv("KEYBOARD", "qwertyuiop")
-    secrets = known_secrets(FakeProvider(None))  # type: ignore[arg-type]
+    secrets = known_secrets(FakeProvider(None))
     assert {OWN, ENVIRONMENT, OWN + "-and-more"} <= set(secrets)
     assert not {"abc", "qwertyuiop"} & set(secrets)
     assert black_out(f"{OWN}-and-more", secrets) == "[key]", "a key within another leaves nothing of it"
-    assert known_secrets(FakeProvider(None, api_key=None)) == tuple(s for s in secrets if s != OWN)  # type: ignore[arg-type]
+    assert known_secrets(FakeProvider(None, api_key=None)) == tuple(s for s in secrets if s != OWN)

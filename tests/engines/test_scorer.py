@@ -15,7 +15,7 @@ from refusal_index.protocol import GraderKind
 
 def metrics(unscored: int = 0, **counts: int) -> dict[str, float]:
     cells = [cell for cell, count in {**counts, "unscored": unscored}.items() for _ in range(count)]
-    return two_pass_metrics()([SampleScore(score=Score(value=cell)) for cell in cells])  # type: ignore[return-value]
+    return two_pass_metrics()([SampleScore(score=Score(value=cell)) for cell in cells])
 
 
 FULL = {"refused_wrong": 71, "refused_right": 3, "answered_wrong": 21, "answered_right": 5}

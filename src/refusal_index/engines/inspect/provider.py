@@ -54,7 +54,7 @@ class AlmanacAPI(ModelAPI):
         self,
         input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
         tools: list[ToolInfo],  # noqa: ARG002 - an embedded model calls no tools
-        tool_choice: ToolChoice,  # noqa: ARG002
+        tool_choice: ToolChoice,  # noqa: ARG002 - nor is it told to
         config: GenerateConfig,
     ) -> ModelOutput:
         """Return the model's replies to one conversation."""
