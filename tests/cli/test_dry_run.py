@@ -31,19 +31,44 @@ def usage(command, *arguments: str) -> dict[str, int]:
     return {key: sum(one[key] for one in used) for key in ("requests", "input_tokens", "output_tokens")}
 
 
+def exactly(number: float) -> dict[str, float]:
+    return {"least": number, "expected": number, "most": number}
+
+
+def refused_questions() -> int:
+    """How many questions were refused under any variant, in the folder ``r``."""
+    return pl.read_parquet("r/outcomes.parquet").filter("refused")["question_id"].n_unique()
+
+
 def tokens(found: dict, which: str) -> float:
     return sum(found[kind][which]["expected"] for kind in ("first", "forced", "grading"))
 
 
 @pytest.mark.slow
-def test_on_the_almanac_first_passes_are_exact_and_tokens_within_ten_percent(command):
-    found = estimate(command, *SIZE)
+@pytest.mark.parametrize("model", ["base", "small", "rash"])
+def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model):
+    arguments = ("--model", f"almanac/{model}", *SIZE)
+    found = estimate(command, *arguments)
     assert not Path("runs").exists()
+    used = usage(command, *arguments)
+    refused = refused_questions()
+    assert 0 < refused < LIMIT
+    assert found["foreseen"] == 4 * LIMIT
+    assert found["first"]["requests"] == exactly(4 * LIMIT)
+    assert found["forced"]["requests"] == exactly(refused)
+    assert found["requests"] == exactly(used["requests"])
+    assert tokens(found, "input_tokens") == used["input_tokens"]
+    assert tokens(found, "output_tokens") == pytest.approx(used["output_tokens"], rel=0.1)
+
+
+@pytest.mark.slow
+def test_with_an_assumed_share_no_model_is_asked_and_first_passes_are_exact_still(command):
     used = usage(command, *SIZE)
-    refused = pl.read_parquet("r/outcomes.parquet").filter("refused")["question_id"].n_unique()
-    first = found["first"]["requests"]
-    assert first["least"] == first["most"] == used["requests"] - refused == 4 * LIMIT
-    assert found["forced"]["requests"]["least"] <= refused <= found["forced"]["requests"]["most"] == LIMIT
+    refused = refused_questions()
+    found = estimate(command, *SIZE, "--assume-refusal", "0.5")
+    assert found["foreseen"] == 0
+    assert found["first"]["requests"] == exactly(4 * LIMIT)
+    assert found["forced"]["requests"] == {"least": 0, "expected": LIMIT / 2, "most": LIMIT}
     for which in ("input_tokens", "output_tokens"):
         assert tokens(found, which) == pytest.approx(used[which], rel=0.1)
     told = estimate(command, *SIZE, "--assume-refusal", str(refused / LIMIT))
@@ -53,18 +78,12 @@ def test_on_the_almanac_first_passes_are_exact_and_tokens_within_ten_percent(com
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("--repeat-questions", "7"), ("--max-choices", "2"), ("--placement", "system")])
-def test_where_draws_force_everything_all_requests_are_exact(command, more):
+def test_with_draws_all_requests_are_exact_forced_whether_refused_or_not(command, more):
     arguments = ("--limit", "12", "--draws", "3", "--variants", "low,high", *more)
     found = estimate(command, *arguments)
     used = usage(command, *arguments)
-    if "--repeat-questions" in more:
-        drawn = pl.read_parquet("r/outcomes.parquet")
-        once = drawn.filter(pl.len().over("question_id", "variant") == 1)
-        certain = used["requests"] - once.filter("refused")["question_id"].n_unique()
-        assert found["requests"]["least"] == certain
-        assert found["requests"]["most"] == certain + 5
-    else:
-        assert found["requests"]["least"] == found["requests"]["most"] == used["requests"]
+    assert found["foreseen"] == (2 * 5 if "--repeat-questions" in more else 0)
+    assert found["requests"] == exactly(used["requests"])
     for which in ("input_tokens", "output_tokens"):
         assert tokens(found, which) == pytest.approx(used[which], rel=0.1)
 
@@ -72,7 +91,8 @@ def test_where_draws_force_everything_all_requests_are_exact(command, more):
 @pytest.mark.slow
 def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
     """An embedded model grades nothing well, so that only requests can be compared, not grades."""
-    found = estimate(command, "--limit", "5", "--variants", "low", "--grader", "almanac/base,almanac/rash")
+    half = ("--assume-refusal", "0.5")
+    found = estimate(command, "--limit", "5", "--variants", "low", "--grader", "almanac/base,almanac/rash", *half)
     assert found["grader_checks"] == 2
     assert found["grading"]["requests"] == {"least": 0, "expected": 2 * (2.5 + 2.5), "most": 2 * 2 * (5 + 5)}
 
@@ -80,16 +100,17 @@ def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
 def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(command):
     arguments = ("--limit", "10", "--out", "r", "--variants")
     assert command("run", *arguments, "low").exit_code == 0
+    low = refused_questions()
     before = {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")}
     done = estimate(command, *arguments, "low")
     assert (done["pending"], done["requests"]["most"]) == ([], 0)
     more = estimate(command, *arguments, "low,highest")
     assert more["pending"] == ["highest"]
     assert more["first"]["requests"]["expected"] == 10
-    refused = pl.read_parquet("r/outcomes.parquet").filter("refused")["question_id"].n_unique()
-    assert more["forced"]["requests"]["most"] == 10 - refused
     assert {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")} == before
     assert "4, 1 done" in command("run", "--dry-run", "--limit", "10", "--out", "r").stdout
+    assert command("run", *arguments, "low,highest").exit_code == 0
+    assert more["forced"]["requests"] == exactly(refused_questions() - low)
 
 
 @pytest.mark.slow
@@ -111,11 +132,9 @@ def test_what_a_killed_run_has_paid_for_is_taken_off_exactly(command, tmp_path):
     left = estimate(command, *arguments)
     assert paid() == there
     assert command("run", *arguments).exit_code == 0
-    refused = pl.read_parquet("r/outcomes.parquet").filter("refused")["question_id"].n_unique()
+    refused = refused_questions()
     assert paid() == 80 + refused
-    first, forced = left["first"]["requests"], left["forced"]["requests"]
-    assert first["least"] == first["most"]
-    assert forced["least"] <= paid() - there - first["most"] <= forced["most"]
+    assert left["requests"] == exactly(paid() - there)
 
 
 def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command, monkeypatch):

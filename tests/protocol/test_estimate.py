@@ -22,7 +22,7 @@ from refusal_index.protocol import (
     next_request,
 )
 from refusal_index.protocol.amounts import Range
-from refusal_index.protocol.estimate import Assumptions, ToAsk, estimate
+from refusal_index.protocol.estimate import Assumptions, Foreseen, ToAsk, estimate
 from refusal_index.protocol.forced import REFUSAL
 
 PROMPTS = load_prompt_set("default")
@@ -187,3 +187,32 @@ def test_the_forced_request_is_the_one_that_follows_a_refusal():
     assert not isinstance(forced, Outcome)
     found = estimate([one], tokens, replace(HALF, refusal_share=1))
     assert found.forced.input_tokens == Range(0, tokens(forced), tokens(forced))
+
+
+def test_a_foreseen_refusal_is_forced_for_certain_and_a_foreseen_answer_never():
+    """Even questions are refused under all variants, odd ones under none."""
+
+    def foresee(one: ToAsk) -> Foreseen:
+        refused = int(one.question.question_id[1:]) % 2 == 0
+        answer = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{one.question.gold}</answer>")
+        return Foreseen(REFUSAL if refused else answer, 3)
+
+    found = estimate(asked(), tokens, HALF, foresee=foresee)
+    assert (found.first.requests, found.forced.requests) == (Range.exactly(40), Range.exactly(5))
+    assert found.first.output_tokens == Range.exactly(3 * 40)
+    assert found.forced.output_tokens == Range.exactly(7 * 5)
+    assert found.first.input_tokens == estimate(asked(), tokens, HALF).first.input_tokens
+    graded = estimate(asked(GraderKind.MODEL), tokens, HALF, foresee=foresee)
+    assert graded.grading.requests.least >= 4 * 5, "each answer is graded"
+    assert (graded.forced.requests.least, graded.forced.requests.most) == (5, 10), "a grader may call it a refusal"
+
+
+def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_foresight():
+    def never(_one: ToAsk) -> Foreseen:
+        raise AssertionError
+
+    reply = Reply(Pass.FIRST, Asked.MODEL, "<answer>2</answer>")
+    paid = estimate(asked(), tokens, HALF, lambda *_: [reply], never)
+    assert (paid.first.requests, paid.there) == (Range(), 40)
+    drawn = estimate(asked(portions=(3,)), tokens, HALF, foresee=never)
+    assert drawn.first.requests == Range.exactly(3 * 40)

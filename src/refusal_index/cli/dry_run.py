@@ -1,22 +1,31 @@
-"""``refusal-index run --dry-run``: what a run would send, take and cost, and on what assumptions."""
+"""``refusal-index run --dry-run``: what a run would send, take and cost, and on what assumptions.
+
+How often a model refuses is what a run is to find out. An embedded model can be asked beforehand, since that costs
+nothing and it will reply the same; of any other model it is assumed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+
+from rich.console import Console
 
 from refusal_index.almanac.lengths import token_counter
 from refusal_index.almanac.models import model_names
 from refusal_index.cli.execution import ALMANAC, Prepared, models_of
+from refusal_index.cli.progress import counting
+from refusal_index.engines.inspect.foresight import foreseen_replies
 from refusal_index.engines.inspect.models import ModelError
 from refusal_index.engines.inspect.paid import Look, paid_replies
 from refusal_index.engines.inspect.samples import Repetition
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked, Protocol, Reply, Request, about_tokens
+from refusal_index.protocol import Asked, Protocol, Reply, Request, about_tokens, next_request, request_seed
 from refusal_index.protocol.amounts import Estimate, Load, Range
-from refusal_index.protocol.estimate import Assumptions, Paid, ToAsk, estimate, nothing_paid
+from refusal_index.protocol.estimate import Assumptions, Foreseen, Paid, ToAsk, estimate, nothing_paid
 
+REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
 ALMANAC_REPLY_TOKENS = 8  # as measured
 CONNECTIONS = 10  # Inspect's first guess at most providers
@@ -38,6 +47,8 @@ class CellEstimate:
         The run, and the variants that are not finished.
     assumed
         What was assumed of replies.
+    foreseen
+        First passes whose replies are known, since the embedded model was asked.
     found
         Requests and tokens.
     checks
@@ -55,6 +66,7 @@ class CellEstimate:
     prepared: Prepared
     pending: tuple[str, ...]
     assumed: Assumptions
+    foreseen: int
     found: Estimate
     checks: int
     cost: Range | None
@@ -70,11 +82,13 @@ class CellEstimate:
 
 def estimate_cell(prepared: Prepared) -> CellEstimate:
     """Work out what is still to be sent of one run; its folder is looked into, and nothing is sent or written."""
+    plan, price = prepared.plan, prepared.price
     pending = prepared.pending()
     assumed = assumptions(prepared)
+    asked = list(_to_ask(prepared, pending))
     with _look_up(prepared, pending) as (paid, remark):
-        found = estimate(_to_ask(prepared, pending), _tokens(prepared), assumed, paid)
-    plan, price = prepared.plan, prepared.price
+        foreseen = _foreseen(prepared, asked, paid)
+        found = estimate(asked, _tokens(prepared), assumed, paid, lambda one: foreseen.get(_key(one)))
     connections = plan.max_connections or (ALMANAC_CONNECTIONS if counts_exactly(plan.model) else CONNECTIONS)
     checks = len(models_of(plan)) - 1 if pending else 0
     each = prepared.options.seconds_per_request / connections
@@ -82,6 +96,7 @@ def estimate_cell(prepared: Prepared) -> CellEstimate:
         prepared=prepared,
         pending=tuple(pending),
         assumed=assumed,
+        foreseen=len(foreseen),
         found=found,
         checks=checks,
         cost=None if price is None else _cost(found.model, price.input, price.output),
@@ -95,10 +110,11 @@ def assumptions(prepared: Prepared) -> Assumptions:
     """Return what is assumed of a run's replies: as its options say, and as is known of its provider."""
     options, plan = prepared.options, prepared.plan
     provider, most = plan.model.partition("/")[0], plan.asking.max_choices
+    share = REFUSAL_SHARE if options.assume_refusal is None else options.assume_refusal
     if provider == ALMANAC:
-        return Assumptions(options.assume_refusal, options.reply_tokens or ALMANAC_REPLY_TOKENS, Range.exactly(most))
+        return Assumptions(share, options.reply_tokens or ALMANAC_REPLY_TOKENS, Range.exactly(most))
     choices = Range(1, most if provider in SEVERAL_CHOICES else 1, most)
-    return Assumptions(options.assume_refusal, options.reply_tokens or REPLY_TOKENS, choices)
+    return Assumptions(share, options.reply_tokens or REPLY_TOKENS, choices)
 
 
 def _to_ask(prepared: Prepared, pending: Mapping[str, Repetition]) -> Iterator[ToAsk]:
@@ -107,6 +123,28 @@ def _to_ask(prepared: Prepared, pending: Mapping[str, Repetition]) -> Iterator[T
         protocol = Protocol(prepared.prompts, variant, asking.grader, asking.placement, asking.think)
         for question in prepared.plan.dataset.questions:
             yield ToAsk(protocol, question, repetition.portions(question))
+
+
+def _foreseen(prepared: Prepared, asked: Iterable[ToAsk], paid: Paid) -> dict[tuple[str, str], Foreseen]:
+    """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
+    plan = prepared.plan
+    if prepared.options.assume_refusal is not None or not counts_exactly(plan.model):
+        return {}
+    requests = {
+        _key(one): (request_seed(plan.asking.seed, one.question.question_id, 0, one.protocol.variant, request), request)
+        for one in asked
+        if sum(one.portions) == 1
+        and isinstance(request := next_request(one.question, (), one.protocol), Request)
+        and not paid(one, request, 0, 1)
+    }
+    if not requests:
+        return {}
+    with counting(Console(stderr=True), f"asking {plan.model}", len(requests)) as replied:
+        return foreseen_replies(plan, requests, replied)
+
+
+def _key(one: ToAsk) -> tuple[str, str]:
+    return one.question.question_id, one.protocol.variant
 
 
 @contextmanager

@@ -53,6 +53,7 @@ def dry_run_document(cells: Sequence[CellEstimate]) -> dict[str, Any]:
                 "variants": list(cell.prepared.plan.variants),
                 "pending": list(cell.pending),
                 "there": cell.found.there,
+                "foreseen": cell.foreseen,
                 "first": asdict(cell.found.first),
                 "forced": asdict(cell.found.forced),
                 "grading": asdict(cell.found.grading),
@@ -129,10 +130,16 @@ def _remarks(cell: CellEstimate) -> Iterator[str]:
         yield f"On {cell.prepared.dataset}, {cell.remark}."
     if not cell.pending:
         return
-    yield (
-        f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
-        "(--assume-refusal); variants share a question's forced answer."
-    )
+    if cell.foreseen:
+        yield (
+            f"The embedded model was asked, within this process, what it refuses: {cell.foreseen:,} first passes. "
+            "--assume-refusal assumes a share instead. Variants share a question's forced answer."
+        )
+    else:
+        yield (
+            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
+            "(--assume-refusal); variants share a question's forced answer."
+        )
     yield (
         f"Assumed: {assumed.reply_tokens:,} tokens a reply (--reply-tokens), {options.seconds_per_request:g} s a "
         f"request (--seconds-per-request), {cell.connections} at a time (--max-connections). Tokens in are "

@@ -62,7 +62,7 @@ class RunOptions:
     max_choices: int
     price: str | None
     penalty: float
-    assume_refusal: float
+    assume_refusal: float | None
     reply_tokens: int | None
     seconds_per_request: float
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -66,6 +66,15 @@ def progress_bar(console: Console, questions: int, price: Price | None) -> Itera
     )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
         yield ProgressBar(progress, questions, price)
+
+
+@contextmanager
+def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far something has come while the block runs, which calls what it is given at every step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)
 
 
 def _short(count: int) -> str:

@@ -90,8 +90,14 @@ def run(
         bool, typer.Option("--dry-run", help="Send nothing; say what would be sent: requests, tokens, cost, time.")
     ] = False,
     assume_refusal: Annotated[
-        float, typer.Option(help="For --dry-run: share of the questions that are refused.", min=0, max=1)
-    ] = 0.5,
+        float | None,
+        typer.Option(
+            help="For --dry-run: share of the questions that are refused. [default: as an embedded model does, else "
+            "0.5]",
+            min=0,
+            max=1,
+        ),
+    ] = None,
     reply_tokens: Annotated[
         int | None, typer.Option(help="For --dry-run: length of a reply. [default: 8 of the almanac, else 50]", min=1)
     ] = None,

@@ -58,12 +58,34 @@ Paid = Callable[[ToAsk, Request, int, int], Sequence[Reply]]
 """Looks up the replies to a request for a draw and some choices; none where it was not answered before."""
 
 
+@dataclass(frozen=True)
+class Foreseen:
+    """A reply that is not paid for and known nevertheless, as that of a model that can be asked at no cost."""
+
+    reply: Reply
+    output_tokens: int
+
+
+Foresee = Callable[[ToAsk], Foreseen | None]
+"""Tells the reply of a first pass that was not answered before; None where nobody can know."""
+
+
+def nothing_foreseen(_one: ToAsk) -> None:
+    """Know nothing of what a model will say."""
+
+
 def nothing_paid(_one: ToAsk, _request: Request, _draw: int, _choices: int) -> Sequence[Reply]:
     """Look into a run that has not begun."""
     return ()
 
 
-def estimate(asked: Iterable[ToAsk], tokens: Tokens, assumed: Assumptions, paid: Paid = nothing_paid) -> Estimate:
+def estimate(
+    asked: Iterable[ToAsk],
+    tokens: Tokens,
+    assumed: Assumptions,
+    paid: Paid = nothing_paid,
+    foresee: Foresee = nothing_foreseen,
+) -> Estimate:
     """Count what would be sent.
 
     Parameters
@@ -76,6 +98,8 @@ def estimate(asked: Iterable[ToAsk], tokens: Tokens, assumed: Assumptions, paid:
         What cannot be known.
     paid
         What was answered before; nothing unless told otherwise.
+    foresee
+        What is known of the replies to first passes of single draws; nothing unless told otherwise.
 
     Examples
     --------
@@ -86,7 +110,7 @@ def estimate(asked: Iterable[ToAsk], tokens: Tokens, assumed: Assumptions, paid:
     >>> found.first.requests, found.forced.requests
     (Range(least=4, expected=4, most=4), Range(least=0, expected=0.5, most=1))
     """
-    estimator = _Estimator(tokens, assumed, paid)
+    estimator = _Estimator(tokens, assumed, paid, foresee)
     for one in asked:
         estimator.add(one)
     return estimator.result()
@@ -102,8 +126,8 @@ class _Forced:
 
 
 class _Estimator:
-    def __init__(self, tokens: Tokens, assumed: Assumptions, paid: Paid) -> None:
-        self._tokens, self._assumed, self._paid = tokens, assumed, paid
+    def __init__(self, tokens: Tokens, assumed: Assumptions, paid: Paid, foresee: Foresee) -> None:
+        self._tokens, self._assumed, self._paid, self._foresee = tokens, assumed, paid, foresee
         self._first, self._grading, self._there = Load(), Load(), 0
         self._forced: dict[tuple[str, int, int], _Forced] = {}
 
@@ -136,14 +160,21 @@ class _Estimator:
         """Return what a first pass still takes, and the chance of a forced pass after it."""
         request = next_request(one.question, (), one.protocol)
         said = self._look(one, request, 0, 1) if isinstance(request, Request) else ()
-        if not said:
-            found = self._portion(one, range(1), ())
-            return found, Range(0, self._assumed.refusal_share, 1)
+        if said:
+            return self._after(one, said, Load())
+        foreseen = self._foresee(one)
+        if foreseen is None or isinstance(request, Outcome):
+            return self._portion(one, range(1), ()), Range(0, self._assumed.refusal_share, 1)
+        lengths = (1, self._tokens(request), foreseen.output_tokens)
+        return self._after(one, [foreseen.reply], Load(*map(Range.exactly, lengths)))
+
+    def _after(self, one: ToAsk, said: Sequence[Reply], model: Load) -> tuple[_Forced, Range]:
+        """Return what follows a first pass whose reply is known, with what that reply still takes itself."""
         grading, replies = self._verdicts(one, said, (), 0)
         if grading.requests.most:
-            return _Forced(grading=grading), Range(0, 0, 1)  # what is not refused by its tag is rarely refused
+            return _Forced(model, grading), Range(0, 0, 1)  # what is not refused by its tag is rarely refused
         refused = isinstance(next_request(one.question, replies, one.protocol), Request)
-        return _Forced(), Range.exactly(1 if refused else 0)
+        return _Forced(model), Range.exactly(1 if refused else 0)
 
     def _force(self, one: ToAsk, draws: range, chance: Range) -> None:
         """Count a forced pass once for all variants, with the best chance that any of them gives it."""

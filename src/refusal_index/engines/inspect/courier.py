@@ -114,7 +114,7 @@ class Courier:
         )
         model = _model(request.asked)
         try:
-            output = await model.generate(list(map(_chat_message, request.messages)), config=config, cache=CACHE)
+            output = await model.generate(chat_messages(request), config=config, cache=CACHE)
         except Exception as error:  # whatever the provider raises
             tell_failed(model, question_id, error)
             raise
@@ -130,6 +130,11 @@ def _model(asked: Asked) -> Model:
     if asked is Asked.GRADER:
         return get_model(role=GRADER_ROLE, default=DEFAULT_GRADER)
     return get_model(role=SECOND_GRADER_ROLE, required=True)
+
+
+def chat_messages(request: Request) -> list[ChatMessage]:
+    """Return the messages of a request as Inspect takes them."""
+    return [_chat_message(message) for message in request.messages]
 
 
 def _chat_message(message: Message) -> ChatMessage:

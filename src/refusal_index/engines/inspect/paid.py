@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any, NoReturn
 
-from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model
+from inspect_ai.model import GenerateConfig, Model
 
-from refusal_index.engines.inspect.courier import CACHE, replies_in
+from refusal_index.engines.inspect.courier import CACHE, chat_messages, replies_in
 from refusal_index.engines.inspect.evaluate import at_work
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.plan import RunPlan
@@ -66,12 +66,8 @@ async def _refuse(*_args: Any, **_kwargs: Any) -> NoReturn:
 
 
 async def _fetch(model: Model, request: Request, config: GenerateConfig, choices: int) -> Sequence[Reply]:
-    messages: list[ChatMessage] = [
-        (ChatMessageSystem if message.role == "system" else ChatMessageUser)(content=message.content)
-        for message in request.messages
-    ]
     try:
-        output = await model.generate(messages, config=config, cache=CACHE)
+        output = await model.generate(chat_messages(request), config=config, cache=CACHE)
     except NotPaidError:
         return ()
     return replies_in(output, request)[:choices]
