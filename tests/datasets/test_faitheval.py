@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from refusal_index.datasets import DatasetError, load_dataset
+from refusal_index.datasets import DatasetError, faitheval, load_dataset
+from refusal_index.datasets.rows import sha256_of
+from tests.datasets.local_server import LocalServer
 
 ABOUT_TEXT = [
     {"qid": "50f8", "question": "Who?", "context": "One text.", "answers": ["unknown", "no answer"]},
@@ -72,14 +76,62 @@ def test_the_counterfactual_answer_is_the_choice_that_the_key_names(path):
     ]
 
 
-@pytest.mark.parametrize("task", ["unanswerable", "inconsistent", "counterfactual"])
-def test_without_a_file_it_is_said_what_to_download_and_where_to_put_it(task):
-    with pytest.raises(DatasetError) as caught:
-        load_dataset(f"faitheval_{task}")
-    address = f"https://huggingface.co/datasets/Salesforce/FaithEval-{task}-v1.0"
-    assert address in str(caught.value)
-    assert "--data FILE" in str(caught.value)
-    assert "test-00000-of-00001.parquet" in str(caught.value)
+@pytest.fixture
+def hub(tmp_path, monkeypatch) -> Iterator[LocalServer]:
+    """A hub on loopback, and a cache of one's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("no_proxy", "*")
+    with LocalServer() as served:
+        monkeypatch.setattr(faitheval, "HUB", served.url)
+        yield served
+
+
+@pytest.mark.parametrize("task", faitheval.TASKS, ids=lambda task: task.name)
+def test_the_pinned_revision_is_downloaded_once_and_its_checksum_recorded(task, hub, tmp_path):
+    records = TO_CHOOSE if task is faitheval.COUNTERFACTUAL else ABOUT_TEXT
+    content = write(tmp_path / "published.parquet", records).read_bytes()
+    hub.bodies = [content]
+    first = load_dataset(task.name)
+    assert load_dataset(task.name) == first
+    assert hub.seen == [f"/{task.repository}/resolve/{task.revision}/{task.file}"]
+    assert first.sha256 == sha256_of(content)
+    assert first.source == hub.url + hub.seen[0]
+    assert first.questions == load_dataset(task.name, data=tmp_path / "published.parquet").questions
+    assert re.fullmatch("[0-9a-f]{40}", task.revision)
+
+
+def test_a_download_that_was_altered_on_the_disk_is_fetched_anew(hub, tmp_path):
+    content = write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()
+    hub.bodies = [content] * 3
+    first = load_dataset("faitheval_unanswerable")
+    (cached,) = (tmp_path / "cache").rglob("*.parquet")
+    (record,) = (tmp_path / "cache").rglob("*.sha256")
+    cached.write_bytes(content[:-5])
+    assert load_dataset("faitheval_unanswerable") == first
+    assert cached.read_bytes() == content
+    record.unlink()
+    assert load_dataset("faitheval_unanswerable") == first
+    assert record.read_text() == sha256_of(content)
+    assert len(hub.seen) == 3
+
+
+@pytest.mark.parametrize("task", faitheval.TASKS, ids=lambda task: task.name)
+def test_without_the_hub_it_is_said_what_to_download_and_where_to_put_it(task, hub):
+    hub.bodies = [404]
+    with pytest.raises(DatasetError, match=r"cannot be downloaded.*404.*download it yourself.*\(--data\)") as caught:
+        load_dataset(task.name)
+    assert task.address in str(caught.value)
+
+
+def test_in_a_mix_a_single_file_goes_to_the_dataset_that_needs_one(hub, tmp_path):
+    hub.bodies = [write(tmp_path / "published.parquet", ABOUT_TEXT).read_bytes()]
+    wiki = tmp_path / "wiki.jsonl"
+    wiki.write_text('{"question": "Who?", "answer": "Ann"}\n{"question": "When?", "answer": "1804"}\n')
+    for files in ([wiki], [tmp_path / "published.parquet", wiki]):
+        mixed = load_dataset("faitheval_unanswerable+own", data=files)
+        assert [question.gold is None for question in mixed.questions] == [True, False] * 2
+    with pytest.raises(DatasetError, match=r"each of faitheval_unanswerable, own or of own, in this order, got 3"):
+        load_dataset("faitheval_unanswerable+own", data=[wiki] * 3)
 
 
 def test_another_tasks_file_is_told_by_its_columns(path):

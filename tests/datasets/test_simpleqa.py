@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from refusal_index.datasets import DatasetError, load_dataset, sample, simpleqa
 from refusal_index.datasets.download import cache_directory
+from tests.datasets.local_server import LocalServer
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "simpleqa"
 SMALL = b"""metadata,problem,answer
@@ -34,28 +33,8 @@ def digest(content: bytes) -> str:
 @contextmanager
 def server(*bodies: bytes | int) -> Iterator[tuple[str, list[str]]]:
     """Answer one request after the other with these bodies, or with an error status."""
-    waiting, seen = list(bodies), []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(self.path)
-            body = waiting.pop(0)
-            self.send_response(200 if isinstance(body, bytes) else body)
-            self.end_headers()
-            if isinstance(body, bytes):
-                self.wfile.write(body)
-
-        def log_message(self, *args: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{http.server_port}/set/simple.csv", seen
-        finally:
-            http.shutdown()
-            thread.join()
+    with LocalServer(bodies) as served:
+        yield f"{served.url}/set/simple.csv", served.seen
 
 
 @pytest.fixture(autouse=True)

@@ -30,9 +30,9 @@ def ls() -> None:
 
 DATASET_NOTES = {
     "almanac": "2,280 questions about the closed world that the embedded models know",
-    "faitheval_counterfactual": "1,000 of multiple choice about texts that contradict the world; needs --data FILE",
-    "faitheval_inconsistent": "questions whose text contradicts itself; needs --data FILE; mix it with +precise_wiki",
-    "faitheval_unanswerable": "questions whose text does not tell; the same",
+    "faitheval_counterfactual": "1,000 of multiple choice about texts that contradict the world; downloaded, or --data FILE",
+    "faitheval_inconsistent": "questions whose text contradicts itself; the same; mix it with +precise_wiki",
+    "faitheval_unanswerable": "questions whose text does not tell; the same; mix it with +precise_wiki",
     "own": "a CSV, JSON Lines or Parquet file of yours (--data FILE)",
     "precise_wiki": "a set made by 'build precise-wiki'; needs --data FILE",
     "simpleqa": "4,326 questions of fact; downloaded and checked, or --data FILE",

@@ -1,7 +1,7 @@
 """The questions: one module a dataset, each from its official source or from a file, checked by checksum.
 
 - `almanac`: the questions of the embedded closed world; they come with the package;
-- `faitheval`: FaithEval's three datasets of questions about a text, from local copies;
+- `faitheval`: FaithEval's three datasets of questions about a text;
 - `own`: any CSV, JSON Lines or Parquet file of questions and answers;
 - `precise_wiki`: a set of PreciseWikiQA, from a local file;
 - `simpleqa`: OpenAI's SimpleQA, from its official address or a local copy;

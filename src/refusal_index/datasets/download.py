@@ -1,4 +1,8 @@
-"""Fetching a file once: its checksum is checked when it comes and whenever it is read again."""
+"""Fetching a file once, and checking whenever it is read again that it is what came then.
+
+What must come is told by a checksum or, where none is known, by an address that names a revision, whose content does
+not change.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +12,20 @@ import os
 import sys
 from pathlib import Path
 from urllib import request
+from urllib.error import HTTPError
 
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.datasets.rows import sha256_of
 from refusal_index.outcomes.files import write_atomically
 
+RECORDED = ".sha256"
+"""Ends the name of the file beside a cached one that holds the checksum of what came."""
+
 LARGEST = 64 * 2**20
 """More bytes than this are no dataset of ours, whatever a server sends."""
 
 
-def fetched(address: str, sha256: str, timeout: float = 30.0) -> bytes:
+def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
     """Give the content of an address from the user's cache, or download it into the cache.
 
     Parameters
@@ -25,7 +33,8 @@ def fetched(address: str, sha256: str, timeout: float = 30.0) -> bytes:
     address
         Where it is published.
     sha256
-        What its checksum must be; a cached file with another one is fetched anew.
+        What its checksum must be; a cached file with another one is fetched anew. None for an address of a revision:
+        the checksum of what comes first is kept beside it.
     timeout
         Seconds without any answer after which the download is given up.
 
@@ -34,13 +43,15 @@ def fetched(address: str, sha256: str, timeout: float = 30.0) -> bytes:
     DatasetError
         If it cannot be downloaded, or is not what was expected.
     """
-    path = cache_directory() / "datasets" / sha256[:16] / address.rsplit("/", maxsplit=1)[-1]
+    room = (sha256 or sha256_of(address.encode()))[:16]
+    path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]
+    record = path.with_name(path.name + RECORDED)
     with contextlib.suppress(OSError):
         content = path.read_bytes()
-        if sha256_of(content) == sha256:
+        if sha256_of(content) == (sha256 or record.read_text(encoding="ascii", errors="replace")):
             return content
     content = _download(address, timeout)
-    if sha256_of(content) != sha256:
+    if sha256 not in (None, sha256_of(content)):
         raise DatasetError(
             f"{address}: expected content with sha256 {sha256}, got {sha256_of(content)}; the download was cut short "
             "or altered, or the published file has changed; try again, or give the expected file as data (--data)"
@@ -48,6 +59,8 @@ def fetched(address: str, sha256: str, timeout: float = 30.0) -> bytes:
     with contextlib.suppress(OSError):  # a home directory that cannot be written to costs a download, not the run
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
+        if sha256 is None:
+            write_atomically(record, sha256_of(content).encode())
     return content
 
 
@@ -68,6 +81,8 @@ def _download(address: str, timeout: float) -> bytes:
         with request.urlopen(address, timeout=timeout) as answer:  # noqa: S310 - the address is a constant of ours
             content: bytes = answer.read(LARGEST)
     except (OSError, http.client.HTTPException) as error:
+        if isinstance(error, HTTPError):
+            error.close()
         raise DatasetError(
             f"{address} cannot be downloaded ({error}); try again, or download it yourself and give it as data (--data)"
         ) from error

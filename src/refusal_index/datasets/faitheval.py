@@ -8,8 +8,9 @@ Three datasets of Salesforce AI Research, by Ming et al.:
   is the one that the text supports.
 
 The first two have the columns `qid`, `question`, `context` and `answers` (which is not read), the third `id`,
-`question`, `context`, `choices` (labels and texts) and `answerKey`. No checksum of the published files could be
-verified, so they are read from a copy that the user names, and its checksum is recorded with the run.
+`question`, `context`, `choices` (labels and texts) and `answerKey`. Each is downloaded from the Hugging Face hub at a
+revision that is pinned here, or read from a copy that the user names, in any format of the same columns. The checksum
+of what was read is recorded with the run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
+from refusal_index.datasets.download import fetched
 from refusal_index.datasets.questions import build_questions
 from refusal_index.datasets.rows import Row, parse_rows, read_source, sha256_of
 
@@ -35,8 +37,12 @@ class Task:
     ----------
     name
         Ours.
-    home
-        Where it is published, at a revision where one is known to hold the file.
+    repository
+        Its name on the hub.
+    revision
+        The commit there.
+    file
+        The Parquet file in it: the authors' own, or the copy that the hub makes of it.
     columns
         Column by role.
     grader
@@ -44,26 +50,44 @@ class Task:
     """
 
     name: str
-    home: str
+    repository: str
+    revision: str
+    file: str
     columns: Mapping[str, str]
     grader: GraderName
+
+    @property
+    def address(self) -> str:
+        """Where its file is."""
+        return f"{HUB}/{self.repository}/resolve/{self.revision}/{self.file}"
 
 
 UNANSWERABLE = Task(
     "faitheval_unanswerable",
-    f"{HUB}/FaithEval-unanswerable-v1.0/tree/001f1672f4a21cffcc8054da8fe839b225ccc683/data",
+    "FaithEval-unanswerable-v1.0",
+    "001f1672f4a21cffcc8054da8fe839b225ccc683",
+    "data/test-00000-of-00001.parquet",
     {"question_id": "qid", "question": "question", "context": "context", "answerable": "answerable"},
     "model",
 )
 INCONSISTENT = Task(
-    "faitheval_inconsistent", f"{HUB}/FaithEval-inconsistent-v1.0/tree/main/data", UNANSWERABLE.columns, "model"
+    "faitheval_inconsistent",
+    "FaithEval-inconsistent-v1.0",
+    "13b2fbd835e144bdd40f869d50ecd1edfb491398",
+    "default/test/0000.parquet",
+    UNANSWERABLE.columns,
+    "model",
 )
 COUNTERFACTUAL = Task(
     "faitheval_counterfactual",
-    f"{HUB}/FaithEval-counterfactual-v1.0/tree/main/data",
+    "FaithEval-counterfactual-v1.0",
+    "88d27f7e83ff1eb3f0c6645eef608e08654d85d7",
+    "default/test/0000.parquet",
     {"question_id": "id", "question": "question", "context": "context", "choices": "choices", "answer": "answerKey"},
     "choice",
 )
+
+TASKS = (COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE)
 
 
 def load_unanswerable(data: Path | None = None) -> Dataset:
@@ -82,25 +106,28 @@ def load_counterfactual(data: Path | None = None) -> Dataset:
 
 
 def load_task(task: Task, data: Path | None) -> Dataset:
-    """Load all questions of a task from a local Parquet, JSON Lines or CSV file.
+    """Load all questions of a task.
 
     An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+
+    Parameters
+    ----------
+    task
+        Which.
+    data
+        A copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
 
     Raises
     ------
     DatasetError
-        If no file is given, or it lacks a column or a value.
+        If the file cannot be had, or lacks a column or a value.
     """
-    if data is None:
-        raise DatasetError(
-            f"dataset {task.name!r}: expected a local copy of its Parquet file as data (--data FILE), got none; "
-            f"download test-00000-of-00001.parquet from {task.home}"
-        )
-    content = read_source(data)
-    rows = parse_rows(data, content)
-    _check_columns(task, data, rows[0])
-    questions = build_questions(data, _prepared(task, rows), task.columns)
-    source = f"file {data.name}, published at {task.home}"
+    content = fetched(task.address) if data is None else read_source(data)
+    path = data or Path(task.address.rsplit("/", maxsplit=1)[-1])
+    rows = parse_rows(path, content)
+    _check_columns(task, path, rows[0])
+    questions = build_questions(path, _prepared(task, rows), task.columns)
+    source = task.address if data is None else f"file {data.name}, published at {task.address}"
     return Dataset(task.name, questions, sha256_of(content), source, task.grader, LICENCE)
 
 

@@ -24,6 +24,8 @@ _LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
     "simpleqa_verified": simpleqa_verified.load,
 }
 
+_FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
+
 
 def dataset_names() -> tuple[str, ...]:
     """Give the names that `load_dataset` knows, in alphabetical order.
@@ -46,8 +48,8 @@ def load_dataset(
     name
         One of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
     data
-        A local file: the questions of ``own``, or a copy of a dataset. For a mix, a file for each part that can take
-        one, in their order.
+        A local file: the questions of ``own``, or a copy of a dataset. For a mix, a file for each part that needs one,
+        or for each that can take one, in their order.
     columns
         For ``own`` only: column name by role, as `own.load` tells.
     mix_seed
@@ -89,13 +91,18 @@ def _check_known(name: str) -> None:
 
 
 def _files(names: Sequence[str], data: Data) -> list[Path | None]:
-    """Give each dataset its file, in the order of those that can take one."""
+    """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
     given = [Path(data)] if isinstance(data, str | Path) else [Path(file) for file in data or ()]
     if not given:
         return [None] * len(names)
-    takers = [name for name in names if name != "almanac"] or list(names)
-    if len(given) != len(takers):
+    needing = [name for name in names if name in _FROM_FILES_ONLY]
+    taking = [name for name in names if name != "almanac"] or list(names)
+    takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
+    if takers is None:
         files = f"{len(given)} file{'s' if len(given) > 1 else ''}"
-        raise DatasetError(f"data: expected one file for each of {', '.join(takers)}, in this order, got {files}")
+        either = f" or of {', '.join(needing)}" if needing and needing != taking else ""
+        raise DatasetError(
+            f"data: expected one file for each of {', '.join(taking)}{either}, in this order, got {files}"
+        )
     left = iter(given)
     return [next(left) if name in takers else None for name in names]

@@ -85,7 +85,7 @@ def precise_wiki(
 
 @task
 def faitheval_counterfactual(
-    data: str,
+    data: str | None = None,
     variant: str = "normal",
     limit: int | None = None,
     grader: str = "choice",
@@ -100,7 +100,7 @@ def faitheval_counterfactual(
 @task
 def mixed(
     datasets: str,
-    data: str | list[str],
+    data: str | list[str] | None = None,
     variant: str = "normal",
     limit: int | None = None,
     grader: str = "model",
@@ -117,7 +117,7 @@ def mixed(
     datasets
         Their names, joined by ``+``, as in ``faitheval_unanswerable+precise_wiki``.
     data
-        A local file for each of them, in their order, separated by commas.
+        Local files of those that need one, or of all, in their order, separated by commas.
     variant, limit, grader, prompts, placement, seed
         As for `simpleqa`.
     """
