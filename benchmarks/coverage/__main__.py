@@ -24,6 +24,7 @@ TOPICS = (
     "joint_comparison",
     "copula_test",
     "repeated_draws",
+    "corrected_difference",
     "misgrading",
     "topics",
     "planning",

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.matching import draw_matrix, first_draws, outcome_matrix
+from refusal_index.outcomes.matching import draw_matrices, draw_matrix, first_draws, outcome_matrix
 from refusal_index.outcomes.table import Identification, OutcomeTableError, outcome_table
 
 CELLS = st.sampled_from([None, (False, False), (False, True), (True, False), (True, True)])
@@ -98,3 +98,15 @@ def test_without_repeated_questions_there_is_nothing_to_put_side_by_side():
     matrix = draw_matrix(table({"a": (True, True)}))
     assert matrix.refused.shape == (0, 0)
     assert not np.any(matrix.scored)
+
+
+def test_draws_of_several_runs_have_the_same_columns_and_rows_of_their_own():
+    yes, no = ((True, True), None), ((True, False), None)
+    one = draws({("a", 0): yes, ("a", 1): no, ("b", 0): yes, ("c", 0): no, ("c", 2): no})
+    other = draws({("c", 1): yes, ("b", 0): yes, ("c", 3): yes})
+    first, second = draw_matrices([one, other])
+    assert first.question_ids == second.question_ids == ("a", "c")
+    assert first.scored.tolist() == [[True, True], [True, False], [False, True]]
+    assert first.wrong.tolist() == [[True, False], [False, False], [False, False]]
+    assert second.scored.tolist() == second.refused.tolist() == [[False, True], [False, True]]
+    assert [matrix.refused.shape for matrix in draw_matrices([table({"a": (True, True)}), other])] == [(0, 1), (2, 1)]

@@ -1,56 +1,62 @@
-"""Comparisons on the terminal and as JSON."""
+"""Comparisons on the terminal."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import typer
 from rich.console import Console
 
+from refusal_index.cli.comparing_json import JOINTLY, Difference, both_numbers, pair_document, ranking_document
 from refusal_index.cli.harmless import harmless
 from refusal_index.cli.show import COLUMNS, TABLE_WIDTH, UNDEFINED, plain_table, prose
 from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.comparison import (
     INDEX,
     CompareOptions,
+    CorrectedPair,
     PairComparison,
     RunRanking,
+    compare_corrected,
     compare_pair,
     rank,
 )
 from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import ConfidenceInterval, JointDifference, MetricDifference
+from refusal_index.stats import NoiseCorrectedDifference
 
-JOINTLY = "jointly"
+CORRECTED = "RI corrected"
 NAMES = {**COLUMNS, INDEX: "RI"}
 
 
 def print_comparison(runs: Sequence[ComparedRun], options: CompareOptions, *, as_json: bool) -> None:
     """Compare two runs or rank more, and print what came out."""
+    corrected = compare_corrected(runs, options) if len(runs) == 2 or options.metric == INDEX else ()
     if len(runs) == 2:
         pair = compare_pair(runs, options)
         if as_json:
-            _print_json(_pair_document(runs, pair, options))
+            _print_json(pair_document(runs, pair, corrected, options))
             return
-        _print_pair(runs, pair, options)
+        _print_pair(runs, pair, corrected, options)
     else:
         ranking = rank(runs, options)
         if as_json:
-            _print_json(_ranking_document(runs, ranking))
+            _print_json(ranking_document(runs, ranking, corrected))
             return
         _print_ranking(runs, ranking)
+        _print_corrected(runs, corrected, options)
     differing = differing_settings(runs)
     if differing:
         prose(f"\nThe runs were not asked alike: {', '.join(differing)} differ. The difference may come from there.")
 
 
-def _print_pair(runs: Sequence[ComparedRun], pair: PairComparison, options: CompareOptions) -> None:
+def _print_pair(
+    runs: Sequence[ComparedRun], pair: PairComparison, corrected: Sequence[CorrectedPair], options: CompareOptions
+) -> None:
     first, second = (harmless(run.label) for run in runs)
     prose(f"{first} minus {second}")
     for variant in pair.variants:
@@ -59,14 +65,18 @@ def _print_pair(runs: Sequence[ComparedRun], pair: PairComparison, options: Comp
     columns = ("metric", "variant", first, second, "difference", f"{level} interval", "p", "status")
     table = plain_table(columns, left=("metric", "variant", "status"))
     if pair.joint is not None:
-        table.add_row("RI", _jointly(pair), *_joint_cells(pair.joint, options.confidence_level))
+        table.add_row("RI", _jointly(pair), *_cells(pair.joint, options.confidence_level))
     for name in (INDEX, *COLUMNS):
         for variant in pair.variants:
             difference = variant.comparison[name]
             table.add_row(NAMES[name], harmless(variant.name), *_cells(difference, options.confidence_level))
+        for each in corrected if name == INDEX else ():
+            table.add_row(CORRECTED, harmless(each.variant), *_cells(each.difference, options.confidence_level))
     typer.echo()
     Console(highlight=False, width=TABLE_WIDTH).print(table)
-    for line in _reasons(runs, pair):
+    if corrected:
+        prose(f"\n{CORRECTED}: without the noise of single draws, on questions drawn repeatedly: {_basis(corrected)}.")
+    for line in (*_reasons(runs, pair), *_corrected_reasons(runs, corrected)):
         prose(f"\n{line}")
     for line in _incomplete(runs):
         prose(f"\n{line}")
@@ -102,6 +112,40 @@ def _print_ranking(runs: Sequence[ComparedRun], found: RunRanking) -> None:
         pairs.add_row(names, f"{pair.estimate:.3f}", _interval(*pair.simultaneous_interval), *tests)
     typer.echo()
     console.print(pairs)
+
+
+def _print_corrected(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedPair], options: CompareOptions) -> None:
+    """Print the differences of corrected indices beside a ranking, which is one of first draws."""
+    if not corrected:
+        return
+    prose(
+        "\nThe ranking is of first draws, which show a lower index the more random a model's behaviour is. Without "
+        "that noise, on questions drawn repeatedly (Holm: within each variant):"
+    )
+    columns = ("pair", "variant", "questions", "difference", f"{options.confidence_level * 100:g} % interval", "p")
+    table = plain_table((*columns, "Holm", "status"), left=("pair", "variant", "status"))
+    for each in corrected:
+        *_, difference, interval, pvalue, status = _cells(each.difference, options.confidence_level)
+        names = f"{harmless(runs[each.first].label)} - {harmless(runs[each.second].label)}"
+        cells = (difference, interval, pvalue, _pvalue(each.pvalue_holm), status)
+        table.add_row(names, harmless(each.variant), _questions(each.difference), *cells)
+    typer.echo()
+    Console(highlight=False, width=TABLE_WIDTH).print(table)
+    for line in _corrected_reasons(runs, corrected):
+        prose(f"\n{line}")
+
+
+def _basis(corrected: Sequence[CorrectedPair]) -> str:
+    """Say how many questions each corrected difference rests on."""
+    if len(corrected) == 1:
+        return _questions(corrected[0].difference)
+    return "; ".join(f"{harmless(each.variant)} {_questions(each.difference)}" for each in corrected)
+
+
+def _questions(difference: NoiseCorrectedDifference) -> str:
+    first, second = difference.first.patterns.n_questions, difference.second.patterns.n_questions
+    shared = difference.n_shared
+    return f"{shared:,}" if first == second == shared else f"{first:,} and {second:,}, {shared:,} of them shared"
 
 
 def _jointly(pair: PairComparison) -> str:
@@ -161,21 +205,22 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterable[str]
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
 
+def _corrected_reasons(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedPair]) -> Iterable[str]:
+    """Say why a corrected difference is none, or has no interval."""
+    for each in corrected:
+        if each.difference.status != "ok":
+            reason = _named([runs[each.first], runs[each.second]], each.difference.reason)
+            yield f"{CORRECTED}, {harmless(each.variant)}: {each.difference.status} ({reason})."
+
+
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
     first, second = (harmless(run.label) for run in runs)
     said = (reason or "").replace("first:", f"{first}: ").replace("second:", f"{second}: ")
     return said.replace(";", "; ").replace("zero_cell:", "no question is ").replace("_", " ")
 
 
-def _cells(difference: MetricDifference, level: float) -> Iterable[str]:
-    yield from _number(difference.first, difference.second, difference.estimate)
-    yield _interval(*difference.confidence_interval(level))
-    yield _pvalue(difference.pvalue)
-    yield difference.status
-
-
-def _joint_cells(difference: JointDifference, level: float) -> Iterable[str]:
-    yield from _number(difference.first.estimate, difference.second.estimate, difference.estimate)
+def _cells(difference: Difference, level: float) -> Iterable[str]:
+    yield from _number(*both_numbers(difference), difference.estimate)
     yield _interval(*difference.confidence_interval(level))
     yield _pvalue(difference.pvalue)
     yield difference.status
@@ -199,80 +244,3 @@ def _pvalue(value: float | None) -> str:
 
 def _print_json(document: dict[str, Any]) -> None:
     typer.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _pair_document(runs: Sequence[ComparedRun], pair: PairComparison, options: CompareOptions) -> dict[str, Any]:
-    return {
-        "first": runs[0].label,
-        "second": runs[1].label,
-        "confidence_level": options.confidence_level,
-        "joint": _difference_document(pair.joint, options.confidence_level) if pair.joint else None,
-        "joint_over": pair.joint_over,
-        "variants": [
-            {
-                "variant": variant.name,
-                **_match_document(runs, variant.match),
-                "metrics": {
-                    difference.name: _difference_document(difference, options.confidence_level)
-                    for difference in variant.comparison.differences
-                },
-            }
-            for variant in pair.variants
-        ],
-        "settings_that_differ": differing_settings(runs),
-    }
-
-
-def _difference_document(difference: MetricDifference | JointDifference, level: float) -> dict[str, Any]:
-    first, second = (
-        (difference.first.estimate, difference.second.estimate)
-        if isinstance(difference, JointDifference)
-        else (difference.first, difference.second)
-    )
-    low, high = _ends(difference.confidence_interval(level))
-    return {
-        "first": first,
-        "second": second,
-        "estimate": difference.estimate,
-        "low": low,
-        "high": high,
-        "standard_error": difference.standard_error,
-        "pvalue": difference.pvalue,
-        "status": difference.status,
-        "reason": difference.reason,
-    }
-
-
-def _ranking_document(runs: Sequence[ComparedRun], found: RunRanking) -> dict[str, Any]:
-    ranking = found.ranking
-    return {
-        "metric": ranking.metric,
-        "variant": found.variant or JOINTLY,
-        "variants": found.variants,
-        "left_out_variants": found.left_out,
-        **_match_document(runs, found.match),
-        "confidence_level": ranking.confidence_level,
-        "adjustment": ranking.adjustment,
-        "runs": [{"run": runs[run.row].label, **asdict(run)} for run in ranking.runs],
-        "unranked": [{"run": runs[run.row].label, **asdict(run)} for run in ranking.unranked],
-        "pairs": [
-            {
-                **asdict(pair),
-                "first": runs[pair.first].label,
-                "second": runs[pair.second].label,
-                "simultaneous_interval": _ends(pair.simultaneous_interval),
-            }
-            for pair in ranking.pairs
-        ],
-        "settings_that_differ": differing_settings(runs),
-    }
-
-
-def _match_document(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
-    left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
-    return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high

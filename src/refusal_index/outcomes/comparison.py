@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
+import polars as pl
 
+from refusal_index.outcomes.draws import corrected_difference
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
 from refusal_index.stats import (
     Adjustment,
     Comparison,
     JointDifference,
+    NoiseCorrectedDifference,
     Ranking,
     compare_joint,
     compare_metrics,
+    holm,
     rank_joint,
     rank_runs,
     refusal_index,
@@ -33,8 +38,10 @@ class CompareOptions:
     ----------
     variant
         The only variant to compare; None for all that the runs share.
-    metric, adjustment, seed
-        Of a ranking: what by, how it allows for many comparisons, and the seed of max-t.
+    metric, adjustment
+        Of a ranking: what by, and how it allows for many comparisons.
+    seed
+        Of the simulation behind max-t, and of the questions resampled for corrected indices.
     penalty, confidence_level
         Of the weighted score, and of every interval.
     """
@@ -101,6 +108,29 @@ class RunRanking:
         return self.variants[0] if len(self.variants) == 1 else None
 
 
+@dataclass(frozen=True)
+class CorrectedPair:
+    """Two runs under one variant, compared without the noise of single draws.
+
+    Attributes
+    ----------
+    variant
+        As in `VariantComparison`.
+    first, second
+        The places of the runs among those compared.
+    difference
+        The first minus the second.
+    pvalue_holm
+        Adjusted for all pairs under this variant that have a p-value; None where this one has none.
+    """
+
+    variant: str
+    first: int
+    second: int
+    difference: NoiseCorrectedDifference
+    pvalue_holm: float | None
+
+
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
     """Compare two runs.
 
@@ -156,6 +186,29 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     return RunRanking(tuple(usable), left_out, found, ranking)
 
 
+def compare_corrected(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[CorrectedPair, ...]:
+    """Compare every two runs by their noise-corrected indices, under each variant in which both have repeated draws.
+
+    Raises
+    ------
+    OutcomeTableError
+        As for `compare_pair`.
+    """
+    return tuple(
+        pair
+        for name, variants in _variants_compared(runs, options.variant).items()
+        for pair in _corrected_pairs(name, [run.variants[v] for run, v in zip(runs, variants, strict=True)], options)
+    )
+
+
+def _corrected_pairs(name: str, tables: Sequence[pl.DataFrame], options: CompareOptions) -> list[CorrectedPair]:
+    pairs = list(combinations(range(len(tables)), 2))
+    found = {(a, b): corrected_difference(tables[a], tables[b], options.seed) for a, b in pairs}
+    tested = {pair: one.pvalue for pair, one in found.items() if one is not None and one.pvalue is not None}
+    adjusted = dict(zip(tested, holm(np.array(list(tested.values()))).tolist(), strict=True))
+    return [CorrectedPair(name, *pair, one, adjusted.get(pair)) for pair, one in found.items() if one is not None]
+
+
 def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
     """Keep the variants in which every run has an index with a standard error: joint indices then rest on the same."""
     return {name: found for name, found in matches.items() if all(_statuses(found) == "ok")}
@@ -171,14 +224,23 @@ def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[s
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say.
     """
+    found = {}
+    for name, variants in _variants_compared(runs, variant).items():
+        of_run = dict(zip((run.label for run in runs), variants, strict=True))
+        found[name] = match(runs, lambda run, of_run=of_run: of_run[run.label])  # type: ignore[misc]
+    return found
+
+
+def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:
+    """Find what to compare under which name: the variant of each run."""
     if variant is not None:
-        return {variant: match(runs, lambda _run: chosen_variant(runs, variant))}
+        return {variant: (chosen_variant(runs, variant),) * len(runs)}
     shared = shared_variants(runs)
     if shared:
-        return {name or "all": match(runs, lambda _run, name=name: name) for name in shared}  # type: ignore[misc]
+        return {name or "all": (name,) * len(runs) for name in shared}
     if all(len(run.variants) == 1 for run in runs):
-        names = [next(iter(run.variants)) or "all" for run in runs]
-        return {" / ".join(names): match(runs, lambda run: next(iter(run.variants)))}
+        only = tuple(next(iter(run.variants)) for run in runs)
+        return {" / ".join(name or "all" for name in only): only}
     listed = "; ".join(f"{run.label}: {', '.join(name or 'no variant' for name in run.variants)}" for run in runs)
     raise OutcomeTableError(
         f"expected runs that share a variant, got none ({listed}); run one of them under a variant of the other, or "

@@ -8,8 +8,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
-from refusal_index.stats import ConfidenceInterval, Status, auroc, frequency_refusal_index
+from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrices, draw_matrix
+from refusal_index.stats import (
+    ConfidenceInterval,
+    NoiseCorrectedDifference,
+    Status,
+    auroc,
+    compare_noise_corrected,
+    frequency_refusal_index,
+)
 
 SEED = 0
 """Of the resamples behind the intervals: the same outcomes give the same summary."""
@@ -85,6 +92,24 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
         mid_rank_spearman=_estimate(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
         p_answering_auroc=_estimate(area, area.confidence_interval(confidence_level)),
     )
+
+
+def corrected_difference(first: pl.DataFrame, second: pl.DataFrame, seed: int) -> NoiseCorrectedDifference | None:
+    """Compare one variant of two runs by their noise-corrected indices; None where a run has no question drawn twice.
+
+    It rests on the questions with repeated draws in both, if these are half of the smaller number or more, as a
+    comparison of first draws does, and otherwise on all that either has.
+    """
+    matrices = draw_matrices([first, second])
+    repeated = np.stack([matrix.scored.any(axis=0) for matrix in matrices])
+    shared = np.asarray(repeated.all(axis=0))
+    fewest = repeated.sum(axis=1).min()
+    if fewest == 0:
+        return None
+    if shared.sum() >= fewest / 2:
+        matrices = tuple(matrix.of_questions(shared) for matrix in matrices)
+    one, other = ((matrix.refused, matrix.wrong, matrix.scored) for matrix in matrices)
+    return compare_noise_corrected(one, other, rng=seed)
 
 
 def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -91,7 +91,8 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     """
     rows = [first_draws(table) for table in tables]
     _refuse_other_texts(rows)
-    return _matrix([table.select("question_id", "refused", "wrong") for table in rows])
+    ids = pl.concat([table.select("question_id") for table in rows]).unique(maintain_order=True)
+    return _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
 
 
 def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
@@ -105,26 +106,47 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
     outcomes
         Rows of one model, dataset and variant.
     """
+    return draw_matrices([outcomes])[0]
+
+
+def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
+    """Put the draws of several runs side by side, each run as `draw_matrix` does, all over the same questions.
+
+    Parameters
+    ----------
+    tables
+        Rows of outcome tables, each of one model, dataset and variant.
+
+    Returns
+    -------
+    tuple of OutcomeMatrix
+        One a table, with as many rows as it has draws. Its columns are the questions that were drawn more than once in
+        any of the tables.
+    """
+    repeated = [_repeated_draws(table) for table in tables]
+    ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)
+    by_draw = [sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0])) for rows in repeated]
+    return tuple(_matrix(rows, ids) for rows in by_draw)
+
+
+def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Keep the draws with grades in both passes of the questions that have more than one such draw."""
     forced = pl.col("forced_grade")
     graded = outcomes.filter(pl.col("refused").is_not_null() & forced.is_not_null() & (forced != Grade.UNSCORED.value))
     repeated = graded.filter(pl.len().over("question_id") > 1).with_columns(wrong=forced != Grade.CORRECT.value)
-    draws = repeated.partition_by("draw", maintain_order=True)
-    draws.sort(key=lambda rows: int(rows["draw"][0]))
-    return _matrix([rows.select("question_id", "refused", "wrong") for rows in draws])
+    return repeated.select("question_id", "draw", "refused", "wrong")
 
 
-def _matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
-    ids = pl.concat([table.select("question_id") for table in tables]).unique(maintain_order=True) if tables else None
-    if ids is None:
-        empty = np.zeros((0, 0), bool)
-        return OutcomeMatrix((), empty, empty, empty)
+def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
+    """Put tables of at most one row a question side by side, as rows over the given questions."""
+    shape = (len(tables), ids.height)
     aligned = [ids.join(table, on="question_id", how="left", maintain_order="left") for table in tables]
-    scored = np.array([(rows["refused"].is_not_null() & rows["wrong"].is_not_null()).to_numpy() for rows in aligned])
+    scored = [(rows["refused"].is_not_null() & rows["wrong"].is_not_null()).to_numpy() for rows in aligned]
     refused, wrong = (
-        np.array([rows[name].fill_null(value=False).to_numpy() for rows in aligned]) & scored
-        for name in ("refused", "wrong")
+        [rows[name].fill_null(value=False).to_numpy() for rows in aligned] for name in ("refused", "wrong")
     )
-    return OutcomeMatrix(tuple(ids["question_id"]), refused, wrong, scored)
+    r, w, s = (np.array(part, bool).reshape(shape) for part in (refused, wrong, scored))
+    return OutcomeMatrix(tuple(ids["question_id"]), r & s, w & s, s)
 
 
 def _refuse_other_texts(tables: Sequence[pl.DataFrame]) -> None:

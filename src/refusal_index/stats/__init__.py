@@ -59,6 +59,7 @@ from refusal_index.stats.curves.plane import (
     iso_score,
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
+from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
@@ -146,6 +147,7 @@ __all__ = [
     "MisgradingRange",
     "MisgradingResult",
     "MissingBounds",
+    "NoiseCorrectedDifference",
     "NoiseCorrectedResult",
     "OperatingPoint",
     "OutcomeCounts",
@@ -180,6 +182,7 @@ __all__ = [
     "compact_letters",
     "compare_joint",
     "compare_metrics",
+    "compare_noise_corrected",
     "copula_spearman",
     "copula_test",
     "copula_tests",

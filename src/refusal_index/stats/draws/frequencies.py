@@ -62,12 +62,11 @@ class MidRankSpearman:
         It is one for the correlation at this number of draws, not for that of the probabilities. ``(nan, nan)``
         unless the status is ``"ok"``.
         """
-        if self.status != "ok":
-            check_resampling(confidence_level, n_resamples)
-            return ConfidenceInterval(*percentiles(np.array([]), confidence_level))
-        resampled = resample(
-            self.patterns, lambda weights: _spearman(self.patterns, weights), confidence_level, n_resamples, rng
-        )
+        check_resampling(confidence_level, n_resamples)
+        resampled = np.array([])
+        if self.status == "ok":
+            patterns = self.patterns
+            resampled = resample([patterns.questions], lambda w: _spearman(patterns, w), n_resamples, rng)
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 

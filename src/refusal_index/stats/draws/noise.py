@@ -95,14 +95,11 @@ class NoiseCorrectedResult:
         ConfidenceInterval
             ``(nan, nan)`` where undefined, and where a cell is empty, since it is so in every resample.
         """
-        if self.rho is None or (self.reason or "").startswith("zero_cell"):
-            resampled = np.array([])
-            check_resampling(confidence_level, n_resamples)
-        else:
+        check_resampling(confidence_level, n_resamples)
+        resampled = np.array([])
+        if has_interval(self):
             cells = pair_cells(self.patterns)
-            resampled = resample(
-                self.patterns, lambda weights: _correct(weights @ cells)[0], confidence_level, n_resamples, rng
-            )
+            resampled = resample([self.patterns.questions], lambda w: corrected_rho(w @ cells)[0], n_resamples, rng)
         low, high = percentiles(resampled, confidence_level)
         return ConfidenceInterval(_spearman(low), _spearman(high))
 
@@ -168,6 +165,11 @@ def checked_draws(
     return matrices
 
 
+def has_interval(result: NoiseCorrectedResult) -> bool:
+    """Whether resampled questions say something: not where undefined, nor with a cell that is empty in all of them."""
+    return result.rho is not None and not (result.reason or "").startswith("zero_cell")
+
+
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:
     """Refusal Index that single draws show, given the one of the probabilities.
 
@@ -205,7 +207,7 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     return np.asarray(np.arcsin(np.sin(index * math.asin(0.5)) * attenuation) / math.asin(0.5))[()]
 
 
-def _correct(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
+def corrected_rho(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Corrected rho, NaN where undefined, and the three correlations it is made of: cross, refusals, errors."""
     c = np.moveaxis(cells, -1, 0)
     parts = np.stack([tetrachoric(*c[:4]), tetrachoric(c[4], c[5], c[5], c[6]), tetrachoric(c[7], c[8], c[8], c[9])])
@@ -217,7 +219,7 @@ def _correct(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
 def estimate_from_patterns(patterns: DrawPatterns) -> NoiseCorrectedResult:
     """Estimate as `noise_corrected_refusal_index`, from questions already counted."""
     cells = patterns.questions @ pair_cells(patterns)
-    corrected, parts = (x.tolist() for x in _correct(cells))
+    corrected, parts = (x.tolist() for x in corrected_rho(cells))
     uncorrected, refusals, errors = (None if math.isnan(x) else x for x in parts)
     rho: float | None = None
     reason = _why_undefined(patterns, cells, refusals, errors)

@@ -5,7 +5,7 @@ both. Questions with the same counts are one pattern, and resampling questions i
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,24 +48,30 @@ class DrawPatterns:
 
 def count_draws(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> DrawPatterns:
     """Put the questions with two or more scored draws together by their counts."""
-    per_question = np.stack([np.count_nonzero(x, axis=0) for x in (scored, refused, wrong, refused & wrong)], axis=1)
+    per_question = question_counts(refused, wrong, scored)
     patterns, questions = np.unique(per_question[per_question[:, 0] >= 2], axis=0, return_counts=True)
     draws, refusals, errors, both = patterns.T
     return DrawPatterns(draws, refusals, errors, both, questions)
+
+
+def question_counts(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> IntArray:
+    """Count each question's draws, and those refused, wrong, and both; shape (n_questions, 4)."""
+    return np.stack([np.count_nonzero(x, axis=0) for x in (scored, refused, wrong, refused & wrong)], axis=1)
 
 
 def pair_cells(patterns: DrawPatterns) -> FloatArray:
     """Share of the pairs of different draws in each cell, for one question of each pattern; shape (n_patterns, 10).
 
     Four cells of refusal and error in the order of `CELL_NAMES`, then both, one, neither refused, and likewise for
-    errors, where the order of the two draws does not matter and "one" is the share of either order.
+    errors, where the order of the two draws does not matter and "one" is the share of either order. All are 0 where
+    there are fewer than two draws.
     """
     m, r, w = patterns.draws, patterns.refused, patterns.wrong
     both = r * w - patterns.refused_and_wrong
     only_r, only_w, pairs = r * (m - 1) - both, w * (m - 1) - both, m * (m - 1)
     cross = (both, only_r, only_w, pairs - both - only_r - only_w)
     repeats = [(x * (x - 1), x * (m - x), (m - x) * (m - x - 1)) for x in (r, w)]
-    return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / pairs[:, np.newaxis])
+    return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
 
 
 def check_resampling(confidence_level: float, n_resamples: int) -> None:
@@ -76,19 +82,22 @@ def check_resampling(confidence_level: float, n_resamples: int) -> None:
 
 
 def resample(
-    patterns: DrawPatterns,
-    statistic: Callable[[IntArray], FloatArray],
-    confidence_level: float,
-    n_resamples: int,
-    rng: Seed,
+    strata: Sequence[IntArray], statistic: Callable[[IntArray], FloatArray], n_resamples: int, rng: Seed
 ) -> FloatArray:
-    """Evaluate `statistic` on resamples of the questions, each a row of numbers of questions a pattern."""
-    check_resampling(confidence_level, n_resamples)
-    generator, n = np.random.default_rng(rng), patterns.n_questions
-    chunk = max(1, CHUNK_WEIGHTS // patterns.questions.size)
+    """Evaluate `statistic` on resamples of the questions, each a row of numbers of questions a pattern.
+
+    Each stratum holds how many questions its patterns have, one or more in all, and is resampled to its own number of
+    questions; the rows hold the strata one after the other.
+    """
+    generator = np.random.default_rng(rng)
+    chunk = max(1, CHUNK_WEIGHTS // sum(questions.size for questions in strata))
     sizes = [min(chunk, n_resamples - start) for start in range(0, n_resamples, chunk)]
     # Questions of one pattern are alike, so resampling questions is drawing how many of each pattern there are.
-    return np.concatenate([statistic(generator.multinomial(n, patterns.questions / n, size=size)) for size in sizes])
+    return np.concatenate([statistic(np.hstack([_drawn(generator, each, size) for each in strata])) for size in sizes])
+
+
+def _drawn(generator: np.random.Generator, questions: IntArray, size: int) -> IntArray:
+    return generator.multinomial(questions.sum(), questions / questions.sum(), size=size)
 
 
 def percentiles(resampled: FloatArray, confidence_level: float) -> tuple[float, float]:

@@ -1,0 +1,110 @@
+"""Two models compared by noise-corrected indices: coverage of the interval, and what first draws alone would say.
+
+Questions have a latent error score and refusal score in each model, with a copula correlation rho; a part of both is
+shared by the models. The probabilities are the probits of lines with slope b, the smaller the more random a model is,
+and every draw is made with them. Models with the same rho and other slopes have the same index of the probabilities,
+and other ones of single draws. Test and interval agree, so that the coverage of such a difference of 0 is also one less
+the size of the test.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from benchmarks.coverage.row import Row, share
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from refusal_index.stats import NoiseCorrectedDifference, compare_metrics, compare_noise_corrected
+
+BoolArray = NDArray[np.bool_]
+
+RHO = 2 * math.sin(0.582 * math.asin(0.5))
+# Share of the variance of the latent scores that both models have in common.
+SHARED_DIFFICULTY = 0.6
+N_RESAMPLES = 500
+
+
+class Scenario(NamedTuple):
+    """Slope, correlation and draws of each of two models, rates of both, questions, and whether they share these."""
+
+    slopes: tuple[float, float]
+    rhos: tuple[float, float] = (RHO, RHO)
+    draws: tuple[int, int] = (2, 2)
+    rates: tuple[float, float] = (0.5, 0.5)
+    n: int = 800
+    paired: bool = True
+
+    def __str__(self) -> str:
+        pairing = "" if self.paired else " each"
+        models = f"b {self.slopes[0]:g} and {self.slopes[1]:g}, rho {self.rhos[0]:.2g} and {self.rhos[1]:.2g}"
+        return f"{models}, r {self.rates[0]:g}, mu {self.rates[1]:g}, draws {self.draws}, n {self.n}{pairing}"
+
+
+SCENARIOS = (
+    Scenario((3, 3)),
+    Scenario((3, 1)),
+    Scenario((3, 1), paired=False),
+    Scenario((3, 1), rates=(0.74, 0.9)),
+    Scenario((3, 1.5), rhos=(0.7, 0.3)),
+    Scenario((3, 1), draws=(2, 5)),
+    Scenario((1, 1), n=300),
+    Scenario((3, 0.5)),
+)
+
+
+def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Every scenario."""
+    for scenario in SCENARIOS:
+        yield from scenario_rows(scenario, replicates, rng)
+
+
+def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage, and for models of one index the share of tests on first draws that reject."""
+    indices = [math.asin(rho / 2) / math.asin(0.5) for rho in scenario.rhos]
+    covered = rejected = 0
+    for _ in range(replicates):
+        corrected, pvalue = simulate(scenario, rng)
+        low, high = corrected.confidence_interval()
+        covered += low <= indices[0] - indices[1] <= high
+        rejected += (1.0 if pvalue is None else pvalue) <= 0.05
+    # With a slope below 1 many resamples have no estimate, and so widen the interval.
+    yield share(str(scenario), "coverage", covered, replicates, 0.93, 0.97 if min(scenario.slopes) >= 1 else 0.99)
+    if indices[0] == indices[1]:
+        low, high = (0.03, 0.07) if scenario.slopes[0] == scenario.slopes[1] else (0.5, 1.0)
+        yield share(str(scenario), "rejections of equality on first draws", rejected, replicates, low, high)
+
+
+def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[NoiseCorrectedDifference, float | None]:
+    """Compare two models once: corrected, and the p-value of their indices on first draws."""
+    shared = rng.standard_normal((2, scenario.n))
+    common = [shared, shared if scenario.paired else rng.standard_normal((2, scenario.n))]
+    models = [_draws(scenario, model, scores, rng) for model, scores in enumerate(common)]
+    first = [np.stack([model[part][0] for model in models]) for part in range(2)]
+    if scenario.paired:
+        pvalue = compare_metrics(*first)["refusal_index"].pvalue
+        return compare_noise_corrected(*models, n_resamples=N_RESAMPLES, rng=rng), pvalue
+    apart = np.repeat(np.eye(2, dtype=bool), scenario.n, axis=1)
+    pvalue = compare_metrics(*(np.tile(part, 2) for part in first), apart)["refusal_index"].pvalue
+    widened = [
+        (*(np.tile(part, 2) for part in model), np.tile(asked, (len(model[0]), 1)))
+        for model, asked in zip(models, apart, strict=True)
+    ]
+    return compare_noise_corrected(*widened, n_resamples=N_RESAMPLES, rng=rng), pvalue
+
+
+def _draws(
+    scenario: Scenario, model: int, shared: NDArray[np.float64], rng: np.random.Generator
+) -> tuple[BoolArray, BoolArray]:
+    """Refusals and forced errors of one model, shape (draws, n) each."""
+    own = rng.standard_normal((2, scenario.n))
+    error, other = math.sqrt(SHARED_DIFFICULTY) * shared + math.sqrt(1 - SHARED_DIFFICULTY) * own
+    rho, slope = scenario.rhos[model], scenario.slopes[model]
+    refusal = rho * error + math.sqrt(1 - rho * rho) * other
+    shape, width = (scenario.draws[model], scenario.n), math.hypot(1, slope)
+    refused, wrong = (
+        slope * score + rng.standard_normal(shape) > -ndtri(rate) * width
+        for score, rate in zip((refusal, error), scenario.rates, strict=True)
+    )
+    return refused, wrong
