@@ -72,6 +72,11 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
     ndarray
         In [0, 1]; NaN where everything was refused.
 
+    Raises
+    ------
+    ValueError
+        If a rate lies outside [0, 1] or is NaN, or two exceed 1 together.
+
     Examples
     --------
     >>> from refusal_index.stats import correct_given_attempted
@@ -91,6 +96,11 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
     -------
     ndarray
         In [0, 1]; NaN where everything was refused, since C/A is undefined there.
+
+    Raises
+    ------
+    ValueError
+        As `correct_given_attempted`.
 
     Examples
     --------
@@ -117,6 +127,11 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
     -------
     ndarray
         In [-penalty, 1 - penalty], or 0 where everything was refused.
+
+    Raises
+    ------
+    ValueError
+        As `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
 
     Examples
     --------
@@ -174,6 +189,11 @@ def metrics(
     tuple of MetricEstimate
         Rates and C/A (among the questions attempted) with Wilson intervals, F and weighted score with score intervals,
         which are Wilson's made for three categories, and the Refusal Index with its profile interval.
+
+    Raises
+    ------
+    ValueError
+        If the penalty is negative, infinite or NaN, or `confidence_level` does not lie strictly between 0 and 1.
 
     Examples
     --------

@@ -44,6 +44,11 @@ def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
     ndarray
         ``P(X > h, Y > k)``, with an absolute error below 3e-16. NaN where an argument is NaN.
 
+    Raises
+    ------
+    ValueError
+        If a correlation lies outside [-1, 1].
+
     Examples
     --------
     >>> from refusal_index.stats import upper_orthant
@@ -66,6 +71,16 @@ def density(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
         Where to evaluate the density, real numbers.
     rho : array_like of float
         Correlation in (-1, 1). All three arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        NaN where an argument is NaN.
+
+    Raises
+    ------
+    ValueError
+        If a correlation lies outside [-1, 1].
 
     Examples
     --------

@@ -61,6 +61,11 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
     ndarray, shape (n,)
         All NaN where the estimate is undefined or at the boundary, since it has no derivative there.
 
+    Raises
+    ------
+    TypeError, ValueError
+        As `ContingencyTable.from_arrays`.
+
     Examples
     --------
     >>> import numpy as np

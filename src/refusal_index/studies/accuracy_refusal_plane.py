@@ -47,6 +47,8 @@ NEEDS = "one run or more, on one dataset; several prompt variants show how each 
 SCORES: tuple[ScoreName, ...] = get_args(ScoreName)
 PANELS = (INDEX, *SCORES)
 INDEX_LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+MOST_IN_PANEL = 4
+"""So many models are named in the corner where no model can be, more of them below the panels."""
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
@@ -84,9 +86,17 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         axes.grid(visible=False)
     for (model,), curve in frame.filter(pl.col("kind") == "curve").group_by("model", maintain_order=True):
         draw_curve(panels[0, 0], curve, colours[str(model)])
-    _name_models(panels[0, 0], frame, colours, markers)
-    figure.supxlabel("Refusal rate", fontsize=8)
-    figure.supylabel("Correct answer rate", fontsize=8)
+    labels = _labels(frame, models)
+    if len(models) > MOST_IN_PANEL:
+        style.model_legend(figure, models, labels)
+    else:
+        handles = style.model_handles(models, labels)
+        panels[0, 0].legend(handles=handles, loc="upper right", labelcolor="linecolor", **_INSIDE)
+    # One label for the whole figure would lie on the legend.
+    for axes in panels[1]:
+        axes.set_xlabel("Refusal rate")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("Correct answer rate")
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -140,14 +150,14 @@ def _draw_points(axes: Axes, frame: pl.DataFrame, colours: dict[str, str], marke
         axes.plot(row["refusal_rate"], row["correct_rate"], markers[row["model"]], color=colour, markersize=4, zorder=3)
 
 
-def _name_models(axes: Axes, frame: pl.DataFrame, colours: dict[str, str], markers: dict[str, str]) -> None:
-    """List the models with their index in the corner where no model can be."""
-    curves = frame.filter(pl.col("kind") == "curve")
-    for model, colour in colours.items():
-        level = curves.filter(pl.col("model") == model)["level"]
-        name = style.safe_text(model, 24) + (f"  {number(level[0], 2)}" if level.len() else "")
-        axes.plot([], [], markers[model], color=colour, markersize=4, label=name)
-    axes.legend(loc="upper right", labelcolor="linecolor", handletextpad=0.1, borderpad=0, fontsize=6.5)
+_INSIDE: dict[str, Any] = {"handletextpad": 0.1, "borderpad": 0, "fontsize": 6.5}
+
+
+def _labels(frame: pl.DataFrame, models: Sequence[str]) -> dict[str, str]:
+    """Name models with their index."""
+    levels = {row["model"]: row["level"] for row in frame.filter(pl.col("kind") == "curve").iter_rows(named=True)}
+    names = style.short_names(models)
+    return {model: f"{name}  {number(levels[model], 2)}" if model in levels else name for model, name in names.items()}
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:

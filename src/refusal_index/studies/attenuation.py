@@ -22,7 +22,22 @@ from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH, safe_text
+from refusal_index.studies.style import (
+    GREY,
+    INK,
+    MODEL_COLOURS,
+    MOST_BANDS,
+    MOST_LABELS,
+    PALE,
+    PAPER,
+    WIDTH,
+    model_colours,
+    model_legend,
+    model_markers,
+    safe_text,
+    short_names,
+    title_with_key,
+)
 
 NAME = "attenuation"
 TITLE = "Attenuation by single draws"
@@ -134,51 +149,62 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw each variant's three indices and reliabilities, and below them the index by the number of draws."""
-    keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    long = frame.filter(pl.col("draws").max().over("model", "dataset", "variant") > FEW_DRAWS)
+    keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
     height = 0.9 + 0.27 * keys.height
     figure.set_size_inches(WIDTH * 1.2, height + (2.3 if long.height else 0))
     rows = 2 if long.height else 1
     axes = figure.subplots(rows, 2, squeeze=False, height_ratios=[height, 2.3][:rows], width_ratios=[2, 1.1])
     _draw_overview(axes[0, 0], axes[0, 1], _overview(frame), keys)
     if long.height:
-        _draw_counts(axes[1, 0], axes[1, 1], long)
+        labels = _labels(long.select(*_KEY).unique(maintain_order=True))
+        _draw_counts(axes[1, 0], axes[1, 1], long, labels)
+        model_legend(figure, list(labels.values()), {label: label for label in labels.values()})
+
+
+_KEY = ("model", "dataset", "variant")
+
+
+def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Keep what has more than a few draws; of many variants the one of each model that stands for it."""
+    long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
+    if long.select(*_KEY).n_unique() <= MOST_LABELS:
+        return long
+    normal = pl.col("variant") == "normal"
+    stands = pl.when(normal.any().over("model", "dataset")).then(normal)
+    return long.filter(stands.otherwise(pl.col("variant") == pl.col("variant").first().over("model", "dataset")))
+
+
+def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
+    """Name each variant of a model."""
+    names = short_names(keys["model"].to_list(), 26)
+    return {key: f"{names[key[0]]}, {safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
 
 
 def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
-    shifts, faces = {SINGLE: -0.25, CROSSED: 0.0, CORRECTED: 0.25}, {SINGLE: "white", CROSSED: GREY}
+    corrected = MODEL_COLOURS[0]
+    looks = {SINGLE: (GREY, PAPER), CROSSED: (GREY, GREY), CORRECTED: (corrected, corrected)}
+    shifts = {SINGLE: -0.25, CROSSED: 0.0, CORRECTED: 0.25}
     places = {tuple(key): place for place, key in enumerate(keys.iter_rows())}
     left.axvline(0, color=PALE)
     for row in frame.iter_rows(named=True):
         y = places[row["model"], row["dataset"], row["variant"]]
-        colour = MODEL_COLOURS[0] if row["kind"] == CORRECTED else GREY
         if row["estimate"] is not None:
-            _draw_estimate(left, row, y + shifts[row["kind"]], colour, faces.get(row["kind"], colour))
-        for name, marker, face, shift in (
-            ("refusal_reliability", "o", INK, -0.14),
-            ("error_reliability", "s", "white", 0.14),
-        ):
+            _draw_estimate(left, row, y + shifts[row["kind"]], *looks[row["kind"]])
+        for name, (marker, colour, face) in _RELIABILITIES.items():
             if row[name] is not None:
-                right.plot(row[name], y + shift, marker, color=INK, markerfacecolor=face, markersize=4)
-    _name_kinds(left, frame.join(keys.head(1), on=keys.columns, nulls_equal=True), shifts)
-    names = [f"{safe_text(model, 22)}, {safe_text(variant, 10)}" for model, _, variant in keys.iter_rows()]
-    left.set_yticks(range(len(names)), names, fontsize=6.5)
-    right.set_yticks(range(len(names)), [""] * len(names))
+                shift = 0.14 if face == PAPER else -0.14
+                right.plot(row[name], y + shift, marker, color=colour, markerfacecolor=face, markersize=4)
+    left.set_yticks(range(keys.height), list(_labels(keys).values()), fontsize=6.5)
+    right.set_yticks(range(keys.height), [""] * keys.height)
     for panel in (left, right):
-        panel.set_ylim(len(names) - 0.5, -0.5)
+        panel.set_ylim(keys.height - 0.5, -0.5)
         panel.grid(visible=False, axis="y")
-    left.set_title("Refusal Index")
-    right.set_title("\u25cf refusal, \u25a1 error reliability", fontsize=7, fontweight="normal")
+    title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
+    title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
     right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
 
 
-def _name_kinds(axes: Axes, rows: pl.DataFrame, shifts: dict[str, float]) -> None:
-    """Write beside the first variant which of its three intervals is which."""
-    reach = [value for row in rows.select("estimate", "high").iter_rows() for value in row if value is not None]
-    for kind, shift in shifts.items():
-        colour = MODEL_COLOURS[0] if kind == CORRECTED else GREY
-        word, right_of = "  " + kind.replace("_", " "), max(reach, default=0.0)
-        axes.annotate(word, (right_of, shift), va="center", fontsize=5.2, color=colour)
+_RELIABILITIES = {"refusal_reliability": ("o", INK, INK), "error_reliability": ("s", INK, PAPER)}
 
 
 def _draw_estimate(axes: Axes, row: dict[str, Any], y: float, colour: str, face: str) -> None:
@@ -187,24 +213,21 @@ def _draw_estimate(axes: Axes, row: dict[str, Any], y: float, colour: str, face:
     axes.plot(row["estimate"], y, "o", color=colour, markerfacecolor=face, markersize=4)
 
 
-def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame) -> None:
+def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
     """Draw what more draws change, for the variants that have more than a few."""
     left.axhline(0, color=PALE)
-    parts = frame.filter(kind=CORRECTED).group_by("model", "dataset", "variant", maintain_order=True)
-    for place, (key, part) in enumerate(parts):
-        model, variant = str(key[0]), str(key[2])
-        colour = MODEL_COLOURS[place % len(MODEL_COLOURS)]
+    names = list(labels.values())
+    colours, markers = model_colours(names), model_markers(names)
+    for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
+        colour, marker = colours[labels[key]], markers[labels[key]]
         known = part.drop_nulls("estimate")
         bounded = known.drop_nulls("low")
-        left.fill_between(bounded["draws"], bounded["low"], bounded["high"], color=colour, alpha=0.15, linewidth=0)
-        left.plot(known["draws"], known["estimate"], "o-", color=colour, markersize=3.5)
+        if len(names) <= MOST_BANDS:
+            left.fill_between(bounded["draws"], bounded["low"], bounded["high"], color=colour, alpha=0.15, linewidth=0)
+        left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
         left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
-        label = f"{safe_text(model, 22)}, {safe_text(variant, 10)}"
-        left.annotate(
-            label, (0.98, 0.04 + 0.08 * place), xycoords="axes fraction", ha="right", color=colour, fontsize=6.5
-        )
-        for name, line in (("refusal_reliability", "o-"), ("error_reliability", "s--")):
-            right.plot(part["draws"], part[name], line, color=colour, markersize=3, linewidth=1)
+        for name, line in (("refusal_reliability", "-"), ("error_reliability", "--")):
+            right.plot(part["draws"], part[name], line, marker=marker, color=colour, markersize=3, linewidth=1)
     for panel in (left, right):
         panel.set_xscale("log")
         counts = [count for count in (2, 5, 10, 20, 50, 100, 500) if count <= max(frame["draws"])]
@@ -212,6 +235,7 @@ def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame) -> None:
         panel.minorticks_off()
         panel.set_xlabel("draws")
     left.set_title("Corrected RI by draws; dashed: uncorrected", fontsize=7.5)
+    right.set_title("dashed: error reliability", fontsize=7, fontweight="normal")
     right.set_ylim(0, 1.02)
 
 
@@ -225,6 +249,16 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "The corrected index is that of the probabilities behind the draws: the crossed tetrachoric correlation over "
         "the root of both reliabilities, which are the tetrachoric correlations of two draws of the same question, 1 "
         f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, over "
-        "resampled questions for the corrected index, which can reach 1 where reliabilities are low. Dashed below, "
-        "where there are more than three draws: all draws crossed, without correction."
+        "resampled questions for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
+        "has more than three draws: at the left the corrected index by the number of draws and, dashed, all draws "
+        "crossed without correction; at the right the reliability of refusals and, dashed, of errors."
+        + _left_out(frame)
     )
+
+
+def _left_out(frame: pl.DataFrame) -> str:
+    """Say what of the frame is not drawn by the number of draws."""
+    long, drawn = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
+    parts = ["one variant a model"] if drawn.height < long.height else []
+    parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > MOST_BANDS else []
+    return f" There are many, so that below there are {' and '.join(parts)}; the frame has them." if parts else ""

@@ -27,7 +27,16 @@ from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, COMPARED, METRIC_LABELS, level_text, variant_scores
 from refusal_index.studies.selection import chosen_runs, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import PALE, WIDTH, label_points, model_colours, model_legend, model_markers, safe_text
+from refusal_index.studies.style import (
+    MOST_LABELS,
+    PALE,
+    WIDTH,
+    label_points,
+    model_colours,
+    model_legend,
+    model_markers,
+    short_names,
+)
 
 NAME = "auroc_correlation"
 TITLE = "Agreement with the AUROC of P(Answering)"
@@ -38,8 +47,6 @@ NEEDS = (
 FEWEST_POINTS = 3
 FEWEST_MODELS = 4
 FEW_DRAWS = 10
-MOST_LABELS = 8
-"""More models are named in a legend, where labels beside the points would cover them."""
 Key = tuple[str, str | None, str | None]
 
 
@@ -254,7 +261,7 @@ def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
     """Write each model's name beside its point in the middle."""
     colours = model_colours(rows["model"].to_list())
     middle = rows.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    labels = [safe_text(model, 24) for model in middle["model"]]
+    labels = list(short_names(middle["model"].to_list()).values())
     label_points(
         axes,
         middle.select("value", "auroc").rows(),
@@ -278,7 +285,7 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     return (
         f"Each metric against the AUROC of P(Answering) for right answers under forced answering, over {points} "
         f"combinations of model and prompt variant ({models} models). P(Answering) is the share of the further draws "
-        "that answered, the first draw being left out, which the answer is taken from; the metrics come from first "
+        "that answered, without the first draw, from which the answer is taken; the metrics come from first "
         "draws, so where both come from one run they share questions. Lines are "
         f"{level_text(options)} intervals of each point. r is Pearson's correlation, rank Spearman's. {how}{few} "
         f"The weighted score has a penalty of {options.penalty:g}."

@@ -24,7 +24,6 @@ from refusal_index.stats import (
     copula_win_rates,
     refusal_index,
 )
-from refusal_index.studies.auroc_correlation import MOST_LABELS
 from refusal_index.studies.cells import number
 from refusal_index.studies.scores import ALL
 from refusal_index.studies.selection import chosen_runs, display_names, table_of
@@ -32,13 +31,15 @@ from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (
     GREY,
     INK,
+    MOST_LABELS,
     PALE,
     WIDTH,
+    few_ticks,
     label_points,
     model_colours,
     model_legend,
     model_markers,
-    safe_text,
+    short_names,
 )
 
 NAME = "copula_comparison"
@@ -178,16 +179,18 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw mean log-likelihoods less the Gaussian's, and the p-value of every family for every model."""
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
-    figure.set_size_inches(WIDTH * 1.25 if tests.height else WIDTH * 0.7, 2.9)
+    # Of many models the points of one family need room below each other.
+    models = tests["model"].unique(maintain_order=True).to_list()
+    height = 2.9 + 0.1 * max(0, len(models) - MOST_LABELS)
+    figure.set_size_inches(WIDTH * 1.25 if tests.height else WIDTH * 0.7, height)
     axes = figure.subplots(1, 2 if tests.height else 1, sharey=True, squeeze=False)[0]
     _draw_fits(axes[0], fits)
     axes[0].set_yticks(range(fits.height), [FAMILY_LABELS[family] for family in fits["family"]])
     axes[0].set_ylim(fits.height - 0.5, -0.5)
     if tests.height:
         _draw_tests(axes[1], tests)
-        if tests["model"].n_unique() > MOST_LABELS:
-            figure.set_size_inches(WIDTH * 1.25, 3.6)
-            model_legend(figure, tests["model"].to_list())
+        if len(models) > MOST_LABELS:
+            model_legend(figure, models)
     for panel in axes:
         panel.grid(visible=False, axis="y")
 
@@ -207,26 +210,28 @@ def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
             )
     widest = max(abs(gap) for gap, ties in gaps if ties < 1) if any(ties < 1 for _, ties in gaps) else 1.0
     axes.set_xlim(-1.3 * widest, 0.5 * widest)
+    few_ticks(axes.xaxis, 4)
 
 
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].to_list()
     colours, markers = model_colours(models), model_markers(models)
     places = {family: y for y, family in enumerate(COPULA_NAMES)}
-    names = list(colours)
+    names, short = list(colours), short_names(models)
+    spread = 0.5 if len(names) <= MOST_LABELS else 0.8
     axes.set_xscale("log")
     axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
     for row in tests.filter(pl.col("pvalue").is_not_null()).iter_rows(named=True):
-        shift = 0.5 * ((names.index(row["model"]) + 0.5) / len(names) - 0.5)
+        shift = spread * ((names.index(row["model"]) + 0.5) / len(names) - 0.5)
         x, y = max(row["pvalue"], SMALLEST_PVALUE), places[row["family"]] + shift
         axes.plot(x, y, markers[row["model"]], color=colours[row["model"]], markersize=4.5)
     axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel="p-value; shaded: ruled out at 5 %")
     if len(names) > MOST_LABELS:
         return
     first = tests.filter(pl.col("pvalue").is_not_null(), family="gaussian")
-    shifts = [0.5 * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]
+    shifts = [spread * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]
     spots = [(max(p, SMALLEST_PVALUE), shift) for p, shift in zip(first["pvalue"], shifts, strict=True)]
-    label_points(axes, spots, [safe_text(m, 24) for m in first["model"]], [colours[m] for m in first["model"]], size=6)
+    label_points(axes, spots, [short[m] for m in first["model"]], [colours[m] for m in first["model"]], size=6)
 
 
 def _caption(frame: pl.DataFrame) -> str:
@@ -237,7 +242,8 @@ def _caption(frame: pl.DataFrame) -> str:
     test = (
         " Right: the test that can tell copulas apart. All variants of a model cut one dependence at several places, "
         "if they share it, and a family predicts them all with one parameter; a small p-value speaks against the "
-        f"family, or says that the prompts change the dependence. Ruled out at 5 %, of {tested} models: {counted}. A "
+        "family, or says that the prompts change the dependence. Number of models, of "
+        f"{tested}, for which a family is ruled out at 5 %: {counted}. A "
         "large p-value is weak support: the test has little power against Gumbel at high error rates."
         if tested
         else " The test that can tell copulas apart takes two prompt variants or more of a model."

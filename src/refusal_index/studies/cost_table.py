@@ -91,23 +91,28 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw answers a question on the left, tokens a question on the right, one line a variant."""
     lines = frame.filter(pl.col("variant") != TOTAL)
     figure.set_size_inches(style.WIDTH, 1.1 + 0.2 * lines.height)
-    left, right = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
+    measured = lines["requests"].is_not_null().any()
+    panels = figure.subplots(1, 2 if measured else 1, sharey=True, squeeze=False, width_ratios=(3, 2)[: 1 + measured])
+    left = panels[0, 0]
     for place, row in enumerate(lines.iter_rows(named=True)):
         _draw_answers(left, place, row)
-        if row["tokens_per_question"] is not None:
+        if measured and row["tokens_per_question"] is not None:
+            right = panels[0, 1]
             read, written = row["input_tokens"] / row["questions"], row["output_tokens"] / row["questions"]
             right.barh(place, read, height=0.6, color=style.VARIANT_COLOURS["low"])
             right.barh(place, written, left=read, height=0.6, color=style.VARIANT_COLOURS["highest"])
     left.set_xscale("log")
-    left.set_yticks(range(lines.height), [_line_label(row) for row in lines.iter_rows(named=True)])
+    left.set_yticks(range(lines.height), _line_labels(lines))
     left.set_ylim(lines.height - 0.4, -0.6)
     left.set_xticks([1, 2, 5, 10, 100], ["1", "2", "5", "10", "100"])
     left.minorticks_off()
     left.set_xlabel("Answers or requests a question")
-    right.set_xlabel("Tokens a question")
-    for axes in (left, right):
+    for axes in panels.flat:
         axes.grid(visible=False, axis="y")
-    _legend(figure, left, measured=lines["requests"].is_not_null().any())
+        style.ticks_above_too(axes)
+    if measured:
+        panels[0, 1].set_xlabel("Tokens a question")
+    _legend(figure, left, measured=measured)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -150,7 +155,7 @@ def _usage(run: ComparedRun) -> Mapping[str | None, Mapping[str, Any]]:
     path = RunFolder(run.source).summary
     try:
         document = json.loads(path.read_bytes()) if run.source.is_dir() else {}
-        return {one["variant"]: one["usage"] for one in document.get("variants", ()) if one["model"] == run.model}
+        return {one["variant"]: one["usage"] for one in document.get("variants", ()) if one["model"] == run.model_id}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -174,8 +179,11 @@ def _legend(figure: Figure, axes: Axes, *, measured: bool) -> None:
     figure.legend(loc="outside upper center", ncols=3, labelcolor=style.INK, handletextpad=0.3)
 
 
-def _line_label(row: dict[str, Any]) -> str:
-    return style.safe_text(f"{row['model']}, {row['variant']}", 34)
+def _line_labels(lines: pl.DataFrame) -> list[str]:
+    names = style.short_names(lines["model"].to_list())
+    return [
+        f"{names[model]}, {style.safe_text(variant, 10)}" for model, variant in lines.select("model", "variant").rows()
+    ]
 
 
 def _count(value: int | None) -> str:

@@ -31,7 +31,23 @@ from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH, label_points, model_colours, safe_text
+from refusal_index.studies.style import (
+    GREY,
+    INK,
+    MODEL_COLOURS,
+    MOST_BANDS,
+    MOST_LABELS,
+    PALE,
+    WIDTH,
+    label_points,
+    model_colours,
+    model_handles,
+    model_legend,
+    model_markers,
+    safe_text,
+    short_names,
+    ticks_above_too,
+)
 
 NAME = "grading_sensitivity"
 TITLE = "Sensitivity to grading"
@@ -43,8 +59,8 @@ ERRORS = {"both": (1.0, 1.0), "right_as_wrong": (1.0, 0.0), "wrong_as_right": (0
 """Which error rates vary: right answers graded wrong, wrong answers graded right, or both alike."""
 _LINES = {"both": "-", "right_as_wrong": "--", "wrong_as_right": ":"}
 _RESAMPLES = 2_000
-MOST_BANDS = 6
-"""Of more models the intervals would cover the curves; the frame has them."""
+LEFT_HEIGHT = 3.2
+"""Inches: of the curves beside a long list of variants."""
 _BOUNDS = ("everything", "forced_refusals")
 
 
@@ -74,7 +90,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     frame = pl.DataFrame(rows, schema=_SCHEMA)
-    return Study(NAME, TITLE, _caption(options), frame, draw, (*notes, *_impossible(frame)), printed)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, (*notes, *_impossible(frame)), printed)
 
 
 _SCHEMA = {
@@ -188,41 +204,65 @@ def _range(row: dict[str, Any]) -> str:
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    figure.set_size_inches(WIDTH * 1.25, max(2.9, 0.8 + 0.22 * keys.height))
-    left, right = figure.subplots(1, 2)
-    _draw_misgrading(left, frame.filter(part="misgrading"), model_colours(keys["model"].to_list()))
+    height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
+    figure.set_size_inches(WIDTH * 1.25, height)
+    # Beside a long list of variants the curves keep their height, and what is free below them names the models.
+    tall = height > 1.5 * LEFT_HEIGHT
+    grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
+    left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
+    _draw_misgrading(left, frame.filter(part="misgrading"), models)
     _draw_rules(right, frame, keys)
+    if len(models) > MOST_LABELS and tall:
+        below = figure.add_subplot(grid[1, 0])
+        below.set_axis_off()
+        below.legend(handles=model_handles(models), loc="upper left", fontsize=6.5)
+    elif len(models) > MOST_LABELS:
+        model_legend(figure, models)
 
 
-def _draw_misgrading(axes: Axes, rows: pl.DataFrame, colours: dict[str, str]) -> None:
+def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
     axes.axhline(0, color=PALE)
+    colours, markers = model_colours(models), model_markers(models)
+    few = len(models) <= MOST_LABELS
     ends: list[tuple[float, float, str]] = []
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
         known, colour = part.drop_nulls("estimate"), colours[str(model)]
-        axes.plot(100 * known["rate"], known["estimate"], _LINES[str(name)], color=colour, linewidth=1.2)
+        if few or name == "both":
+            axes.plot(100 * known["rate"], known["estimate"], _LINES[str(name)], color=colour, linewidth=1.2)
         if name != "both" or not known.height:
             continue
         ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
-        if len(colours) <= MOST_BANDS:
+        if len(models) <= MOST_BANDS:
             bounded = known.drop_nulls("low")
             axes.fill_between(
                 100 * bounded["rate"], bounded["low"], bounded["high"], color=colour, alpha=0.12, linewidth=0
             )
     axes.set(title="Corrected for a grader's errors", xlabel="assumed error rate, per cent", ylabel="Refusal Index")
+    axes.set_xticks(range(round(100 * LARGEST_RATE) + 1))
+    if few:
+        _name_curves(axes, rows, ends, colours)
+    for rate, index, model in () if few else ends:
+        axes.plot(rate, index, markers[model], color=colours[model], markersize=4)
+
+
+def _name_curves(
+    axes: Axes, rows: pl.DataFrame, ends: Sequence[tuple[float, float, str]], colours: dict[str, str]
+) -> None:
+    """Say which line is what, and write each model's name at the end of its curve."""
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
     axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=GREY)
     axes.set_xlim(right=145 * LARGEST_RATE)
-    axes.set_xticks(range(round(100 * LARGEST_RATE) + 1))
-    names = [safe_text(model, 22) for *_, model in ends]
+    names = short_names([model for *_, model in ends], 22)
     # Only what the labels could cover: the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
     lines = [(100 * rate, index) for rate, index in near.iter_rows()]
-    label_points(axes, [end[:2] for end in ends], names, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
+    places, labels = [end[:2] for end in ends], [names[end[2]] for end in ends]
+    label_points(axes, places, labels, [colours[end[2]] for end in ends], size=6.5, avoid=lines)
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
     axes.axvline(0, color=PALE)
-    labels = []
+    labels, names = [], short_names(keys["model"].to_list(), 22)
     for y, (model, dataset, variant) in enumerate(keys.iter_rows()):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
         own = part.filter(part="reported").row(0, named=True)
@@ -234,14 +274,18 @@ def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
         rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
         axes.plot(rules, [y] * rules.len(), "|", color=INK, markersize=5, markeredgewidth=0.7)
         axes.plot(own["estimate"], y, "o", color=INK, markersize=4)
-        labels.append(f"{safe_text(model, 20)}, {safe_text(variant, 8)} ({again['questions']:.0f})")
+        labels.append(f"{names[model]}, {safe_text(variant, 8)} ({again['questions']:.0f})")
     axes.set_yticks(range(len(labels)), labels, fontsize=6.3)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    axes.set(title="Scoring rules (forced refusals)", xlabel="Refusal Index")
+    axes.set(title="Scoring rules", xlabel="Refusal Index")
+    ticks_above_too(axes)
 
 
-def _caption(options: StudyOptions) -> str:
+def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
+    models = frame["model"].n_unique()
+    left_out = ["the intervals"] if models > MOST_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > MOST_LABELS else []
     return (
         "Left: the Refusal Index that a grader without errors would have given, if this one graded right answers as "
         "wrong, wrong answers as right, or both, at the assumed rate; one prompt variant a model, with "
@@ -251,4 +295,5 @@ def _caption(options: StudyOptions) -> str:
         "index under every scoring rule (ticks); its sharp bounds over what the forced refusals, whose number is in "
         "brackets, would have been (orange) and over everything that is missing (grey). Counting a forced refusal as "
         "wrong, as the paper does, is the upper bound. Where nothing is missing the bounds are a point."
+        + (f" Of so many models {' and '.join(left_out)} at the left are in the frame only." if left_out else "")
     )

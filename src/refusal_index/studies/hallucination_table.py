@@ -104,7 +104,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     shown = frame.filter(pl.col("statistic") == INDEX)
     models = shown["model"].unique(maintain_order=True).to_list()
     datasets = shown["dataset"].unique(maintain_order=True).to_list()
-    figure.set_size_inches(max(3.4, min(style.WIDTH, 1.1 + 1.15 * len(datasets))), 3.0)
+    column = max(1.15, 0.14 * len(models))
+    figure.set_size_inches(max(3.4, min(2 * style.WIDTH, 1.1 + column * len(datasets))), 2.8)
     axes = figure.subplots()
     colours, markers = style.model_colours(models), style.model_markers(models)
     shifts = dict(zip(models, np.linspace(-0.3, 0.3, len(models)) if len(models) > 1 else [0.0], strict=True))
@@ -124,9 +125,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     axes.grid(visible=False, axis="x")
     axes.set_xlim(-0.6, len(datasets) - 0.4)
     axes.set_ylabel("Refusal Index")
-    for model in models:
-        axes.plot([], [], markers[model], color=colours[model], markersize=4, label=style.safe_text(model, 28))
-    figure.legend(loc="outside upper center", ncols=3, labelcolor="linecolor", handletextpad=0.1)
+    style.model_legend(figure, models)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -153,7 +152,7 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
 def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
     index = run_index(run, options)
     estimate = (index.estimate, index.low, index.high)
-    whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset))
+    whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset_id))
     return (*whose, *estimate, *_within_source(run, options), index.variants, index.reason)
 
 
@@ -167,7 +166,7 @@ def truth_of(dataset: str | None) -> str | None:
 
 def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | None, float | None, float | None]:
     """Return the index within the sources of a mix, averaged over variants; its interval where there is only one."""
-    if "+" not in (run.dataset or ""):
+    if "+" not in (run.dataset_id or ""):
         return None, None, None
     found = []
     for outcomes in run.variants.values():

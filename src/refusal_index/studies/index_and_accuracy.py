@@ -11,8 +11,15 @@ from matplotlib.figure import Figure
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, paper_context
-from refusal_index.studies.regression import FEWEST, REGRESSION_SCHEMA, draw_scatter, with_regression
+from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, name_in_tables, paper_context
+from refusal_index.studies.regression import (
+    FEWEST,
+    REGRESSION_SCHEMA,
+    draw_scatter,
+    name_points,
+    run_families,
+    with_regression,
+)
 from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
     METRIC_LABELS,
@@ -86,14 +93,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     crowded = frame.filter(pl.col("source") == PAPER).height > 0
     figure.set_size_inches(7.0 if crowded else style.WIDTH, 3.4 if crowded else 2.8)
     panels = figure.subplots(1, len(METRICS), sharey=True)
-    colours = style.model_colours(frame.filter(pl.col("source") == RUN)["family"].to_list())
-    for axes, metric in zip(panels, METRICS, strict=True):
+    parts = [frame.filter(pl.col("metric") == metric) for metric in METRICS]
+    for axes, metric, own in zip(panels, METRICS, parts, strict=True):
         axes.set_xlabel(AXIS_LABELS[metric])
         axes.margins(x=0.18, y=0.1)
-        own = frame.filter(pl.col("metric") == metric)
         axes.set_title(_r_squared_text(own))
-        draw_scatter(axes, own, "value", colours)
+        draw_scatter(axes, own, "value", run_families(frame))
     panels[0].set_ylabel("Refusal Index")
+    name_points(figure, zip(panels, parts, strict=True), "value")
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -126,7 +133,7 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
         if len(scores) > 1:
             ends = percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
         estimate = (index.estimate, index.low, index.high, index.mean, index.variants)
-        yield (metric, RUN, run.label, family_of(run.model, known), value, *ends, *estimate)
+        yield (metric, RUN, run.label, family_of(name_in_tables(run, known), known), value, *ends, *estimate)
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
@@ -161,7 +168,8 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataF
     text = (
         f"Refusal Index against the correct answer rate and against C/A on {dataset_name(runs[0].dataset)} "
         f"({questions_text(runs)}), one point a model, coloured by family. The index is the joint one over a model's "
-        "prompt variants (column mean_refusal_index holds their mean, which the paper takes), accuracy is their mean, "
+        "prompt variants (column mean_refusal_index holds the variants' mean, which the paper takes), accuracy is the "
+        "mean over the variants, "
         f"bars are {level_text(options)} intervals (of a mean over {RESAMPLES:,} resamples of the questions). Lines "
         "are least squares, with a pointwise band where there are more than three models."
     )

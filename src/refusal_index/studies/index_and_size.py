@@ -12,8 +12,16 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.paper_figures import PAPER, RUN, family_of, find_model, known_models, paper_context
-from refusal_index.studies.regression import REGRESSION_SCHEMA, draw_scatter, with_regression
+from refusal_index.studies.paper_figures import (
+    PAPER,
+    RUN,
+    family_of,
+    find_model,
+    known_models,
+    name_in_tables,
+    paper_context,
+)
+from refusal_index.studies.regression import REGRESSION_SCHEMA, draw_scatter, name_points, run_families, with_regression
 from refusal_index.studies.scores import (
     dataset_name,
     level_text,
@@ -42,7 +50,13 @@ POINT_SCHEMA = {
     "low": pl.Float64,
     "high": pl.Float64,
 }
-SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA}
+DRAWN_AT = "drawn_at_billion"
+"""Where a model is drawn: at its size, or beside it where others have the same."""
+SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, DRAWN_AT: pl.Float64}
+
+STEP = 0.04
+WIDEST = 0.25
+"""Shares of the logarithmic axis: between two models of one size, and at most between the first and the last."""
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
@@ -66,8 +80,25 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             f"of {', '.join(run.label for run in chosen)}."
         )
     frame = with_regression(frame, SIZE, by=("source",), confidence_level=options.confidence_level, logarithmic=True)
+    frame = side_by_side(frame)
     notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+
+
+def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add where each model is drawn: models of the same size beside each other, in their order.
+
+    Examples
+    --------
+    >>> side_by_side(pl.DataFrame({SIZE: [1.0, 10.0, 10.0]}))[DRAWN_AT].round(2).to_list()
+    [1.0, 9.55, 10.47]
+    """
+    size = pl.col(SIZE)
+    count, place = pl.len().over(SIZE), pl.int_range(pl.len()).over(SIZE)
+    span = size.log10().max() - size.log10().min()
+    step = pl.when(span > 0).then(span).otherwise(1.0) * pl.min_horizontal(STEP, WIDEST / (count - 1))
+    shift = pl.when(count > 1).then(step * (place - (count - 1) / 2)).otherwise(0.0)
+    return frame.with_columns((size * 10**shift).alias(DRAWN_AT))
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -84,8 +115,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     if len(sizes) <= 4:
         axes.set_xticks(sizes)
         axes.minorticks_off()
-    colours = style.model_colours(frame.filter(pl.col("source") == RUN)["family"].to_list())
-    draw_scatter(axes, frame, SIZE, colours)
+    draw_scatter(axes, frame, SIZE, run_families(frame), at=DRAWN_AT)
+    name_points(figure, [(axes, frame)], SIZE, at=DRAWN_AT)
 
 
 def size_text(billions: float) -> str:
@@ -114,11 +145,12 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
-    index, row = run_index(run, options), find_model(run.model, known)
+    index, name = run_index(run, options), name_in_tables(run, known)
+    row = find_model(name, known)
     if index.estimate is None or row is None or row[SIZE] is None:
         return None
     sizes = (row[SIZE], row["active_parameters_billion"])
-    return (RUN, run.label, family_of(run.model, known), *sizes, index.estimate, index.low, index.high)
+    return (RUN, run.label, family_of(name, known), *sizes, index.estimate, index.low, index.high)
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
@@ -144,6 +176,8 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataF
         f"one over a model's prompt variants, with {level_text(options)} intervals. Lines are least squares on the "
         "logarithm, with a pointwise band where there are more than three models."
     )
+    if frame[SIZE].is_duplicated().any():
+        text += " Models of the same size are drawn side by side around it, to be seen; the line takes the size itself."
     if frame["source"].eq(PAPER).any():
         text += " In grey those of the paper's 16 rows whose size is public, at their nominal size."
     return text

@@ -63,10 +63,11 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     rows = math.ceil(len(models) / columns)
     figure.set_size_inches(max(style.COLUMN_WIDTH, style.WIDTH * columns / COLUMNS), 0.35 + 2.0 * rows)
     panels = figure.subplots(rows, columns, sharex=True, squeeze=False)
+    names = style.short_names(models, 20)
     for axes, model in zip(panels.flat, models, strict=False):
-        _draw_panel(axes, frame.filter(pl.col("panel") == model), model, models)
-    for axes in panels.flat[len(models) :]:
-        axes.set_axis_off()
+        _draw_panel(axes, frame.filter(pl.col("panel") == model), named=model == models[0])
+        axes.set_title(names[model], fontsize=7.5)
+    style.switch_off_rest(panels, len(models))
     figure.supxlabel("Refusal rate", fontsize=8)
     figure.supylabel("Correct answer rate", fontsize=8)
 
@@ -82,7 +83,7 @@ def _panel_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, 
             yield from contour_rows(run.label, run.label, level, curve)
 
 
-def _draw_panel(axes: Axes, frame: pl.DataFrame, model: str, models: Sequence[str]) -> None:
+def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
     axes.set(xlim=(0, 1), ylim=(0, plane_top(frame)))
     style.few_ticks(axes.xaxis, 2)
     style.few_ticks(axes.yaxis, 4)
@@ -99,15 +100,14 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, model: str, models: Sequence[st
         draw_point_intervals(axes, row, colours[row["variant"]])
         axes.plot(row["refusal_rate"], row["correct_rate"], "o", color=colours[row["variant"]], zorder=3)
     axes.grid(visible=False)
-    axes.set_title(style.safe_text(model, 24))
     if curve.height:
         text = f"RI {number(curve['level'][0], 2)}"
         axes.text(0.97, 0.95, text, transform=axes.transAxes, ha="right", va="top", fontsize=7.5)
-    if model == models[0]:
-        named = [str(variant) for variant in points["variant"]]
+    if named:
+        labels = [style.safe_text(variant, 16) for variant in points["variant"]]
         places = points.select("refusal_rate", "correct_rate").rows()
         avoid = frame.filter(pl.col("kind") != "point").select("refusal_rate", "correct_rate").rows()
-        style.label_points(axes, places, [style.safe_text(name, 16) for name in named], size=6.5, avoid=avoid)
+        style.label_points(axes, places, labels, size=6.5, avoid=avoid)
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:

@@ -33,7 +33,18 @@ from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH, safe_text, variant_colours
+from refusal_index.studies.style import (
+    GREY,
+    INK,
+    MODEL_COLOURS,
+    PALE,
+    PAPER,
+    WIDTH,
+    short_names,
+    switch_off_rest,
+    title_with_key,
+    variant_colours,
+)
 
 NAME = "operating_point"
 TITLE = "Operating point"
@@ -216,12 +227,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     figure.set_size_inches(WIDTH * max(0.8, 0.42 * columns), 2.3 * rows + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.3 * rows, regrets])[:, 0]
     axes = above.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    names = short_names(keys["model"].to_list())
     for panel, (model, dataset) in zip(axes.flat, keys.iter_rows(), strict=False):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
         _draw_plane(panel, part)
-        panel.set_title(safe_text(model, 24), fontsize=7.5)
-    for panel in axes.flat[keys.height :]:
-        panel.set_visible(False)
+        panel.set_title(names[model], fontsize=7.5)
+    # The panels share their axis: a limit set while some are still empty would cut off what comes later.
+    axes[0, 0].set_ylim(bottom=-0.02)
+    switch_off_rest(axes, keys.height)
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
@@ -258,7 +271,7 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
             markersize=5,
             zorder=5,
         )
-    axes.set(xlim=(-0.03, 1.03), ylim=(bottom := -0.02, max(axes.get_ylim()[1], bottom)))
+    axes.set_xlim(-0.03, 1.03)
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
@@ -272,21 +285,13 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
         axes.plot(
             row["estimate"], y, _PENALTY_MARKERS[row["penalty"]], color=colour, markerfacecolor="white", markersize=5
         )
-        if places[row["model"], row["dataset"]] == 0:
-            spot = (row["estimate"] if row["high"] is None else row["high"], y)
-            axes.annotate(
-                f"penalty {row['penalty']:g}",
-                spot,
-                (4, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=6,
-                color=colour,
-            )
-    axes.set_yticks(range(keys.height), [safe_text(model, 28) for model in keys["model"]])
+    names = short_names(keys["model"].to_list(), 28)
+    axes.set_yticks(range(keys.height), [names[model] for model in keys["model"]])
     axes.set_ylim(keys.height - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    axes.set(title="Regret: what today's refusal rate lacks to the best", xlabel="utility a question")
+    axes.set(xlabel="utility a question, best less today's")
+    looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
+    title_with_key(axes, "Regret", {name: (*look, PAPER) for name, look in looks.items()})
 
 
 def _caption(options: StudyOptions) -> str:

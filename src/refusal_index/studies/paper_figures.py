@@ -59,7 +59,7 @@ def paper_rows() -> pl.DataFrame:
 
 def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
     """Return the paper's rows where all runs are on SimpleQA, and none of them otherwise."""
-    on_simpleqa = bool(runs) and all(run.dataset == SIMPLEQA for run in runs)
+    on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
     return paper_rows() if on_simpleqa else paper_rows().clear()
 
 
@@ -83,6 +83,11 @@ def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | No
         return None
     wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
     return next((row for row in known.iter_rows(named=True) if str(row["model"]).casefold() in wanted), None)
+
+
+def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
+    """Return the name by which the tables may know a run's model: that of its set where they do, else its own."""
+    return run.model if find_model(run.model, known) else run.model_id
 
 
 def family_of(model: str | None, known: pl.DataFrame) -> str:

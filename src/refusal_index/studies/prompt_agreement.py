@@ -70,11 +70,11 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         style.COLUMN_WIDTH if columns == 1 else style.WIDTH, 0.2 + rows * (0.5 + 0.42 * len(prompts))
     )
     panels = figure.subplots(rows, columns, squeeze=False)
+    names = style.short_names(models, 28)
     for axes, model in zip(panels.flat, models, strict=False):
         _draw_matrix(axes, frame.filter(pl.col("model") == model), prompts)
-        axes.set_title(style.safe_text(model, 32))
-    for axes in panels.flat[len(models) :]:
-        axes.set_axis_off()
+        axes.set_title(names[model], fontsize=7.5)
+    style.switch_off_rest(panels, len(models))
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

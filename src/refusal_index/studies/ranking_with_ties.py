@@ -21,7 +21,7 @@ from refusal_index.studies.cells import with_interval
 from refusal_index.studies.scores import dataset_name, level_text
 from refusal_index.studies.selection import chosen_runs, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, PALE, WIDTH, model_colours, safe_text
+from refusal_index.studies.style import GREY, INK, PALE, WIDTH, few_ticks, model_colours, safe_text, short_names
 
 NAME = "ranking_with_ties"
 TITLE = "Ranking with ties"
@@ -175,6 +175,7 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
         _draw_interval(axes, y, row, colours[row["model"]])
     ranked = models.filter(pl.col("place").is_not_null())
     reach = axes.get_xlim()
+    few_ticks(axes.xaxis, 5)
     axes.set_xticks([tick for tick in axes.get_xticks() if reach[0] <= tick <= reach[1]])
     step = 0.12 * (reach[1] - reach[0])
     memberships = [row.split() if " " in row else list(row) for row in ranked["letters"]]
@@ -183,7 +184,7 @@ def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
         axes.plot([x, x], [members[0], members[-1]], color=PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:
             axes.annotate(letter, (x, y), ha="center", va="center", fontsize=6.5)
-    _finish(axes, [safe_text(name, 24) for name in models["model"]])
+    _finish(axes, list(short_names(models["model"].to_list()).values()))
 
 
 def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
@@ -192,7 +193,8 @@ def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
         tied = row["low"] <= 0 <= row["high"]
         _draw_interval(axes, y, row, GREY if tied else INK)
     compared = zip(pairs["model"], pairs["other_model"], strict=True)
-    labels = [f"{safe_text(one, 18)} \u2212 {safe_text(other, 18)}" for one, other in compared]
+    names = short_names([*pairs["model"], *pairs["other_model"]], 18)
+    labels = [f"{names[one]} \u2212 {names[other]}" for one, other in compared]
     _finish(axes, labels)
     axes.tick_params(axis="y", labelsize=6.5)
 

@@ -22,18 +22,28 @@ from refusal_index.stats import auroc, expected_calibration_error, reliability_t
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import wilson_interval
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
+from refusal_index.studies.scores import ALL, dataset_name, level_text
 from refusal_index.studies.selection import model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import PALE, WIDTH, model_colours, model_markers, safe_text
+from refusal_index.studies.style import (
+    MOST_BANDS,
+    PALE,
+    WIDTH,
+    model_colours,
+    model_legend,
+    model_markers,
+    short_names,
+)
 
 NAME = "reliability_and_roc"
 TITLE = "Reliability and ROC of P(Answering)"
 NEEDS = "a run with repeated draws whose every answer was forced too, with right and wrong answers"
 N_BINS = 10
 FEW_DRAWS = 10
-MOST_TEXT_LINES = 6
-"""Of the numbers beside a curve; of more runs the rest is in the frame."""
+MOST_IN_PANEL = 3
+"""So many runs have their numbers in the corner below the curves, more of them below the panels."""
+WIDEST_SHIFT = 0.012
+"""Between two runs at the same score; of many runs it is less, so that all stay near it."""
 
 Scores = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
@@ -146,24 +156,36 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     figure.set_size_inches(WIDTH * 1.15, 3.3)
     left, right = figure.subplots(1, 2)
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
-    names = [safe_text(model, 22) for model in keys["model"]]
-    colours, markers = model_colours(keys["model"].to_list()), model_markers(keys["model"].to_list())
+    curves = _curve_names(keys)
+    names, step = short_names(curves, 18), min(WIDEST_SHIFT, 0.06 / keys.height)
+    colours, markers, labels = model_colours(curves), model_markers(curves), {}
     for panel in (left, right):
         panel.plot([0, 1], [0, 1], color=PALE, linewidth=1)
         panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal")
-    for place, (key, name) in enumerate(zip(keys.iter_rows(named=True), names, strict=True)):
+    for place, (key, curve) in enumerate(zip(keys.iter_rows(named=True), curves, strict=True)):
         part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
-        shown, colour = (part.filter(part=kind) for kind in ("reliability", "roc")), colours[key["model"]]
-        bins, roc = shown
-        _draw_bins(left, bins, colour, markers[key["model"]], (place - (keys.height - 1) / 2) * 0.012)
-        right.fill_between(roc["x"], roc["low"], roc["high"], color=colour, alpha=0.12, linewidth=0)
-        right.plot(
-            roc["x"], roc["y"], color=colour, marker=markers[key["model"]] if roc.height < 12 else None, markersize=3
-        )
-        if place < MOST_TEXT_LINES:
-            _say(right, keys.height - place, f"{name}: {_numbers(part.row(0, named=True))}", colour)
+        bins, roc = (part.filter(part=kind) for kind in ("reliability", "roc"))
+        colour, marker = colours[curve], markers[curve]
+        _draw_bins(left, bins, colour, marker, (place - (keys.height - 1) / 2) * step)
+        if keys.height <= MOST_BANDS:
+            right.fill_between(roc["x"], roc["low"], roc["high"], color=colour, alpha=0.12, linewidth=0)
+        right.plot(roc["x"], roc["y"], color=colour, marker=marker if roc.height < 12 else None, markersize=3)
+        labels[curve] = f"{names[curve]}: {_numbers(part.row(0, named=True))}"
+        if keys.height <= MOST_IN_PANEL:
+            _say(right, keys.height - place, labels[curve], colour)
     left.set(title="Reliability", xlabel="P(Answering)", ylabel="Share right under forced answering")
     right.set(title="ROC", xlabel="Wrong answers passed", ylabel="Right answers passed")
+    if keys.height > MOST_IN_PANEL:
+        model_legend(figure, curves, labels)
+
+
+def _curve_names(keys: pl.DataFrame) -> list[str]:
+    """Name each curve by its model, and by its dataset where a model has several."""
+    several = keys["model"].is_duplicated()
+    return [
+        f"{row['model']}, {dataset_name(row['dataset'])}" if again else row["model"]
+        for row, again in zip(keys.iter_rows(named=True), several, strict=True)
+    ]
 
 
 def _draw_bins(axes: Axes, bins: pl.DataFrame, colour: str, marker: str, shift: float) -> None:
@@ -171,7 +193,8 @@ def _draw_bins(axes: Axes, bins: pl.DataFrame, colour: str, marker: str, shift: 
     x = bins["x"] + shift
     axes.vlines(x, bins["low"], bins["high"], color=colour, linewidth=0.9)
     axes.plot(x, bins["y"], color=colour, linewidth=0.8, alpha=0.6)
-    axes.scatter(x, bins["y"], s=12 + 60 * bins["count"] / bins["questions"], color=colour, marker=marker, zorder=3)
+    areas = 12 + 60 * bins["count"] / bins["questions"]
+    axes.scatter(x, bins["y"], s=areas, color=colour, marker=marker, zorder=3, clip_on=False)
 
 
 def _numbers(row: dict[str, Any]) -> str:
@@ -186,6 +209,7 @@ def _say(axes: Axes, line: int, text: str, colour: str) -> None:
 
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     first = frame.group_by("model", "dataset", "variant", maintain_order=True).first()
+    many = first.height > MOST_BANDS
     runs = "; ".join(
         f"{row['model']}, {row['variant']}, {row['draws']} draws of {row['questions']:,} questions"
         for row in first.iter_rows(named=True)
@@ -198,4 +222,5 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "is perfect. On the diagonal a model would answer as often as it is right. Right: ROC curve, calling right "
         f"what scores at least a threshold, with the pointwise {level_text(options)} Wilson interval of the share of "
         "right answers passed, and its area with an interval."
+        + (f" Of more than {MOST_BANDS} models the intervals of the ROC are in the frame." if many else "")
     )

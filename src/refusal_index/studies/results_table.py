@@ -76,6 +76,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         axes.tick_params(axis="y", length=0)
         axes.margins(x=0.12)
         style.few_ticks(axes.xaxis, 2)
+        style.ticks_above_too(axes)
     _name_lines(panels[0], places, headings)
 
 
@@ -159,9 +160,10 @@ def _draw_estimate(axes: Axes, place: float, row: dict[str, Any]) -> None:
 
 def _name_lines(axes: Axes, places: dict[tuple[str, str | None, str], float], headings: dict[str, float]) -> None:
     axes.set_yticks(list(places.values()), [style.safe_text(variant or model, 28) for model, variant, _ in places])
+    names = style.short_names(list(headings), 36)
     for heading, place in headings.items():
         axes.annotate(
-            style.safe_text(heading, 36),
+            names[heading],
             (0, place),
             xycoords=axes.get_yaxis_transform(),
             xytext=(-4, 0),

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
@@ -37,7 +38,16 @@ from refusal_index.studies.cells import number, widened
 from refusal_index.studies.scores import ALL, METRIC_LABELS, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, WIDTH, safe_text
+from refusal_index.studies.style import (
+    GREY,
+    INK,
+    MODEL_COLOURS,
+    WIDTH,
+    outside_legend,
+    safe_text,
+    short_names,
+    switch_off_rest,
+)
 
 NAME = "sample_size"
 TITLE = "Number of questions"
@@ -209,37 +219,32 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     rows = math.ceil(keys.height / columns)
     figure.set_size_inches(WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    names = short_names(keys["model"].to_list(), 20)
     for panel, key in zip(axes.flat, keys.iter_rows(named=True), strict=False):
         part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
         _draw_run(panel, part)
-        panel.set_title(f"{safe_text(key['model'], 26)}, {safe_text(key['variant'], 12)}", fontsize=7.5)
-    for panel in axes.flat[keys.height :]:
-        panel.set_visible(False)
+        panel.set_title(f"{names[key['model']]}, {safe_text(key['variant'], 12)}", fontsize=7)
+    switch_off_rest(axes, keys.height)
     for panel in axes[:, 0]:
         panel.set_ylabel("Coefficient of variation")
-    figure.supxlabel("Questions", fontsize=8)
+    # One label for the whole figure would lie on the legend.
+    for place in range(max(0, keys.height - columns), keys.height):
+        axes.flat[place].set_xlabel("Questions")
+    lines = [
+        Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRIC_LABELS[name]) for name in COMPARED
+    ]
+    outside_legend(figure, lines)
 
 
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
     axes.axhline(CV_WANTED, color=GREY, linewidth=0.7, linestyle=":")
-    ends = {}
     for name in COMPARED:
         part, colour = rows.filter(metric=name).drop_nulls("cv"), _COLOURS[name]
         axes.plot(part["size"], part["predicted_cv"], color=colour, linewidth=1.2)
         axes.plot(part["size"], part["predicted_cv_for_new_questions"], color=colour, linewidth=0.8, linestyle="--")
         axes.vlines(part["size"], part["cv_low"], part["cv_high"], color=colour, linewidth=0.8, alpha=0.6)
         axes.plot(part["size"], part["cv"], "o", color=colour, markersize=3)
-        ends[name] = part["predicted_cv"][0] if part.height else 1.0
-    for place, name in enumerate(sorted(ends, key=lambda metric: -ends[metric])):
-        axes.annotate(
-            METRIC_LABELS[name],
-            (0.04, 0.24 - 0.09 * place),
-            xycoords="axes fraction",
-            color=_COLOURS[name],
-            va="bottom",
-            fontsize=7.5,
-        )
     sizes = [size for size in (50, 100, 200, 500, 1000, 2000) if size <= max(rows["size"])]
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
     axes.minorticks_off()
@@ -259,7 +264,7 @@ def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
         "deviation over the absolute value on all questions. Points: subsets, with "
         f"{level_text(options)} intervals of their standard deviation; lines: the closed form from the run's own "
         "table, with the correction for subsets of one finite set of questions, dashed for new questions. "
-        f"Dotted: {CV_WANTED:g}. Questions needed for {CV_WANTED:g}, new ones: {'; '.join(needed)}. The ratio of these "
+        f"Dotted: {CV_WANTED:g}. New questions needed for that: {'; '.join(needed)}. The ratio of these "
         "numbers depends on the rates and the index; the paper's 25 % more for RI is not a rule. Subsets without a "
         "defined index are left out and counted in the frame."
     )

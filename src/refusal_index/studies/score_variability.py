@@ -100,7 +100,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the normalised difference on the left and the coefficient of variation on the right, one line a metric."""
     lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
     models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
-    figure.set_size_inches(style.WIDTH, 1.1 + len(lines) * max(0.3, 0.11 * len(models)))
+    figure.set_size_inches(style.WIDTH, 0.9 + len(lines) * max(0.3, 0.09 * len(models)))
     left, right = figure.subplots(1, 2, sharey=True)
     colours, markers = style.model_colours(models), style.model_markers(models)
     shifts = dict(zip(models, np.linspace(-0.27, 0.27, len(models)) if len(models) > 1 else [0.0], strict=True))
@@ -121,9 +121,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     left.set_ylim(len(lines) - 0.5, -0.5)
     left.set_xlabel("Difference over |mean|")
     right.set_xlabel("Coefficient of variation")
-    for model in models:
-        right.plot([], [], markers[model], color=colours[model], markersize=4, label=style.safe_text(model, 28))
-    figure.legend(loc="outside upper center", ncols=3, labelcolor="linecolor", handletextpad=0.1)
+    style.model_legend(figure, models)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

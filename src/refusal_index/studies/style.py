@@ -10,7 +10,10 @@ References
 
 from __future__ import annotations
 
+import math
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -45,6 +48,12 @@ MODEL_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9
 """In order of appearance; the ninth model begins anew, with another marker."""
 
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
+
+MOST_LABELS = 8
+"""More models are named in a legend or a key, where names beside the points would cover them."""
+
+MOST_BANDS = 6
+"""Of more models the bands of their intervals would cover the curves; the frame has them."""
 
 VARIANT_COLOURS: Mapping[str, str] = {
     "low": "#9ecae1",
@@ -104,6 +113,7 @@ _STYLE: dict[Any, Any] = {
 
 _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _LONGEST = 60
+_PROVIDER = re.compile(r"^[^\s,]*/")
 
 
 @contextmanager
@@ -137,6 +147,37 @@ def safe_text(text: object, longest: int = _LONGEST) -> str:
     shown = str(text)
     shown = shown if len(shown) <= longest else shown[: longest - 1] + "\u2026"
     return "".join(_shown(character) for character in shown)
+
+
+def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
+    """Give every name one that fits and is no other's, as Matplotlib shows it.
+
+    A name that is too long loses its provider, where it is still the only one without, and then its middle: names of
+    models differ at their ends. Names that are alike even so are numbered.
+
+    Examples
+    --------
+    >>> short_names(["openai/gpt-4.1", "openrouter/mistralai/mistral-large-2411"], 18)
+    {'openai/gpt-4.1': 'openai/gpt-4.1', 'openrouter/mistralai/mistral-large-2411': 'mistral-large-2411'}
+    """
+    distinct = list(dict.fromkeys(names))
+    bare = {name: _PROVIDER.sub("", name) for name in distinct}
+    counts = Counter(bare.values())
+    fitting = {name: bare[name] if len(name) > longest and counts[bare[name]] == 1 else name for name in distinct}
+    shown = {name: safe_text(_without_middle(text, longest)) for name, text in fitting.items()}
+    alike = Counter(shown.values())
+    return {
+        name: text if alike[text] == 1 else safe_text(f"{_without_middle(fitting[name], longest - 4)} ({place})")
+        for place, (name, text) in enumerate(shown.items(), 1)
+    }
+
+
+def _without_middle(text: str, longest: int) -> str:
+    """Cut a text in its middle."""
+    if len(text) <= longest:
+        return text
+    kept = max(longest - 1, 2)
+    return f"{text[: kept - kept // 2]}\u2026{text[-(kept // 2) :]}"
 
 
 def model_colours(models: Sequence[str]) -> dict[str, str]:
@@ -312,11 +353,84 @@ def _drawn_characters() -> frozenset[int]:
     return frozenset(FT2Font(Path(findfont(FontProperties(family="DejaVu Sans")))).get_charmap())
 
 
-def model_legend(figure: Figure, models: Sequence[str]) -> None:
-    """Name models below a figure, each with its colour and marker."""
+def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
+    """Name models below a figure, each with its colour and marker; the last thing but labels to draw.
+
+    Parameters
+    ----------
+    figure
+        Grows by the legend's height, so that the panels keep theirs.
+    models
+        In the order of their colours.
+    labels
+        What to write for each, as Matplotlib shows it; None for their `short_names`.
+    """
+    outside_legend(figure, model_handles(models, labels))
+
+
+def model_handles(models: Sequence[str], labels: Mapping[str, str] | None = None) -> list[Line2D]:
+    """Make what a legend lists of models: their colours and markers."""
     colours, markers = model_colours(models), model_markers(models)
-    handles = [
-        Line2D([], [], color=colours[model], marker=markers[model], linestyle="none", label=safe_text(model, 24))
+    labels = short_names(models, 32) if labels is None else labels
+    return [
+        Line2D([], [], color=colours[model], marker=markers[model], markersize=4, linestyle="none", label=labels[model])
         for model in colours
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=6)
+
+
+def outside_key(figure: Figure, lines: Sequence[tuple[str, str, str]]) -> None:
+    """Say below a figure what numbers at points stand for: each with its name, in its colour."""
+    handles = [
+        Line2D([], [], color=colour, marker=f"${number}$", markersize=3 + len(number), label=name, **_GLYPH)
+        for number, name, colour in lines
+    ]
+    outside_legend(figure, handles)
+
+
+_GLYPH: dict[str, Any] = {"markeredgewidth": 0.0, "linestyle": "none"}
+
+
+def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """Put a legend below a figure, in as many columns as fit; the figure grows by its height."""
+    single = figure.legend(handles=handles, **_LEGEND)
+    box = single.get_window_extent()
+    single.remove()
+    width, height = figure.get_size_inches()
+    # A legend's box holds the frame's padding once, so that columns beside each other take a little less.
+    fitting = max(1, int(width * figure.dpi // box.width))
+    rows = math.ceil(len(handles) / fitting)
+    figure.set_size_inches(width, height + 0.05 + rows * box.height / figure.dpi / len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows), **_LEGEND)
+
+
+_LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}
+
+
+def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, str]]) -> None:
+    """Write above a panel its title, and below that which mark is what: its marker, its colour and its filling."""
+    handles = [
+        Line2D([], [], marker=marker, color=colour, markerfacecolor=face, markersize=4, linestyle="none", label=name)
+        for name, (marker, colour, face) in looks.items()
+    ]
+    place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
+    axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
+    axes.set_title(title, pad=16)
+
+
+def ticks_above_too(axes: Axes) -> None:
+    """Repeat the ticks of a tall panel above it."""
+    if axes.figure.figure.get_size_inches()[1] > _TALL:
+        axes.tick_params(axis="x", top=True, labeltop=True)
+
+
+_TALL = 7.0
+"""Inches: where one end of a panel is far from the other."""
+
+
+def switch_off_rest(panels: NDArray[Any], used: int) -> None:
+    """Empty the panels of a grid after those that are used; what stands above them gets the labels of its axis."""
+    columns = panels.shape[1]
+    for place in range(used, panels.size):
+        panels.flat[place].set_axis_off()
+        if place >= columns:
+            panels.flat[place - columns].tick_params(labelbottom=True)

@@ -98,3 +98,9 @@ def test_coverage_and_size(index: int) -> None:
 def test_family_wise_error_of_a_ranking() -> None:
     row = ranking_row(EQUAL[0], 150, np.random.default_rng(1))
     assert row.holds, row
+
+
+def test_a_single_model_is_no_ranking() -> None:
+    alone = np.array([[[True, False], [True, True]]])
+    with pytest.raises(ValueError, match=r"refused must hold two models or more to rank, got 1"):
+        rank_joint(alone, alone)

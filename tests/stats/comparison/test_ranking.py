@@ -154,9 +154,17 @@ def test_sharing_questions_helps_to_tell_runs_apart() -> None:
 
 
 @pytest.mark.parametrize("k", [0, 1])
-def test_fewer_than_two_runs_have_no_pairs(k: int) -> None:
-    ranking = rank_runs(*runs(k=k))
-    assert [run.letters for run in ranking.runs] == ["a"] * k
+def test_fewer_than_two_runs_are_no_ranking(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"refused must have two rows or more, the runs to rank, got {k}"):
+        rank_runs(*runs(k=k))
+
+
+def test_a_run_that_is_left_alone_has_no_pairs() -> None:
+    refused, wrong = runs(k=2)
+    refused[1] = False
+    ranking = rank_runs(refused, wrong)
+    assert [(run.row, run.letters) for run in ranking.runs] == [(0, "a")]
+    assert [(run.row, run.reason) for run in ranking.unranked] == [(1, "nobody_refused")]
     assert (ranking.pairs, ranking.critical_value) == ((), None)
 
 

@@ -139,7 +139,7 @@ def rank_joint(
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, v, n)
-        k models, v prompts, n questions; as for `compare_joint`.
+        k models, two or more, v prompts, n questions; as for `compare_joint`.
     confidence_level, adjustment, n_resamples, rng
         As for `rank_runs`.
 
@@ -150,9 +150,26 @@ def rank_joint(
     Raises
     ------
     TypeError, ValueError
-        As for `compare_joint`, or if another argument is not as described.
+        As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from refusal_index.stats import rank_joint
+    >>> rng = np.random.default_rng(4)
+    >>> error, *noise = rng.standard_normal((3, 3000))
+    >>> refusal = np.array([[0.2 * error + 0.98 * noise[0]], [0.7 * error + 0.7 * noise[1]]])
+    >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
+    >>> ranking = rank_joint(refused, np.broadcast_to(error > 0, refused.shape), rng=1)
+    >>> [(run.row, run.letters) for run in ranking.runs]
+    [(1, 'a'), (0, 'b')]
     """
     arrays = _checked_models(refused, wrong, scored)
+    if len(arrays[0]) < 2:
+        raise ValueError(
+            f"refused must hold two models or more to rank, got {len(arrays[0])}; "
+            "for a single model use joint_refusal_index"
+        )
     results = [joint_refusal_index(*model) for model in zip(*arrays, strict=True)]
     described = [_described(row, result, confidence_level) for row, result in enumerate(results)]
     return rank_estimates(

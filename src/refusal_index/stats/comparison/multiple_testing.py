@@ -21,6 +21,16 @@ from refusal_index.stats._ops import FloatArray
 def holm(pvalues: FloatArray) -> FloatArray:
     """Adjust p-values of shape (m,) by Holm's method, which holds however they depend on each other.
 
+    Parameters
+    ----------
+    pvalues : ndarray of float, shape (m,)
+        In [0, 1]; taken as they are.
+
+    Returns
+    -------
+    ndarray, shape (m,)
+        Adjusted p-values, in the order of those given.
+
     Examples
     --------
     >>> import numpy as np

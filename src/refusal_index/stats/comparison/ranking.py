@@ -146,8 +146,8 @@ def rank_runs(
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
-        As for `checked_matrices`, one row a run, one column a question. Runs may share all, some or none of their
-        questions.
+        As for `checked_matrices`, one row a run, two or more of them, one column a question. Runs may share all, some
+        or none of their questions.
     metric : str, default: "refusal_index"
         One of `METRIC_NAMES`.
     penalty : float, default: 1
@@ -169,7 +169,7 @@ def rank_runs(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if another argument is not as described.
+        As for `checked_matrices`, if there are fewer than two runs, or if another argument is not as described.
 
     Examples
     --------
@@ -187,6 +187,11 @@ def rank_runs(
     run 2: 0.03 [-0.11, 0.16] b
     """
     matrices = checked_matrices(refused, wrong, scored)
+    if len(matrices[0]) < 2:
+        raise ValueError(
+            f"refused must have two rows or more, the runs to rank, got {len(matrices[0])}; "
+            "for a single run use metrics or refusal_index"
+        )
     name, cost = checked_metric(metric), checked_penalty(penalty)
     normal_quantile(confidence_level)
     tables, codes = row_tables(*matrices), cell_codes(*matrices)

@@ -151,6 +151,21 @@ def fit_copulas(
 ) -> dict[CopulaName, CopulaFit]:
     """Fit every family to a table; see `fit_copula`.
 
+    Parameters
+    ----------
+    table, df, count_df
+        As for `fit_copula`.
+
+    Returns
+    -------
+    dict of str to CopulaFit
+        One a family, in the order of `COPULA_NAMES`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fit_copula`.
+
     Examples
     --------
     >>> from refusal_index import ContingencyTable
@@ -204,6 +219,11 @@ def copula_win_rates(
     -------
     tuple of CopulaComparison
         One a family, in the order of `COPULA_NAMES`, the Gaussian itself included: all ties.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `fit_copula`.
 
     Notes
     -----

@@ -147,6 +147,11 @@ def copula_tests(
         By rising statistic, those without one last. The first family fits best; the p-values say which others are not
         ruled out.
 
+    Raises
+    ------
+    TypeError, ValueError
+        As `copula_test`, or if `df` is not positive and finite.
+
     Examples
     --------
     >>> import numpy as np

@@ -47,6 +47,11 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
 
         Those undefined say why: ``"no_questions"``, ``"nobody_refused"``, ``"all_right"`` or ``"all_wrong"``.
 
+    Raises
+    ------
+    ValueError
+        If `confidence_level` does not lie strictly between 0 and 1.
+
     Notes
     -----
     The intervals are Wilson's. F1 depends on the table only through the share of refused-and-wrong questions among

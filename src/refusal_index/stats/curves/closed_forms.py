@@ -73,12 +73,17 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     """Area under the accuracy-refusal curve: the correct rate, averaged over all refusal rates.
 
-    Parameters, broadcasting and errors are those of `latent_auroc`.
+    Parameters and broadcasting are those of `latent_auroc`.
 
     Returns
     -------
     ndarray
         ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``, in [0, 1/2]. It is ``(1 - mu) / 2`` for refusals at random.
+
+    Raises
+    ------
+    ValueError
+        As `latent_auroc`.
 
     Examples
     --------
@@ -93,12 +98,17 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     """Area under the risk-coverage curve: the error rate among answered questions, averaged over all coverages.
 
-    Parameters, broadcasting and errors are those of `latent_auroc`.
+    Parameters and broadcasting are those of `latent_auroc`.
 
     Returns
     -------
     ndarray
         In [0, 1], lower is better; mu for refusals at random.
+
+    Raises
+    ------
+    ValueError
+        As `latent_auroc`.
 
     Notes
     -----
@@ -121,12 +131,17 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     """E-AURC: how far `latent_aurc` lies above that of the perfect score, which refuses all wrong questions first.
 
-    Parameters, broadcasting and errors are those of `latent_auroc`.
+    Parameters and broadcasting are those of `latent_auroc`.
 
     Returns
     -------
     ndarray
         ``AURC - mu - (1 - mu) log(1 - mu)``, not negative but for rounding; 0 at rho = 1.
+
+    Raises
+    ------
+    ValueError
+        As `latent_auroc`.
 
     Examples
     --------
@@ -145,6 +160,16 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
     ----------
     refusal_index : array_like of float
         In [-1, 1].
+
+    Returns
+    -------
+    ndarray
+        In [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If an index lies outside [-1, 1] or is NaN.
 
     Examples
     --------

@@ -118,6 +118,16 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
     penalty : float
         Price of a wrong answer, not negative.
 
+    Returns
+    -------
+    ndarray
+        In [-penalty, 1].
+
+    Raises
+    ------
+    ValueError
+        If a rate or the correlation lies outside its range, or the penalty is negative, infinite or NaN.
+
     Examples
     --------
     >>> from refusal_index.stats.curves.operating_point import utility_at

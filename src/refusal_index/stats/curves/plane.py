@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit, ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_range, checked_rho_and_error_rate, rho_from_refusal_index
@@ -148,6 +149,16 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     refusal_index : array_like of float
         In [-1, 1]. All three arguments broadcast.
 
+    Returns
+    -------
+    ndarray
+        In [0, 1 - r].
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
     Examples
     --------
     At a refusal rate of one half, for a model that is right on 40 % when it answers everything:
@@ -171,13 +182,18 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
     value : array_like of float
         Its value. Both arrays broadcast.
     penalty : float, default: 1
-        Of the weighted score.
+        Of the weighted score, not negative.
 
     Returns
     -------
     ndarray
         ``value (1 - r)``, ``value (2 - r) / 2`` or ``value + penalty (1 - r)``; NaN where no model can be, below 0 or
         above ``1 - r``.
+
+    Raises
+    ------
+    ValueError
+        If a refusal rate lies outside [0, 1], the metric is unknown, or the penalty is negative, infinite or NaN.
 
     Examples
     --------
@@ -186,12 +202,13 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
     [0.4, 0.3, nan]
     """
     r, score = np.broadcast_arrays(checked_range("refusal_rate", refusal_rate, 0), np.asarray(value, float))
+    cost = checked_penalty(penalty)
     if metric not in get_args(ScoreName):
         raise ValueError(f"metric must be one of {', '.join(get_args(ScoreName))}, got {metric!r}")
     lines = {
         "correct_given_attempted": score * (1 - r),
         "f_score": score * (2 - r) / 2,
-        "weighted_score": score + penalty * (1 - r),
+        "weighted_score": score + cost * (1 - r),
     }
     line = lines[metric]
     return np.where((line >= 0) & (line <= 1 - r), line, np.nan)[()]

@@ -35,6 +35,11 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     confidence : array_like of float
         Confidence target t, in [0, 1).
 
+    Returns
+    -------
+    ndarray
+        Not negative.
+
     Raises
     ------
     ValueError
@@ -102,6 +107,11 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     MetricEstimate
         In [-100, 100]; 0 for a model that is right as often as wrong, or refuses everything. Undefined for a table
         without questions.
+
+    Raises
+    ------
+    ValueError
+        If `confidence_level` does not lie strictly between 0 and 1.
 
     Examples
     --------

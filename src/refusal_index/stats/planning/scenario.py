@@ -134,6 +134,11 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
     ndarray
         NaN where a rate is 0 or 1 or the index -1 or +1, or so near to it that a cell is lost in rounding.
 
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range or is NaN.
+
     Examples
     --------
     >>> from refusal_index.stats.planning.scenario import asymptotic_deviation

@@ -163,6 +163,18 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
     n_choices : int
         At least 2.
 
+    Returns
+    -------
+    MisgradingResult
+        As of `correct_misgrading`.
+
+    Raises
+    ------
+    TypeError
+        If `table` is not a ContingencyTable.
+    ValueError
+        If `n_choices` is not a whole number of at least 2.
+
     Examples
     --------
     >>> from refusal_index import ContingencyTable

@@ -50,6 +50,11 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     -------
     tuple of ScoringRange
 
+    Raises
+    ------
+    ValueError
+        If the penalty is negative, infinite or NaN.
+
     Examples
     --------
     >>> from refusal_index.stats import OutcomeCounts, scoring_ranges

@@ -60,6 +60,20 @@ class RandomBaseline:
 def expected_kendall_w(n_settings: int) -> float:
     """Return the expectation of W for random rankings by m settings: 1/m, for any number of models.
 
+    Parameters
+    ----------
+    n_settings : int
+        m, at least 2.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two settings.
+
     Examples
     --------
     >>> from refusal_index.stats import expected_kendall_w
@@ -74,6 +88,21 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     """Return the expectation of winner entropy for random rankings without ties.
 
     Each model wins Binomial(m, 1/n) settings, so that it is ``-n E[(X/m) log_n(X/m)]``.
+
+    Parameters
+    ----------
+    n_settings, n_models : int
+        m and n, at least 2 each.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two settings or models.
 
     Examples
     --------

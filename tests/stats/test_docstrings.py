@@ -1,0 +1,73 @@
+"""Every public function of the statistics says what it takes, gives and refuses, each in a section of its docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+from refusal_index import ContingencyTable, stats
+
+FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
+
+CHECKS_NOTHING = {
+    "holm": "takes p-values that the package has made",
+    "scoring_rules": "its counts are checked when they are made",
+    "tetrachoric": "runs over a million tables; refusal_index_many checks them before",
+}
+"""Functions without a Raises section, and why."""
+
+TABLE = ContingencyTable(7, 3, 2, 5)
+REFUSED = {
+    "abstention_metrics": lambda: stats.abstention_metrics(TABLE, confidence_level=95),
+    "accuracy_refusal_area": lambda: stats.accuracy_refusal_area(0.5, 92),
+    "asymptotic_deviation": lambda: stats.asymptotic_deviation(0.5, 0.5, 2),
+    "copula_tests": lambda: stats.copula_tests([[True, False]], [[True, False]], df=0),
+    "copula_win_rates": lambda: stats.copula_win_rates([TABLE], df=0),
+    "correct_given_attempted": lambda: stats.correct_given_attempted(0.6, 0.6),
+    "correct_guessing": lambda: stats.correct_guessing(TABLE, 1),
+    "density": lambda: stats.density(0, 0, 2),
+    "expected_kendall_w": lambda: stats.expected_kendall_w(1),
+    "expected_winner_entropy": lambda: stats.expected_winner_entropy(2, 1),
+    "f_score": lambda: stats.f_score(0.6, 0.6),
+    "fit_copulas": lambda: stats.fit_copulas(TABLE, df=0),
+    "influence_function": lambda: stats.influence_function([True], [True, False]),
+    "iso_refusal_index": lambda: stats.iso_refusal_index(0.5, 2, 0.5),
+    "iso_score": lambda: stats.iso_score(0.5, "weighted_score", 0.1, penalty=-1),
+    "latent_aurc": lambda: stats.latent_aurc(0.5, 92),
+    "latent_excess_aurc": lambda: stats.latent_excess_aurc(0.5, 92),
+    "metrics": lambda: stats.metrics(TABLE, penalty=np.inf),
+    "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
+    "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
+    "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), penalty=-1),
+    "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),
+    "utility_at": lambda: stats.utility_at(0.5, 0.5, 0.5, -1),
+    "weighted_score": lambda: stats.weighted_score(0.5, 0.2, -1),
+}
+"""One call each that a checker below the function refuses."""
+
+
+def sections(name: str) -> set[str]:
+    return set(re.findall(r"^(\w+)\n-{3,}$", inspect.getdoc(FUNCTIONS[name]) or "", re.MULTILINE))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_public_function_documents_what_it_gives_what_it_refuses_and_an_example(name: str) -> None:
+    expected = {"Returns", "Examples"} if name in CHECKS_NOTHING else {"Returns", "Raises", "Examples"}
+    assert expected - sections(name) == set()
+    text = inspect.getdoc(FUNCTIONS[name]) or ""
+    # Those of several functions are described once, where the sentence says.
+    assert "Parameters" in sections(name) or re.search(r"^Parameters (and .+ )?are those of `\w+`", text, re.MULTILINE)
+
+
+def test_only_what_checks_nothing_has_no_raises_section() -> None:
+    assert {name for name in FUNCTIONS if "Raises" not in sections(name)} == set(CHECKS_NOTHING)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_function_says_it_raises_is_raised(name: str) -> None:
+    with pytest.raises(ValueError, match="must") as refused:
+        REFUSED[name]()
+    assert type(refused.value).__name__ in (inspect.getdoc(FUNCTIONS[name]) or "").partition("Raises")[2]
