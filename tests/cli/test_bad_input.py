@@ -32,7 +32,10 @@ def write(name: str, text: str) -> str:
 
 CASES = {
     "no key": (["--model", "openai/gpt-4.1"], ["openai/gpt-4.1", "OPENAI_API_KEY"]),
-    "no key of the grader": (["--grader", "openai/gpt-4o-mini"], ["openai/gpt-4o-mini", "OPENAI_API_KEY"]),
+    "no key of the grader": (
+        ["--grader", "openai/gpt-4o-mini"],
+        ["openai/gpt-4o-mini", "OPENAI_API_KEY", "--grader exact"],
+    ),
     "unknown provider": (["--model", "opnai/gpt-4.1"], ["'opnai'", "openai/gpt-4.1"]),
     "unknown sibling": (["--model", "almanac/bas"], ["'bas'", "base"]),
     "no provider": (["--model", "gpt-4.1"], ["PROVIDER/NAME", "gpt-4.1"]),
@@ -42,7 +45,8 @@ CASES = {
     "unknown prompt set": (["--prompts", "defualt"], ["defualt", "default"]),
     "unknown placement": (["--placement", "sytem"], ["--placement", "'system'"]),
     "misspelt grader": (["--grader", "exct"], ["--grader", "'exct'", "'exact'"]),
-    "unreadable price": (["--price", "cheap"], ["price", "2.5,10", "cheap"]),
+    "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
+    "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
     "too large a limit": (["--limit", "99999"], ["limit", "2280", "99999"]),
     "column without a role": (["--data", "q.csv", "--column", "problem"], ["ROLE=NAME", "problem"]),
     "no such file": (["--data", "absent.csv"], ["absent.csv"]),

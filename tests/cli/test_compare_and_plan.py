@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width
@@ -79,6 +79,60 @@ def test_the_same_command_ranks_the_same_and_holm_is_offered(command, runs):
     assert command("compare", *files, "--json").stdout == command("compare", *files, "--json").stdout
     document = json.loads(command("compare", *files, "--adjustment", "holm", "--variant", "low", "--json").stdout)
     assert (document["adjustment"], document["variant"]) == ("holm", "low")
+
+
+@pytest.fixture
+def repeated(tmp_path, monkeypatch) -> Path:
+    """Two draws of models whose probabilities have the same index: one steady, one random, one that never refuses."""
+    monkeypatch.chdir(tmp_path)
+    for seed, (model, slope, shift) in enumerate((("steady", 4, 0), ("random", 0.8, 0), ("never", 1, -99))):
+        x, noise = np.random.default_rng(99).standard_normal((2, 2 * N))
+        draws = np.random.default_rng(seed).standard_normal((2, 2, 2 * N))
+        refused, wrong = (np.stack([x + shift, 0.6 * x + 0.8 * noise])[:, np.newaxis] * slope + draws) > 0
+        rows = (
+            (
+                Identification(model, "d", "low", draw),
+                Question(f"q{i}", f"question {i}", "!"),
+                Outcome(bool(r), bool(w), forced_grade=Grade.INCORRECT if w else Grade.CORRECT),
+            )
+            for draw in range(2)
+            for i, (r, w) in enumerate(zip(refused[draw], wrong[draw], strict=True))
+        )
+        write_outcomes(outcome_table(rows), Path(f"{model}.parquet"))
+    return tmp_path
+
+
+def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
+    arguments = ("compare", "steady.parquet", "random.parquet")
+    lines = command(*arguments).stdout.splitlines()
+    single, corrected = (next(line for line in lines if line.startswith(name)) for name in ("RI ", "RI corrected"))
+    assert "<.0001" in single
+    assert "<.0001" not in corrected
+    assert "RI corrected: without the noise of single draws, on questions drawn repeatedly: 1,000." in lines
+    (variant,) = json.loads(command(*arguments, "--json").stdout)["variants"]
+    found = variant["corrected"]
+    assert f"{found['estimate']:.3f}" in corrected
+    assert found["low"] < found["estimate"] == found["first"] - found["second"] < found["high"]
+    assert (found["pvalue"] > 0.05, found["status"], found["questions_shared"]) == (True, "ok", 2 * N)
+
+
+def test_a_ranking_is_of_first_draws_with_corrected_differences_beside_it(command, repeated):
+    arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
+    done = command(*arguments)
+    assert "without that noise, on questions drawn repeatedly" in " ".join(done.stdout.lower().split())
+    assert sum(line.split()[-1] == "undefined" for line in done.stdout.splitlines() if " - never" in line) == 2
+    assert "RI corrected, low: undefined (never: nobody refused)." in done.stdout
+    tested, *undefined = json.loads(command(*arguments, "--json").stdout)["corrected"]
+    assert (tested["first"], tested["second"]) == ("steady", "random")
+    assert tested["pvalue_holm"] == tested["pvalue"] > 0.05
+    assert [pair["pvalue_holm"] for pair in undefined] == [None, None]
+    assert json.loads(command(*arguments, "--metric", "f_score", "--json").stdout)["corrected"] == []
+
+
+def test_single_draws_have_no_corrected_row(command, runs):
+    assert "corrected" not in command("compare", "good.parquet", "poor.parquet").stdout
+    document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
+    assert [variant["corrected"] for variant in document["variants"]] == [None, None]
 
 
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):

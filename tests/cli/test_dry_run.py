@@ -155,6 +155,20 @@ def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command,
     assert "only once it runs" in estimate(command, *late)["remark"]
 
 
+@pytest.mark.parametrize(
+    ("prices", "told"),
+    [
+        (("--price", "2,8"), "the cost is that of the model without its graders (--grader-price)"),
+        (("--grader-price", "1,4"), "the cost is that of the graders without the model (--price)"),
+        (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
+    ],
+)
+def test_whose_tokens_the_cost_is_of_is_said(command, prices, told):
+    Path("q.csv").write_text("question,answer\nWho wrote it?,I\n")
+    said = command("run", "--dry-run", "--model", "openai/gpt-4.1", "--data", "q.csv", *prices).stdout
+    assert told in " ".join(said.split())
+
+
 def test_what_is_wrong_is_told_as_by_a_run(command):
     for arguments, expected in (
         (("--model", "opnai/x"), "'opnai'"),

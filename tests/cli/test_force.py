@@ -177,6 +177,74 @@ def test_two_graders_that_disagree_leave_a_forced_answer_unscored(command, monke
     assert outcomes("f")["unscored_reason"].to_list() == ["forced_graders_disagree", None]
 
 
+KNOWN = "id,question,answer,aliases\nk1,Who was it?,Ann,Anna\nk2,Where was it?,Bern,\nk3,When was it?,1804,\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("by id", "id,grade\nk3,A\nk1,C\nk2,C\n"),
+        ("by text", "question,grade\nWhen was it?,A\nwho  was it?,C\nWhere was it?,C\n"),
+        ("by id and text", "id,question,grade\nk3,x,A\nk1,Text. Who was it?,C\nk3,Where was it?,C\n"),
+        ("only what lacks", "id,question,answer,grade\nk1,Who was it?,Ann,C\nx,Where was it?,,C\nk3,,,A\n"),
+    ],
+)
+def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(command, monkeypatch, name, text):
+    Path("q.csv").write_text(KNOWN)
+    Path("fake.csv").write_text(text.replace("k3,Where", "y,Where"))
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda message: f"<answer>{'Anna' if 'who' in message.lower()[-40:] else 'Rome'}</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        arguments = ("fake.csv", "--data", "q.csv", "--model", "openai-api/fake/fake", "--grader", "exact")
+        result = command(*arguments, "--out", "f")
+    assert result.exit_code == 0, result.stderr
+    assert len(api.messages()) == 2
+    refused = outcomes("f").filter("refused").sort("gold")
+    assert refused["gold"].to_list() == ["Ann", "Bern"]
+    assert refused["wrong"].to_list() == [name == "only what lacks", True], "Anna is an alias that the dataset knows"
+    assert refused["dataset"].unique().to_list() == ["own/q"]
+    recorded = json.loads(Path("f/run.json").read_text())["settings"]["first_pass"]
+    assert recorded["filled_in_from"]["name"] == "own/q"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("id,grade\nk1,C\nk9,C\n", ["'own/q'", "1 of 2", "'k9'", "--column question_id=NAME"]),
+        ("id,question,grade\nk1,Who was he?,C\n", ["1 of 1", "'k1'"]),
+        ("grade\nC\n", ["1 of 1", "'1'"]),
+    ],
+)
+def test_a_question_is_filled_in_only_from_its_own(command, text, told):
+    Path("q.csv").write_text(KNOWN.replace("k2,", "1,"))
+    Path("f.csv").write_text(text)
+    result = command("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
+    assert result.exit_code == 2
+    assert all(part in result.stderr for part in ("--dataset", *told)), result.stderr
+    assert not Path("runs").exists()
+
+
+def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(command, monkeypatch):
+    for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    Path("base.csv").write_text("question,answer,grade\na,1,C\n")
+    result = command("base.csv", "--model", "almanac/base")
+    assert result.exit_code == 2
+    assert "OPENAI_API_KEY" in result.stderr
+    assert "--grader exact" in result.stderr
+
+
+def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(command, monkeypatch):
+    Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda message: "A" if is_grading(message) else "<answer>Ann</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        grader = ("--grader", "openai-api/fake/one", "--grader-price", "7,0")
+        command("fake.csv", "--model", "openai-api/fake/fake", *grader, "--price", "1000,0", "--out", "f")
+    (variant,) = json.loads(Path("f/summary.json").read_text())["variants"]
+    assert variant["usage"]["cost"] == pytest.approx(100 * (1000 + 7) / 1e6)
+
+
 @dataclass
 class Server:
     url: str

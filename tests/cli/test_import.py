@@ -116,3 +116,13 @@ def test_a_file_to_import_is_never_written_over(command, tmp_path, monkeypatch):
     assert done.exit_code == 2
     assert "would be lost" in done.stderr
     assert Path("first.csv").read_text() == content
+
+
+def test_the_variant_is_what_the_option_says_else_what_the_file_says(run):
+    Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\n,b,1,C\n")
+    assert run("v.csv", "--out", "o.csv").exit_code == 0
+    assert read_outcomes("o.csv")["variant"].to_list() == ["terse", None]
+    assert run("v.csv", "--out", "o.csv", "--variant", "high").exit_code == 0
+    assert read_outcomes("o.csv")["variant"].to_list() == ["high", "high"]
+    Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\nplain,a,1,C\n")
+    assert "the same question again" in run("v.csv", "--out", "o.csv", "--variant", "high").stderr

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from refusal_index.cli import matrix
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.runs import read_runs
 from tests.engines.fake_api import FakeApi, is_grading, question_of
 
 CONFIG = """
@@ -105,6 +106,15 @@ def forced_of(dataset: str) -> int:
     return pl.read_parquet(f"runs/set/{folder}/outcomes.parquet").filter("refused")["question_id"].n_unique()
 
 
+def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(run):
+    with FakeApi(answer) as api:
+        run(api, "--limit", "5", "--variants", "low")
+    runs = read_runs([Path("runs/set")])
+    assert [found.label for found in runs][1:] == ["openai-api/fake/one, more", "Two, own/sums", "Two, more"]
+    assert "<title>Refusal Index of Two on more</title>" in (runs[3].source / "report.html").read_text(encoding="utf-8")
+    assert {runs[3].model_id, runs[3].dataset_id} == {"openai-api/fake/two", "own/more"}
+
+
 def test_json_is_the_summary_of_the_set_and_stands_alone(run):
     with FakeApi(answer) as api:
         result = run(api, "--json", "--out", "elsewhere")
@@ -134,6 +144,8 @@ def test_a_new_name_or_another_model_pays_for_nothing_twice(run):
         renamed = run(api, old='name = "Two"', new='name = "Second"')
         assert (renamed.exit_code, len(api.answered)) == (0, sent)
         assert "Second, more, low" in renamed.stdout
+        labels = [found.label for found in read_runs([Path("runs/set")])]
+        assert labels[2:] == ["Second, own/sums", "Second, more"]
         run(api, old="[[datasets]]", new='[[models]]\nmodel = "openai-api/fake/three"\n[[datasets]]')
         assert {body["model"] for body in api.answered[sent:]} == {"three"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,24 @@ def test_errors_are_those_of_the_loader(command, old, new, expected):
     assert result.exit_code == 2
     assert result.stderr.startswith("error: ")
     assert all(part in result.stderr for part in expected)
+
+
+@pytest.mark.parametrize("arguments", [["prompts"], ["validate", "q.csv", "--prompts"], ["run", "--prompts"]])
+def test_a_configuration_is_told_from_a_prompt_set_with_the_command_that_takes_it(command, arguments):
+    Path("q.csv").write_text("question,answer\nWho?,I\n")
+    Path("models.toml").write_bytes(
+        (resources.files("refusal_index") / "configs" / "paper" / "gpt-4.1.toml").read_bytes()
+    )
+    result = command(*arguments, "models.toml")
+    assert result.exit_code == 2
+    assert "models.toml: expected a prompt set, got a configuration" in result.stderr
+    assert "'refusal-index run --config models.toml'" in result.stderr
+
+
+def test_a_prompt_set_is_told_from_a_configuration_with_what_takes_it(command):
+    Path("mine.toml").write_text(SET)
+    result = command("run", "--config", "mine.toml")
+    assert result.exit_code == 2
+    assert "mine.toml: expected a configuration of models and datasets, got a prompt set" in result.stderr
+    assert "'refusal-index prompts mine.toml'" in result.stderr
+    assert "--prompts mine.toml" in result.stderr

@@ -335,3 +335,14 @@ def test_killed_on_the_way_it_resumes_without_asking_for_a_grade_twice(ask, tmp_
     assert sum(count - 1 for count in grades.values()) <= 2 * 4, "only what was in flight at a kill"
     assert whole.exit_code in (0, 1)
     assert outcomes("model").equals(outcomes("whole"))
+
+
+def test_the_cost_of_grading_anew_is_that_of_the_graders(ask, exact):
+    with FakeApi(said) as api:
+        grader = ("--grader", "openai-api/fake/grader", "--grader-price", "10,0")
+        ask(api, "regrade", "exact", *grader, "--out", "model")
+    found = summary("model")
+    assert (found["price"], found["grader_price"]) == (None, {"input": 10.0, "output": 0.0})
+    for variant in found["variants"]:
+        assert variant["usage"]["cost"] == pytest.approx(variant["usage"]["input_tokens"] * 10 / 1e6)
+        assert variant["usage"]["cost"] > 0

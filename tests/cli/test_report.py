@@ -52,10 +52,11 @@ def test_several_runs_need_a_place_and_the_unreadable_are_named(folder: Path, tm
     refused = _run(folder, tmp_path / "other.parquet")
     assert refused.exit_code == 2
     assert "--out FILE" in refused.output
-    written = _run(folder, tmp_path / "other.parquet", tmp_path / "gone.csv", "--out", tmp_path / "all.html")
-    assert written.exit_code == 0
+    (tmp_path / "empty.csv").touch()
+    written = _run(folder, tmp_path / "other.parquet", tmp_path / "empty.csv", "--out", tmp_path / "all.html")
+    assert written.exit_code == 1
     assert "left out: " in written.output
-    assert "gone.csv" in (tmp_path / "all.html").read_text(encoding="utf-8")
+    assert "empty.csv" in (tmp_path / "all.html").read_text(encoding="utf-8")
 
 
 def test_what_is_no_report_is_left_alone(folder: Path) -> None:
@@ -79,6 +80,7 @@ def test_hostile_names_are_harmless_on_the_terminal(tmp_path: Path) -> None:
     place = tmp_path / "\x1b[31mrun"
     place.mkdir()
     write_outcomes(rows(5), place / "outcomes.csv")
-    result = _run(place / "outcomes.csv", place / "gone\x1b]0;x.csv", "--out", place / "a.html")
-    assert result.exit_code == 0
+    (place / "empty\x1b]0;x.csv").touch()
+    result = _run(place / "outcomes.csv", place / "empty\x1b]0;x.csv", "--out", place / "a.html")
+    assert result.exit_code == 1
     assert "\x1b" not in result.output

@@ -19,6 +19,7 @@ from refusal_index.cli.run import run
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.protocol import load_prompt_set
 from refusal_index.stats import refusal_index
+from tests.engines.fake_api import FakeApi, is_grading
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 LOW = ("run", "--limit", "20", "--variants", "low")
@@ -134,6 +135,54 @@ def test_a_price_is_shown_and_recorded(command):
     assert json.loads(Path("r/run.json").read_text())["about"]["price"] == {"input": 1000.0, "output": 2000.0}
 
 
+def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_computed(command):
+    assert command(*LOW, "--price", "1,2", "--out", "r").exit_code == 0
+    first = json.loads(Path("r/summary.json").read_text())
+    assert (first["price"], first["grader_price"]) == ({"input": 1.0, "output": 2.0}, None)
+    assert command(*LOW, "--price", "10,20", "--penalty", "0.2", "--out", "r").exit_code == 0
+    again = json.loads(Path("r/summary.json").read_text())
+    assert (again["price"], again["penalty"]) == ({"input": 10.0, "output": 20.0}, 0.2)
+    cost, before = (found["variants"][0]["usage"]["cost"] for found in (again, first))
+    assert cost == pytest.approx(10 * before)
+
+
+@pytest.mark.parametrize(
+    ("prices", "per_request"),
+    [
+        ((), None),
+        (("--price", "1000,0"), (1000, 0)),
+        (("--grader-price", "10,0"), (0, 10)),
+        (("--price", "1000,0", "--grader-price", "10,0"), (1000, 10)),
+    ],
+)
+def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(command, monkeypatch, prices, per_request):
+    Path("q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    arguments = ["run", "--model", "openai-api/fake/any", "--data", "q.csv", "--variants", "low", "--out", "r"]
+    arguments += ["--grader", "openai-api/fake/one,openai-api/fake/two", *prices]
+    planned = json.loads(command(*arguments, "--dry-run", "--json").stdout)["runs"][0]
+    with FakeApi(lambda message: "A" if is_grading(message) else "<answer>I</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = command(*arguments)
+    summary = json.loads(Path("r/summary.json").read_text())
+    usage = summary["variants"][0]["usage"]
+    assert usage["requests"] == 2 + 4, "each of two answers is graded twice"
+    if per_request is None:
+        assert usage["cost"] is planned["cost"] is None
+        return
+    cost = 100 * (2 * per_request[0] + 4 * per_request[1]) / 1e6
+    assert usage["cost"] == pytest.approx(cost)
+    assert f"${cost:.2f}" in result.stdout
+    assert f"${cost:.2f}" in result.stderr, "and in the progress"
+    grading = planned["grading"]["input_tokens"]["most"] * per_request[1]
+    model = sum(planned[part]["input_tokens"]["most"] for part in ("first", "forced")) * per_request[0]
+    assert planned["cost"]["most"] == pytest.approx((grading + model) / 1e6)
+    about = json.loads(Path("r/run.json").read_text())["about"]
+    assert {key: about[key] for key in ("price", "grader_price")} == {
+        key: summary[key] for key in ("price", "grader_price")
+    }
+
+
 def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(command):
     result = command(*LOW, "--json", "--out", "r")
     assert result.stdout == Path("r/summary.json").read_text()
@@ -162,6 +211,7 @@ def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
         {"max_retries": 1},
         {"attempt_timeout": 9},
         {"price": "1,2"},
+        {"grader_price": "1,2"},
         {"draws": 3},
     ],
 )

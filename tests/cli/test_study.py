@@ -126,8 +126,9 @@ def test_the_same_run_twice_counts_once(invoke, three, tmp_path):
 
 def test_paper_makes_what_it_can_and_lists_the_rest(invoke, tmp_path):
     one = written(tmp_path / "one.parquet", "a", n=120)
-    result = invoke("paper", one, tmp_path / "missing.csv", "--out", "all", "--format", "csv,tex")
-    assert result.exit_code == 0
+    (tmp_path / "empty.csv").touch()
+    result = invoke("paper", one, tmp_path / "empty.csv", "--out", "all", "--format", "csv,tex")
+    assert result.exit_code == 1
     assert "left out: " in result.stderr
     page = (tmp_path / "all/README.md").read_text()
     made = {path.stem for path in (tmp_path / "all").glob("*.csv")}

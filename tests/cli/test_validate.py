@@ -103,6 +103,16 @@ def test_a_prompt_longer_than_the_model_takes_is_a_problem(tmp_path):
     assert "shorten its context" in line
 
 
+def test_a_prompt_that_is_too_long_is_named_by_its_line_and_by_an_id_of_the_files_own(tmp_path):
+    path = tmp_path / "q.csv"
+    path.write_text(f'question,answer,context\n"Who\nwas it?",Ann,short\n\nWhen?,1804,{"x" * 5000}\n')
+    (line,) = run(str(path), "--max-context-tokens", "1000").stderr.splitlines()
+    assert line.startswith(f"error: {path}, line 5: expected a prompt of at most 1,000 tokens")
+    records = [{"id": "a7", "question": "When?", "answer": "1804", "context": "x" * 5000}]
+    (line,) = run(write(tmp_path / "q.jsonl", records), "--max-context-tokens", "1000").stderr.splitlines()
+    assert "q.jsonl, line 1: question_id 'a7': expected a prompt" in line
+
+
 def test_text_of_the_file_cannot_move_the_cursor(tmp_path):
     path = write(tmp_path / "q.jsonl", [{"question": "Who?\u001b[2J", "answer": "Ann", "topic": "\u202ex"}])
     said = run(path).stdout

@@ -99,3 +99,11 @@ def test_secrets_are_the_own_key_and_what_the_environment_names_like_one(monkeyp
     assert not {"abc", "qwertyuiop"} & set(secrets)
     assert black_out(f"{OWN}-and-more", secrets) == "[key]", "a key within another leaves nothing of it"
     assert known_secrets(FakeProvider(None, api_key=None)) == tuple(s for s in secrets if s != OWN)
+
+
+def test_a_provider_that_is_guarded_already_stays_as_it_is():
+    provider = FakeProvider(lambda: SimpleNamespace(choices=["a reply"]))
+    guard(provider)
+    once = provider.generate
+    guard(provider)
+    assert provider.generate is once

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from inspect_ai.log import read_eval_log
 
 from refusal_index import ContingencyTable, refusal_index
@@ -17,6 +18,7 @@ from refusal_index.engines.inspect.scorer import CELLS, cell_of
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION
 from refusal_index.engines.inspect.tasks import almanac_task, faitheval_counterfactual, mixed, own_questions
 from refusal_index.protocol import GraderError
+from tests.engines.fake_api import FakeApi, is_grading, question_of
 
 
 def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cells(tmp_path):
@@ -87,3 +89,36 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     task = faitheval_counterfactual(str(file))
     assert task.metadata["grader"] == "choice"
     assert task.dataset[0].metadata["choices"] == ["an oak", "a yew"]
+
+
+def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects_own_command(tmp_path):
+    (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
+
+    def echo(message: str, sent_before: int) -> web.StreamResponse | None:
+        told = {"error": {"message": "bad key sk-very-secret", "type": "t", "code": None}}
+        refused = is_grading(message) or "Who?" in question_of(message)
+        return web.json_response(told, status=400) if refused else None
+
+    with FakeApi(lambda _: "<answer>It</answer>", echo) as api:
+        environment = {
+            **os.environ,
+            "INSPECT_CACHE_DIR": str(tmp_path / "cache"),
+            "FAKE_API_KEY": "sk-very-secret",
+            "FAKE_BASE_URL": api.url,
+        }
+        done = subprocess.run(
+            [
+                *(str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/own"),
+                *("--model", "openai-api/fake/any", "--model-role", "grader=openai-api/fake/judge"),
+                *("-T", "data=q.csv", "--display", "plain", "--no-fail-on-error", "--log-dir", "logs"),
+            ],
+            capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
+        )  # fmt: skip
+    (path,) = (tmp_path / "logs").glob("*.eval")
+    log = read_eval_log(str(path))
+    errors = [sample.error.message for sample in log.samples]
+    assert len(errors) == 2, "one of the model, one of the grader"
+    assert all("bad key [key]" in error for error in errors)
+    text = log.model_dump_json()
+    assert "sk-very-secret" not in text + done.stdout + done.stderr
+    assert not any(b"sk-very-secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())

@@ -9,13 +9,27 @@ import numpy as np
 import polars as pl
 import pytest
 
-from refusal_index.outcomes import Outcome, Question
-from refusal_index.outcomes.comparison import CompareOptions, compare_pair, matched_variants, rank
+from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes.comparison import (
+    CompareOptions,
+    compare_corrected,
+    compare_pair,
+    matched_variants,
+    rank,
+)
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.runs import differing_settings, match, read_runs, shared_variants
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
-from refusal_index.stats import METRIC_NAMES, compare_joint, compare_metrics, rank_joint, rank_runs
+from refusal_index.stats import (
+    METRIC_NAMES,
+    compare_joint,
+    compare_metrics,
+    compare_noise_corrected,
+    holm,
+    rank_joint,
+    rank_runs,
+)
 
 N = 400
 THRESHOLDS = {"low": 0.3, "high": -0.3}
@@ -158,10 +172,16 @@ def test_one_file_may_hold_many_models_and_datasets(tmp_path):
     assert [run.label for run in runs] == ["a, d", "a, e", "b, d", "b, e"]
 
 
-def test_the_same_file_twice_is_refused(tmp_path):
+def test_the_same_file_twice_counts_once_however_it_is_spelt(tmp_path, monkeypatch):
     (path,) = written(tmp_path, a=table_of(0.5, 1))
-    with pytest.raises(OutcomeTableError, match="is given twice"):
-        read_runs([path, path])
+    monkeypatch.chdir(tmp_path)
+    assert [run.source for run in read_runs([path, path, Path("a.parquet")])] == [path]
+
+
+def test_models_on_datasets_that_two_files_share_are_all_told_apart(tmp_path):
+    both = pl.concat([table_of(0.5, 1, dataset=dataset) for dataset in ("d", "e")])
+    labels = [run.label for run in read_runs(written(tmp_path, a=both, b=table_of(0.5, 2)))]
+    assert len(set(labels)) == 3
 
 
 def folder_with(path: Path, table: pl.DataFrame | None, **settings: object) -> Path:
@@ -186,13 +206,73 @@ def test_a_folder_without_outcomes_says_how_to_make_them(tmp_path):
         read_runs([folder_with(tmp_path / "one", None)])
 
 
-def test_the_folder_of_a_set_says_which_runs_it_holds(tmp_path):
+def test_a_folder_of_runs_that_is_no_set_says_how_to_name_them(tmp_path):
     for name in ("one", "two"):
-        folder_with(tmp_path / "set" / name, table_of(0.5, 1, model=name))
-    with pytest.raises(RunFolderError, match=r"found a set of 2 runs; name one or all of them, as in .*set/\*/"):
-        read_runs([tmp_path / "set"])
+        folder_with(tmp_path / "runs" / name, table_of(0.5, 1, model=name))
+    with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*runs/\*/"):
+        read_runs([tmp_path / "runs"])
 
 
 def test_a_file_that_is_not_there_is_said_to_be_missing(tmp_path):
     with pytest.raises(OutcomeTableError, match="there is no such file or folder"):
         read_runs([tmp_path / "nothing"])
+
+
+def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.DataFrame, np.ndarray, np.ndarray]:
+    """Repeated draws of a model that is the more random the smaller its slope, and the matrices they come from."""
+    x, noise = np.random.default_rng(98).standard_normal((2, 2 * N))[:, list(ids)]
+    rng, shape = np.random.default_rng(int(10 * slope)), (n_draws, len(x))
+    refused, wrong = (slope * latent + rng.standard_normal(shape) > 0 for latent in (x, 0.6 * x + 0.8 * noise))
+    answers = np.where(wrong, Grade.INCORRECT, Grade.CORRECT)
+    table = outcome_table(
+        (
+            Identification(model, "d", "low", draw),
+            Question(f"q{question}", f"question {question}", "!"),
+            Outcome(bool(refused[draw, i]), bool(wrong[draw, i]), forced_grade=Grade(answers[draw, i])),
+        )
+        for draw in range(n_draws)
+        for i, question in enumerate(ids)
+    )
+    return table, refused, wrong
+
+
+def test_corrected_indices_are_compared_as_stats_does_with_holm_over_the_pairs(tmp_path):
+    made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3), ("c", 2, 2))}
+    once = table_of(0.5, 1, ["low"], model="once")
+    runs = read_runs(written(tmp_path, **{name: table for name, (table, *_) in made.items()}, once=once))
+    found = compare_corrected(runs, CompareOptions(seed=4))
+    assert [(pair.variant, pair.first, pair.second) for pair in found] == [
+        ("low", *p) for p in ((0, 1), (0, 2), (1, 2))
+    ]
+    for pair in found:
+        one, other = (made["abc"[run]][1:] for run in (pair.first, pair.second))
+        expected = compare_noise_corrected(one, other, rng=4)
+        assert pair.difference == expected
+        assert pair.difference.confidence_interval() == expected.confidence_interval()
+    pvalues = np.array([pair.difference.pvalue for pair in found])
+    assert [pair.pvalue_holm for pair in found] == holm(pvalues).tolist()
+
+
+@pytest.mark.parametrize(
+    ("ids", "numbers"),
+    [
+        (range(100, N + 100), (N - 100, N - 100, N - 100)),
+        (range(300, N + 300), (N, N, N - 300)),
+        (range(N, 2 * N), (N, N, 0)),
+    ],
+    ids=["most of them", "a quarter of them", "none of them"],
+)
+def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
+    runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))
+    (pair,) = compare_corrected(runs, CompareOptions())
+    difference = pair.difference
+    assert (difference.first.patterns.n_questions, difference.second.patterns.n_questions) == numbers[:2]
+    assert difference.n_shared == numbers[2]
+
+
+def test_a_pair_without_a_corrected_index_has_no_adjusted_pvalue_and_does_not_count_for_the_others(tmp_path):
+    tables = {name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1), ("never", 2))}
+    tables["never"] = tables["never"].with_columns(refused=pl.lit(value=False))
+    found = compare_corrected(read_runs(written(tmp_path, **tables)), CompareOptions())
+    assert [pair.difference.status for pair in found] == ["ok", "undefined", "undefined"]
+    assert [pair.pvalue_holm for pair in found] == [found[0].difference.pvalue, None, None]

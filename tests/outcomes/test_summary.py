@@ -10,6 +10,7 @@ import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.cautions import FORCED_REFUSAL_LIMIT, MISSING_LIMIT
+from refusal_index.outcomes.price import Price, Prices
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
@@ -180,9 +181,11 @@ def test_every_number_of_one_draw_is_made_of_the_first():
 
 def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
     usage = {"normal": Usage(1000, 200, 45, math.nan)}
+    prices = Prices(grader=Price(0.15, 0.6))
     cells = {REFUSED_WRONG: 37, REFUSED_RIGHT: 7, WRONG: 20, RIGHT: 30, UNSCORED: 3}
-    summary = summarise(table_of(cells), usage=usage)
+    summary = summarise(table_of(cells), usage=usage, prices=prices)
     document = json.loads(summary_to_json(summary))
+    assert (document["price"], document["grader_price"]) == (None, {"input": 0.15, "output": 0.6})
     (variant,) = document["variants"]
     assert list(variant["metrics"]) == list(METRIC_NAMES)
     for name in METRIC_NAMES:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
+from refusal_index.cli.shared_options import AttemptTimeout, MaxConnections, MaxRetries, MaxTokens
 
 app = typer.Typer(
     help="Build a set of questions with the help of models.",
@@ -56,14 +57,10 @@ def precise_wiki(
     temperature: Annotated[float, typer.Option(help="Sampling temperature of the writer.", min=0)] = 0.7,
     answer_temperature: Annotated[float, typer.Option(help="Sampling temperature of the answerer.", min=0)] = 0.3,
     top_p: Annotated[float, typer.Option(help="Nucleus of the sampling of both.", min=0, max=1)] = 0.9,
-    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)] = 4096,
-    max_connections: Annotated[
-        int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
-    ] = None,
-    max_retries: Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)] = 5,
-    attempt_timeout: Annotated[
-        int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-    ] = 60,
+    max_tokens: MaxTokens = 4096,
+    max_connections: MaxConnections = None,
+    max_retries: MaxRetries = 5,
+    attempt_timeout: AttemptTimeout = 60,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and send nothing.")] = False,
 ) -> None:
     """Build a PreciseWikiQA set: short questions of fact about sections of Wikipedia.

@@ -25,7 +25,8 @@ MODEL_KEYS = (
     "seconds_per_request",
 )
 DATASET_KEYS = (
-    *("dataset", "data", "column", "variants", "limit", "draws", "repeat_questions", "grader", "seed", "prompts"),
+    *("dataset", "data", "column", "variants", "limit", "draws", "repeat_questions", "grader", "grader_price", "seed"),
+    "prompts",
 )
 SET_KEYS = ("penalty",)
 """Options that hold for the whole set, since its results stand in one table."""
@@ -144,6 +145,11 @@ def _parse(content: bytes, source: str, name: str) -> Config:
         document = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source}: not valid TOML: {error}") from error
+    if "preamble" in document:
+        raise ConfigError(
+            f"{source}: expected a configuration of models and datasets, got a prompt set; 'refusal-index prompts "
+            f"{source}' shows it, and --prompts {source} asks in its words"
+        )
     for key in document:
         if key not in (NAME, "defaults", "models", "datasets"):
             known = (NAME, "[defaults]", "[[models]]", "[[datasets]]")

@@ -21,6 +21,7 @@ from refusal_index.engines.inspect.models import ModelError
 from refusal_index.engines.inspect.paid import Look, paid_replies
 from refusal_index.engines.inspect.samples import Repetition
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.price import MILLION, Price, Prices
 from refusal_index.protocol import Asked, Protocol, Reply, Request, about_tokens, next_request, request_seed
 from refusal_index.protocol.amounts import Estimate, Load, Range
 from refusal_index.protocol.estimate import Assumptions, Foreseen, Paid, ToAsk, estimate, nothing_paid
@@ -54,7 +55,7 @@ class CellEstimate:
     checks
         Requests that ask each grader for a plain case before the first question; nothing where nothing is pending.
     cost
-        In dollars, of the model's tokens; None without a price.
+        In dollars, of the tokens of those whose price is known; None without a price.
     seconds
         All requests, one after the other on each connection.
     connections
@@ -82,7 +83,7 @@ class CellEstimate:
 
 def estimate_cell(prepared: Prepared) -> CellEstimate:
     """Work out what is still to be sent of one run; its folder is looked into, and nothing is sent or written."""
-    plan, price = prepared.plan, prepared.price
+    plan = prepared.plan
     pending = prepared.pending()
     assumed = assumptions(prepared)
     asked = list(_to_ask(prepared, pending))
@@ -99,7 +100,7 @@ def estimate_cell(prepared: Prepared) -> CellEstimate:
         foreseen=len(foreseen),
         found=found,
         checks=checks,
-        cost=None if price is None else _cost(found.model, price.input, price.output),
+        cost=_cost(found, prepared.prices),
         seconds=(found.total.requests + Range.exactly(checks)).times(each),
         connections=connections,
         remark=remark,
@@ -196,5 +197,11 @@ def counts_exactly(model: str) -> bool:
     return provider == ALMANAC and name in model_names()
 
 
-def _cost(load: Load, read: float, written: float) -> Range:
-    return (load.input_tokens.times(read) + load.output_tokens.times(written)).times(1e-6)
+def _cost(found: Estimate, prices: Prices) -> Range | None:
+    parts = ((prices.model, found.model), (prices.grader, found.grading))
+    costs = [_dollars(load, price) for price, load in parts if price is not None]
+    return sum(costs, Range()) if costs else None
+
+
+def _dollars(load: Load, price: Price) -> Range:
+    return (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)

@@ -15,6 +15,7 @@ from refusal_index.cli.dry_run import CellEstimate, counts_exactly, estimate_cel
 from refusal_index.cli.execution import Prepared
 from refusal_index.cli.harmless import harmless
 from refusal_index.cli.show import TABLE_WIDTH, UNDEFINED, plain_table, prose
+from refusal_index.outcomes.price import Prices
 from refusal_index.protocol.amounts import Range
 
 COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
@@ -155,4 +156,13 @@ def _about_grading(cell: CellEstimate) -> str:
     plan = cell.prepared.plan
     who = " and ".join(name for name in (plan.grader, plan.second_grader) if name)
     alike = " as if no two draws were alike," if plan.draws > 1 else ""
-    return f"Every answer is graded by {who},{alike} at most twice; the cost is that of the model without its graders."
+    return f"Every answer is graded by {who},{alike} at most twice{_about_cost(cell.prepared.prices)}."
+
+
+def _about_cost(prices: Prices) -> str:
+    """Say whose tokens the cost is of, where it is not of all."""
+    if prices.model and not prices.grader:
+        return "; the cost is that of the model without its graders (--grader-price)"
+    if prices.grader and not prices.model:
+        return "; the cost is that of the graders without the model (--price)"
+    return ""

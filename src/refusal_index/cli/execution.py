@@ -29,7 +29,7 @@ from refusal_index.engines.inspect.run import (
 )
 from refusal_index.engines.inspect.samples import Repetition
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
 from refusal_index.protocol import PromptSet, load_prompt_set
 
@@ -44,7 +44,7 @@ class Prepared:
     ----------
     options
         As given.
-    prompts, plan, price
+    prompts, plan, prices
         What they come to.
     settings
         All that a reply or a grade depends on.
@@ -57,7 +57,7 @@ class Prepared:
     options: RunOptions
     prompts: PromptSet
     plan: RunPlan
-    price: Price | None
+    prices: Prices
     settings: Mapping[str, Any]
     folder: RunFolder
     model: str
@@ -91,7 +91,7 @@ def prepare(options: RunOptions, dataset: Dataset | None = None, runs: Path = RU
         One of this package's own, if an option, the dataset or the name of a model cannot be used, or the folder is
         that of another run.
     """
-    price = Price.parse(options.price) if options.price else None
+    prices = Prices.parse(options.price, options.grader_price)
     prompts = load_prompt_set(options.prompts)
     plan = make_plan(options, prompts, dataset)
     for name in models_of(plan):
@@ -100,7 +100,7 @@ def prepare(options: RunOptions, dataset: Dataset | None = None, runs: Path = RU
     folder = RunFolder(options.out or runs / default_run_name(plan.model, plan.dataset.name, settings))
     if folder.run_json.exists():
         refuse_other_settings(folder.path, folder.read_settings(), as_json(settings))
-    return Prepared(options, prompts, plan, price, settings, folder, plan.model, plan.dataset.name)
+    return Prepared(options, prompts, plan, prices, settings, folder, plan.model, plan.dataset.name)
 
 
 def models_of(plan: RunPlan) -> tuple[str, ...]:
@@ -132,14 +132,14 @@ def carry_out(prepared: Prepared) -> RunResults:
     RunFailedError
         If the run could not be brought to its end; what was answered is kept.
     """
-    plan, folder, price = prepared.plan, prepared.folder, prepared.price
+    plan, folder, prices = prepared.plan, prepared.folder, prepared.prices
     penalty, pending = prepared.options.penalty, prepared.pending()
     models = resolve_models(plan) if pending else None  # a wrong name or a missing key is told before a folder is made
     with folder.lock():
-        folder.create_or_resume(prepared.settings, about=about(plan, prepared.prompts, price, penalty))
+        folder.create_or_resume(prepared.settings, about=about(plan, prepared.prompts, prices, penalty))
         if models:
             _ask(prepared, models, pending)
-        return write_results(folder, price, penalty=penalty)
+        return write_results(folder, prices, penalty=penalty)
 
 
 def measure(options: RunOptions, *, as_json: bool) -> bool:
@@ -163,6 +163,6 @@ def measure(options: RunOptions, *, as_json: bool) -> bool:
 def _ask(prepared: Prepared, models: Models, pending: Mapping[str, Repetition]) -> None:
     plan = prepared.plan
     size = len(plan.dataset.questions)
-    with progress_bar(Console(stderr=True), size * len(plan.variants), prepared.price) as bar, watched_by(bar):
+    with progress_bar(Console(stderr=True), size * len(plan.variants), prepared.prices) as bar, watched_by(bar):
         bar.skip(size * (len(plan.variants) - len(pending)))
         run_variants(plan, models, prepared.folder, pending, begin=bar.begin)

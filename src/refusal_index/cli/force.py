@@ -8,6 +8,25 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
+from refusal_index.cli.shared_options import (
+    AttemptTimeout,
+    Data,
+    FirstPassColumn,
+    Format,
+    GraderPrice,
+    MaxConnections,
+    MaxRetries,
+    MaxTokens,
+    ModelPrice,
+    Penalty,
+    Placement,
+    Prompts,
+    Refusal,
+    Scorer,
+    SummaryAsJson,
+    Temperature,
+    TopP,
+)
 
 
 @tells_bad_input
@@ -17,20 +36,18 @@ def force(
     name: Annotated[
         str | None, typer.Option(help="The model in the file whose first pass it is, where there are several.")
     ] = None,
-    format_: Annotated[
+    format_: Format = None,
+    column: FirstPassColumn = None,
+    scorer: Scorer = None,
+    refusal: Refusal = None,
+    dataset: Annotated[
         str | None,
-        typer.Option("--format", help="inspect, lm-eval, graded or outcomes. [default: told by the content]"),
+        typer.Option(
+            help="A name of 'refusal-index ls': whose questions and gold answers fill in those that the file lacks, "
+            "found by question id or text. [default: own with --data]"
+        ),
     ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name a column, as in grade=verdict; may be repeated.")
-    ] = None,
-    scorer: Annotated[
-        str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
-    ] = None,
-    refusal: Annotated[
-        str | None,
-        typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
-    ] = None,
+    data: Data = None,
     grader: Annotated[
         str | None,
         typer.Option(
@@ -40,24 +57,18 @@ def force(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="The folder. [default: runs/NAME, made of the settings]")] = None,
     seed: Annotated[int, typer.Option(help="Seed of every request.")] = 0,
-    prompts: Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")] = "default",
-    placement: Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")] = "user",
-    temperature: Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)] = 0.95,
-    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)] = 4096,
-    max_connections: Annotated[
-        int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
-    ] = None,
-    max_retries: Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)] = 5,
-    attempt_timeout: Annotated[
-        int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-    ] = 60,
-    price: Annotated[
-        str | None,
-        typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
-    ] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    prompts: Prompts = "default",
+    placement: Placement = "user",
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
+    max_tokens: MaxTokens = 4096,
+    max_connections: MaxConnections = None,
+    max_retries: MaxRetries = 5,
+    attempt_timeout: AttemptTimeout = 60,
+    price: ModelPrice = None,
+    grader_price: GraderPrice = None,
+    penalty: Penalty = 1.0,
+    json: SummaryAsJson = False,
 ) -> None:
     """Ask a model what the first pass in a file refused, and score both passes together.
 
@@ -77,6 +88,8 @@ def force(
             name=name,
             kind=format_,
             read=read,
+            dataset=dataset,
+            data=data or [],
             grader=grader,
             out=out,
             seed=seed,
@@ -89,6 +102,7 @@ def force(
             max_retries=max_retries,
             attempt_timeout=attempt_timeout,
             price=price,
+            grader_price=grader_price,
             penalty=penalty,
         )
         complete = force_job.force(options, as_json=json)

@@ -17,10 +17,11 @@ from refusal_index.cli.first_passes import Imported, import_file
 from refusal_index.cli.forced_results import mixture, write_forced_results
 from refusal_index.cli.harmless import harmless
 from refusal_index.cli.job import RUNS, about, grader_of, settings_of
+from refusal_index.cli.known_questions import filled_in
 from refusal_index.cli.progress import progress_bar
 from refusal_index.cli.results import show_run
 from refusal_index.cli.tables import is_complete
-from refusal_index.datasets import Dataset
+from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.datasets.imports.selection import of_one_model, questions_to_force
 from refusal_index.engines.inspect.derive_forced import first_pass_table
@@ -30,7 +31,7 @@ from refusal_index.engines.inspect.run import Models, RunFailedError, RunPlan, p
 from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import FORCED, GraderKind, Placement, PromptSet, load_prompt_set
 
@@ -44,6 +45,8 @@ class ForceOptions:
     name: str | None
     kind: str | None
     read: ReadOptions
+    dataset: str | None
+    data: Sequence[Path]
     grader: str | None
     out: Path | None
     seed: int
@@ -56,6 +59,7 @@ class ForceOptions:
     max_retries: int
     attempt_timeout: int
     price: str | None
+    grader_price: str | None
     penalty: float
 
 
@@ -67,28 +71,37 @@ def force(options: ForceOptions, *, as_json: bool) -> bool:
     ValueError
         One of this package's own, if an option, the file, a model or the folder cannot be used.
     """
-    price = Price.parse(options.price) if options.price else None
+    prices = Prices.parse(options.price, options.grader_price)
     imported = import_file(options.file, options.kind, options.read)
     passes = of_one_model(imported.passes, str(options.file), options.name)
+    known = _known_questions(options)
+    if known is not None:
+        passes = filled_in(passes, known, imported, options.read)
     plan = make_plan(options, imported, passes)
-    settings = settings_of_force(plan, imported, passes)
+    settings = settings_of_force(plan, imported, passes, known)
     folder = RunFolder(options.out or RUNS / default_run_name(plan.model, f"{plan.dataset.name}-{FORCED}", settings))
     _warn(settings)
     prompts = load_prompt_set(options.prompts)
     pending = pending_variants(plan, folder)
     models = resolve_models(plan) if pending else None  # a wrong name or a missing key is told before a folder is made
     with folder.lock():
-        folder.create_or_resume(settings, about=_about_forced(plan, prompts, price, options.penalty))
+        folder.create_or_resume(settings, about=_about_forced(plan, prompts, prices, options.penalty))
         write_outcomes(to_outcomes(passes), first_pass_table(folder))
         if models:
             try:
-                _ask(plan, models, folder, price)
+                _ask(plan, models, folder, prices)
             except RunFailedError as error:
                 typer.echo(f"error: {harmless(str(error))}", err=True)
                 return False
-        results = write_forced_results(folder, price, penalty=options.penalty)
+        results = write_forced_results(folder, prices, penalty=options.penalty)
     show_run(results, as_json=as_json)
     return is_complete(results.summary)
+
+
+def _known_questions(options: ForceOptions) -> Dataset | None:
+    """Return the dataset whose questions fill in those that the file lacks, if one is named."""
+    name = options.dataset or ("own" if options.data else None)
+    return None if name is None else load_dataset(name, data=options.data, mix_seed=options.seed)
 
 
 def make_plan(options: ForceOptions, imported: Imported, passes: Sequence[FirstPass]) -> RunPlan:
@@ -120,10 +133,12 @@ def make_plan(options: ForceOptions, imported: Imported, passes: Sequence[FirstP
     )
 
 
-def settings_of_force(plan: RunPlan, imported: Imported, passes: Sequence[FirstPass]) -> dict[str, Any]:
+def settings_of_force(
+    plan: RunPlan, imported: Imported, passes: Sequence[FirstPass], known: Dataset | None = None
+) -> dict[str, Any]:
     """Return all that the result depends on; a folder belongs to one such set.
 
-    The first pass is taken as it was graded: its file and what was read from it are part of them.
+    The first pass is taken as it was graded: its file, what was read from it and what filled it in are part of them.
     """
     read = json.dumps([asdict(one) for one in passes])
     return {
@@ -136,13 +151,14 @@ def settings_of_force(plan: RunPlan, imported: Imported, passes: Sequence[FirstP
             "grader": "as imported",
             "answers": len(passes),
             "answers_sha256": hashlib.sha256(read.encode()).hexdigest(),
+            **({"filled_in_from": {"name": known.name, "sha256": known.sha256}} if known else {}),
         },
     }
 
 
-def _about_forced(plan: RunPlan, prompts: PromptSet, price: Price | None, penalty: float) -> dict[str, Any]:
+def _about_forced(plan: RunPlan, prompts: PromptSet, prices: Prices, penalty: float) -> dict[str, Any]:
     """Return what is worth knowing about how it was made; of the prompts, the only one that is asked with."""
-    known = about(plan, prompts, price, penalty)
+    known = about(plan, prompts, prices, penalty)
     return {**known, "prompt_set": {FORCED: known["prompt_set"][FORCED]}}
 
 
@@ -152,7 +168,7 @@ def _warn(settings: dict[str, Any]) -> None:
         typer.echo(f"warning: {harmless(caution.message)}", err=True)
 
 
-def _ask(plan: RunPlan, models: Models, folder: RunFolder, price: Price | None) -> None:
-    with progress_bar(Console(stderr=True), len(plan.dataset.questions), price) as bar, watched_by(bar):
+def _ask(plan: RunPlan, models: Models, folder: RunFolder, prices: Prices) -> None:
+    with progress_bar(Console(stderr=True), len(plan.dataset.questions), prices) as bar, watched_by(bar):
         bar.begin(FORCED)
         run_forced(plan, models, folder)

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from refusal_index.cli.results import RunResults, write_derived
-from refusal_index.cli.tables import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.cli.results import RunResults, as_made, summary_of, write_derived
+from refusal_index.cli.tables import DEFAULT_CONFIDENCE_LEVEL
 from refusal_index.engines.inspect.derive_forced import derive_forced, is_same_model
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Price
-from refusal_index.outcomes.summary import summarise
+from refusal_index.outcomes.price import UNPRICED, Prices
 
 
 def write_forced_results(
     folder: RunFolder,
-    price: Price | None = None,
+    prices: Prices = UNPRICED,
     *,
     penalty: float | None = None,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
 ) -> RunResults:
     """Derive the results of `folder` and write them into it; call it inside the folder's lock.
 
-    Price and penalty are those that the folder was made with, unless others are given.
+    Prices and penalty are those that the folder was made with, unless others are given.
 
     Raises
     ------
@@ -32,13 +31,10 @@ def write_forced_results(
     RunFolderError
         If the folder is not one, or cannot be written.
     """
-    about, settings = folder.read_about(), folder.read_settings()
-    if price is None and about.get("price"):
-        price = Price(**about["price"])
-    if penalty is None:
-        penalty = about.get("penalty", DEFAULT_PENALTY)
-    derived = derive_forced(folder, price)
-    summary = summarise(derived.outcomes, usage=derived.usage, penalty=penalty, confidence_level=confidence_level)
+    settings = folder.read_settings()
+    prices, penalty = as_made(folder, prices, penalty)
+    derived = derive_forced(folder, prices)
+    summary = summary_of(derived, prices, penalty, confidence_level)
     said = tuple(mixture(settings["first_pass"]["model"], settings["model"]))
     variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
     summary = replace(summary, variants=variants)

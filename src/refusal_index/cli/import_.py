@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 
 from refusal_index.cli.bad_input import OptionError, tells_bad_input
 from refusal_index.cli.harmless import harmless
+from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer
 
 
 @tells_bad_input
@@ -21,23 +23,16 @@ def import_(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The outcome table to write: .parquet, .csv or .jsonl.")],
-    format_: Annotated[
-        str | None,
-        typer.Option("--format", help="inspect, lm-eval, graded or outcomes. [default: told by the content]"),
-    ] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(help="Name a column, as in grade=verdict; may be repeated.")
-    ] = None,
-    scorer: Annotated[
-        str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
-    ] = None,
-    refusal: Annotated[
-        str | None,
-        typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
-    ] = None,
+    format_: Format = None,
+    column: FirstPassColumn = None,
+    scorer: Scorer = None,
+    refusal: Refusal = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, in place of what the files say.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Name of the questions, in place of what the files say.")] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
+    variant: Annotated[
+        str | None, typer.Option(help="Name of the prompt, as in normal, in place of what the files say.")
+    ] = None,
+    penalty: Penalty = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON and nothing else.")] = False,
 ) -> None:
     """Import first passes: answers that others asked for and graded.
@@ -57,7 +52,8 @@ def import_(
     if any(out.resolve() == file.resolve() for file in files):
         raise OptionError(f"--out: {out} is one of the files to import and would be lost; choose another name")
     options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset)
-    passes = [one for path in files for one in import_file(path, format_, options).passes]
+    read = [one for path in files for one in import_file(path, format_, options).passes]
+    passes = [replace(one, variant=variant or one.variant) for one in read]
     table = to_outcomes(self_contained(one) for one in passes)
     try:
         write_outcomes(table, out)

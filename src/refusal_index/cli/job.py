@@ -16,7 +16,7 @@ from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.inspect.courier import DEFAULT_GRADER
 from refusal_index.engines.inspect.plan import RunPlan
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION, Asking, Decoding, ReasoningEffort
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import (
     GraderKind,
@@ -61,6 +61,7 @@ class RunOptions:
     attempt_timeout: int
     max_choices: int
     price: str | None
+    grader_price: str | None
     penalty: float
     assume_refusal: float | None
     reply_tokens: int | None
@@ -228,12 +229,12 @@ def _dataset_settings(dataset: Dataset) -> dict[str, Any]:
     }
 
 
-def about(plan: RunPlan, prompts: PromptSet, price: Price | None, penalty: float) -> dict[str, Any]:
+def about(plan: RunPlan, prompts: PromptSet, prices: Prices, penalty: float) -> dict[str, Any]:
     """Return what is worth knowing about how the run was made, and may differ when it is resumed."""
     names = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
     return {
         "versions": {"python": platform.python_version(), **{name: version(name) for name in names}},
-        "price": price and asdict(price),
+        **prices.to_document(),
         "penalty": penalty,
         "dataset": {"source": plan.dataset.source, "licence": plan.dataset.licence},
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},

@@ -30,8 +30,8 @@ def ls() -> None:
 
 DATASET_NOTES = {
     "almanac": "2,280 questions about the closed world that the embedded models know",
-    "faitheval_counterfactual": "1,000 of multiple choice about texts that contradict the world; downloaded, or --data FILE",
-    "faitheval_inconsistent": "questions whose text contradicts itself; the same; mix it with +precise_wiki",
+    "faitheval_counterfactual": "1,000 of choice about texts that contradict the world; downloaded, or --data FILE",
+    "faitheval_inconsistent": "questions whose text contradicts itself; the same; to mix with +precise_wiki",
     "faitheval_unanswerable": "questions whose text does not tell; the same; mix it with +precise_wiki",
     "own": "a CSV, JSON Lines or Parquet file of yours (--data FILE)",
     "precise_wiki": "a set made by 'build precise-wiki'; needs --data FILE",

@@ -151,8 +151,9 @@ async def _try(names: Sequence[str]) -> None:
 
 
 def _carry_out_all(prepared: Sequence[Prepared], runs: RunSet) -> list[CellResult]:
-    """Carry out one run after the other; after each of them the set's summary is what is known so far."""
+    """Carry out one run after the other; the set's summary is what is known so far, from the first on."""
     results = [CellResult(one) for one in prepared]
+    runs.write(results)  # it has the names that the runs' own reports show
     for place, one in enumerate(prepared):
         typer.echo(f"{place + 1} of {len(prepared)}: {harmless(one.title)}", err=True)
         results[place] = _carry_out(one)

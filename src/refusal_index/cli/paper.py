@@ -9,6 +9,7 @@ import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, tells_bad_input
 from refusal_index.cli.harmless import harmless
+from refusal_index.cli.inputs import RUNS_HELP, readable_runs
 from refusal_index.cli.study import (
     FORMATS,
     ConfidenceLevel,
@@ -18,7 +19,6 @@ from refusal_index.cli.study import (
     Seed,
     chosen_formats,
     print_made,
-    readable_runs,
 )
 
 
@@ -26,7 +26,7 @@ from refusal_index.cli.study import (
 def paper(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Runs' folders or outcome tables (.csv, .jsonl, .parquet).", metavar="RUN..."),
+        typer.Argument(help=RUNS_HELP, metavar="RUN..."),
     ],
     out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("paper"),
     formats: Formats = FORMATS,
@@ -37,8 +37,8 @@ def paper(
 ) -> None:
     """Make every study that the runs allow, with a page (README.md) that shows them.
 
-    Studies that need other runs are listed with what they need. Exit status: 0 done, whatever is missing; 1 a study
-    failed; 2 bad input.
+    Studies that need other runs are listed with what they need. Exit status: 0 done, whatever these runs do not allow;
+    1 done without a run that could not be read, or a study failed; 2 bad input, or no run that could be read.
     """
     from refusal_index.outcomes.files import write_atomically
     from refusal_index.studies.paper_figures import known_models
@@ -49,11 +49,11 @@ def paper(
     kinds = chosen_formats(formats)
     options = StudyOptions(penalty, confidence_level, seed, models)
     known_models(options)  # a table of models that cannot be used ends the command before any work
-    found, problems = readable_runs(runs)
+    found = readable_runs(runs)
     made, missing, failed = [], [], False
     for spec in study_specs():
         try:
-            study = spec.make(found, options)
+            study = spec.make(found.runs, options)
         except NotPossibleError as error:
             missing.append((spec.name, spec.title, str(error)))
         except ValueError as error:
@@ -65,9 +65,9 @@ def paper(
             made.append((study, paths))
             print_made(study, paths)
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "README.md", index_text(made, missing, found, problems).encode())
+    write_atomically(out / "README.md", index_text(made, missing, found.runs, found.left_out).encode())
     for name, _title, reason in missing:
         typer.echo(f"not made: {name}: {harmless(reason)}")
     typer.echo(f"\n{len(made)} studies of {len(made) + len(missing)}: {harmless(str(out / 'README.md'))}")
-    if failed:
+    if failed or found.left_out:
         raise typer.Exit(INCOMPLETE)

@@ -9,20 +9,20 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.engines.inspect.carried import Carried
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked
 
 
 class ProgressBar:
     """Counts questions, tokens and cost while a run goes on."""
 
-    def __init__(self, progress: Progress, questions: int, price: Price | None) -> None:
+    def __init__(self, progress: Progress, questions: int, prices: Prices) -> None:
         self._progress = progress
         self._task = progress.add_task("", total=questions, spent="", variant="")
-        self._price = price
+        self._prices = prices
         self._seeds: set[int] = set()
-        self._input_tokens = self._output_tokens = 0
-        self._cost = 0.0
+        self._own: Tokens = (0, 0)
+        self._graders: Tokens = (0, 0)
 
     def begin(self, variant: str) -> None:
         """Say which variant is running."""
@@ -33,14 +33,14 @@ class ProgressBar:
         self._progress.advance(self._task, questions)
 
     def replied(self, carried: Carried, seed: int) -> None:
-        """Count the tokens of one reply, once where variants share it; the price is the model's, not the grader's."""
+        """Count the tokens of one reply, once where variants share it."""
         if seed in self._seeds:
             return
         self._seeds.add(seed)
-        self._input_tokens += carried.input_tokens
-        self._output_tokens += carried.output_tokens
-        if self._price and carried.reply.asked is Asked.MODEL:
-            self._cost += self._price.of(carried.input_tokens, carried.output_tokens)
+        if carried.reply.asked is Asked.MODEL:
+            self._own = _more(self._own, carried)
+        else:
+            self._graders = _more(self._graders, carried)
         self._progress.update(self._task, spent=self._spent())
 
     def finished(self) -> None:
@@ -48,12 +48,17 @@ class ProgressBar:
         self._progress.advance(self._task)
 
     def _spent(self) -> str:
-        tokens = f"{_short(self._input_tokens)} tokens in, {_short(self._output_tokens)} out"
-        return f"{tokens}, ${self._cost:.2f}" if self._price else tokens
+        read, written = (_short(own + graders) for own, graders in zip(self._own, self._graders, strict=True))
+        cost = self._prices.cost(self._own, self._graders)
+        return f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
+
+
+def _more(tokens: Tokens, carried: Carried) -> Tokens:
+    return tokens[0] + carried.input_tokens, tokens[1] + carried.output_tokens
 
 
 @contextmanager
-def progress_bar(console: Console, questions: int, price: Price | None) -> Iterator[ProgressBar]:
+def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
     """Show a progress bar on `console` while the block runs; `questions` of all variants and draws."""
     columns = (
         TextColumn("{task.fields[variant]:>8}"),
@@ -65,7 +70,7 @@ def progress_bar(console: Console, questions: int, price: Price | None) -> Itera
         TextColumn("{task.fields[spent]}"),
     )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
-        yield ProgressBar(progress, questions, price)
+        yield ProgressBar(progress, questions, prices)
 
 
 @contextmanager

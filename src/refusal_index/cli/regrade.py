@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
+from refusal_index.cli.shared_options import AttemptTimeout, MaxConnections, MaxRetries, SummaryAsJson
 
 
 @tells_bad_input
@@ -21,14 +22,17 @@ def regrade(
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="The new folder. [default: runs/NAME, made of the settings]")] = None,
-    max_connections: Annotated[
-        int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
+    max_connections: MaxConnections = None,
+    max_retries: MaxRetries = 5,
+    attempt_timeout: AttemptTimeout = 60,
+    grader_price: Annotated[
+        str | None,
+        typer.Option(
+            help="Dollars per million tokens of a model that grades, in and out, as in 0.15,0.6; of two, for each. "
+            "Shows the cost."
+        ),
     ] = None,
-    max_retries: Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)] = 5,
-    attempt_timeout: Annotated[
-        int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-    ] = 60,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    json: SummaryAsJson = False,
 ) -> None:
     """Grade the replies of a run anew and compare the grades with those before.
 
@@ -46,6 +50,7 @@ def regrade(
             max_connections=max_connections,
             max_retries=max_retries,
             attempt_timeout=attempt_timeout,
+            grader_price=grader_price,
         )
         complete = regrade_job.regrade(options, as_json=json)
     except KeyboardInterrupt:

@@ -33,6 +33,7 @@ from refusal_index.engines.inspect.regrade import (
 from refusal_index.engines.inspect.run import RunFailedError
 from refusal_index.engines.inspect.task import Asking
 from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import check_gradable
 
@@ -47,6 +48,7 @@ class RegradeOptions:
     max_connections: int | None
     max_retries: int
     attempt_timeout: int
+    grader_price: str | None
 
 
 def regrade(options: RegradeOptions, *, as_json: bool) -> bool:
@@ -57,6 +59,7 @@ def regrade(options: RegradeOptions, *, as_json: bool) -> bool:
     ValueError
         One of this package's own, if the run, the grader or the folder cannot be used.
     """
+    prices = Prices.parse(None, options.grader_price)
     source = RunFolder(options.run)
     before = source.read_settings()
     if is_forced_folder(source):
@@ -75,16 +78,16 @@ def regrade(options: RegradeOptions, *, as_json: bool) -> bool:
     pending = pending_regrading(replied, folder)
     models = resolve_regrading(plan) if pending else None  # a wrong name or key is told before a folder is made
     with folder.lock():
-        folder.create_or_resume(settings, about=_about(source))
+        folder.create_or_resume(settings, about=_about(source, prices))
         if not (folder.path / BEFORE).exists():
             write_outcomes(derive(source).outcomes, folder.path / BEFORE)
         if models:
             try:
-                _grade(plan, models, folder, pending)
+                _grade(plan, models, folder, pending, prices)
             except RunFailedError as error:
                 typer.echo(f"error: {harmless(str(error))}", err=True)
                 return False
-        results = write_results(folder)
+        results = write_results(folder, prices)
     show_run(results, as_json=as_json)
     return is_complete(results.summary)
 
@@ -113,12 +116,13 @@ def make_plan(options: RegradeOptions, settings: Mapping[str, Any], replied: Map
     )
 
 
-def _about(source: RunFolder) -> dict[str, Any]:
-    """Return what was known of the run, and where it lies; its price is not that of graders."""
-    return {**source.read_about(), "price": None, "regraded": {"from": str(source.path), "version": __version__}}
+def _about(source: RunFolder, prices: Prices) -> dict[str, Any]:
+    """Return what was known of the run, and where it lies; its prices are not those of these graders."""
+    regraded = {"from": str(source.path), "version": __version__}
+    return {**source.read_about(), **prices.to_document(), "regraded": regraded}
 
 
-def _grade(plan: RunPlan, models: Models, folder: RunFolder, pending: Mapping[str, Replied]) -> None:
+def _grade(plan: RunPlan, models: Models, folder: RunFolder, pending: Mapping[str, Replied], prices: Prices) -> None:
     size = sum(len(one.samples) for one in pending.values())
-    with progress_bar(Console(stderr=True), size, None) as bar, watched_by(bar):
+    with progress_bar(Console(stderr=True), size, prices) as bar, watched_by(bar):
         regrade_variants(plan, models, folder, pending, begin=bar.begin)

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
+from refusal_index.cli.inputs import RUNS_HELP, tell_left_out
 
 _PAGE = "report.html"
 
@@ -16,11 +17,11 @@ _PAGE = "report.html"
 def report(
     runs: Annotated[
         list[Path],
-        typer.Argument(help="Runs' folders or outcome tables (.csv, .jsonl, .parquet).", metavar="RUN"),
+        typer.Argument(help=RUNS_HELP, metavar="RUN"),
     ],
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write. [default: report.html in the run's folder, or beside the only table]"),
+        typer.Option(help="The file to write. [default: report.html in the only folder, or beside the only table]"),
     ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
@@ -30,8 +31,9 @@ def report(
     """Write one HTML file to look at.
 
     It holds everything: the index and how far to trust it, the prompts side by side, what other decisions would have
-    given, how it was made, and every question with both replies. It opens from a disk, without a network. Of several
-    runs, one that cannot be read is left out, which is said.
+    given, how it was made, and every question with both replies. It opens from a disk, without a network.
+
+    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
     from refusal_index.cli.harmless import harmless
     from refusal_index.report import read_report_runs, write_report
@@ -39,13 +41,14 @@ def report(
     place = _place(runs) if out is None else out
     _refuse_foreign(place)
     found = read_report_runs(runs, penalty=penalty, confidence_level=confidence_level)
-    for sentence in found.left_out:
-        typer.echo(f"left out: {harmless(sentence)}", err=True)
+    tell_left_out(found.left_out)
     try:
         written = write_report(found.runs, place, left_out=found.left_out)
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
     typer.echo(f"{harmless(str(written.path))}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
+    if found.left_out:
+        raise typer.Exit(INCOMPLETE)
 
 
 def _place(runs: list[Path]) -> Path:

@@ -22,7 +22,8 @@ from refusal_index.engines.inspect.derive import Derived, Missing, derive
 from refusal_index.engines.inspect.disagreements import Disagreement
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
 from refusal_index.outcomes.summary import Summary, summarise, summary_document
 from refusal_index.outcomes.table import defused, read_outcomes
@@ -62,14 +63,14 @@ class RunResults:
 
 def write_results(
     folder: RunFolder,
-    price: Price | None = None,
+    prices: Prices = UNPRICED,
     *,
     penalty: float | None = None,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
 ) -> RunResults:
     """Derive the results of `folder` from its logs and write them into it; call it inside the folder's lock.
 
-    Price and penalty are those that the folder was made with, unless others are given.
+    Prices and penalty are those that the folder was made with, unless others are given.
 
     Raises
     ------
@@ -78,14 +79,22 @@ def write_results(
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
+    prices, penalty = as_made(folder, prices, penalty)
+    derived = derive(folder, prices)
+    return write_derived(folder, derived, summary_of(derived, prices, penalty, confidence_level))
+
+
+def as_made(folder: RunFolder, prices: Prices, penalty: float | None) -> tuple[Prices, float]:
+    """Return these prices and this penalty, in place of those not given the ones that the folder was made with."""
     about = folder.read_about()
-    if price is None and about.get("price"):
-        price = Price(**about["price"])
-    if penalty is None:
-        penalty = about.get("penalty", DEFAULT_PENALTY)
-    derived = derive(folder, price)
-    summary = summarise(derived.outcomes, usage=derived.usage, penalty=penalty, confidence_level=confidence_level)
-    return write_derived(folder, derived, summary)
+    return prices.or_those(Prices.read(about)), about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
+
+
+def summary_of(derived: Derived, prices: Prices, penalty: float, confidence_level: float) -> Summary:
+    """Return the summary of what was derived with these prices."""
+    return summarise(
+        derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
+    )
 
 
 def write_derived(folder: RunFolder, derived: Derived, summary: Summary) -> RunResults:
@@ -156,11 +165,11 @@ def show_run(results: RunResults, *, as_json: bool) -> None:
 
 def _tell_not_forced(results: RunResults) -> None:
     """Say how many answers are refusals to the new grader, and what would ask for their forced answers."""
-    count = results.outcomes.filter(unscored_reason="forced_not_asked").height
+    count = results.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
     if count:
         path = harmless(str(results.folder.path))
         prose(
             f"\n{count:,} replies were answers before and are refusals now, so that no forced answer was asked for: "
-            f"they are unscored (forced_not_asked). 'refusal-index force {path}/outcomes.parquet --model "
+            f"they are unscored ({FORCED_NOT_ASKED}). 'refusal-index force {path}/outcomes.parquet --model "
             "MODEL' asks for them."
         )

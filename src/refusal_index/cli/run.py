@@ -9,6 +9,21 @@ import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
 from refusal_index.cli.columns import columns_of
+from refusal_index.cli.shared_options import (
+    AttemptTimeout,
+    Data,
+    GraderPrice,
+    MaxConnections,
+    MaxRetries,
+    MaxTokens,
+    ModelPrice,
+    Penalty,
+    Placement,
+    Prompts,
+    SummaryAsJson,
+    Temperature,
+    TopP,
+)
 
 
 @tells_bad_input
@@ -25,9 +40,7 @@ def run(
             help="The questions: a name of 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]"
         ),
     ] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option(help="A local file of questions; one for each part of a mix.")
-    ] = None,
+    data: Data = None,
     column: Annotated[
         list[str] | None,
         typer.Option(help="Name a column of your own file, as in question=problem; may be repeated."),
@@ -59,33 +72,27 @@ def run(
         Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample of questions and of every request.")] = 0,
-    prompts: Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")] = "default",
-    placement: Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")] = "user",
+    prompts: Prompts = "default",
+    placement: Placement = "user",
     think: Annotated[
         str, typer.Option(help="A switch that the model knows, as in /no_think; it ends what the model is asked.")
     ] = "",
     reasoning_effort: Annotated[
         str | None, typer.Option(help="For reasoning models: none, minimal, low, medium or high.")
     ] = None,
-    temperature: Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)] = 0.7,
-    top_p: Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)] = 0.95,
-    max_tokens: Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)] = 4096,
-    max_connections: Annotated[
-        int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
-    ] = None,
-    max_retries: Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)] = 5,
-    attempt_timeout: Annotated[
-        int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-    ] = 60,
+    temperature: Temperature = 0.7,
+    top_p: TopP = 0.95,
+    max_tokens: MaxTokens = 4096,
+    max_connections: MaxConnections = None,
+    max_retries: MaxRetries = 5,
+    attempt_timeout: AttemptTimeout = 60,
     max_choices: Annotated[
         int,
         typer.Option(help="Most draws to ask for in one request, where the provider gives several choices.", min=1),
     ] = 100,
-    price: Annotated[
-        str | None,
-        typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
-    ] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
+    price: ModelPrice = None,
+    grader_price: GraderPrice = None,
+    penalty: Penalty = 1.0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Send nothing; say what would be sent: requests, tokens, cost, time.")
     ] = False,
@@ -104,7 +111,7 @@ def run(
     seconds_per_request: Annotated[
         float, typer.Option(help="For --dry-run: how long a request takes, one of --max-connections.", min=0)
     ] = 2.0,
-    json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")] = False,
+    json: SummaryAsJson = False,
 ) -> None:
     """Measure a model's Refusal Index.
 
@@ -142,6 +149,7 @@ def run(
             attempt_timeout=attempt_timeout,
             max_choices=max_choices,
             price=price,
+            grader_price=grader_price,
             penalty=penalty,
             assume_refusal=assume_refusal,
             reply_tokens=reply_tokens,

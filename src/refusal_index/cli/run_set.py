@@ -15,13 +15,10 @@ from refusal_index.cli.tables import is_complete
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
 from refusal_index.outcomes.summary import Summary
 from refusal_index.stats import Status
 
-SET_VERSION = 1
-"""Version of the set's summary."""
-
-SUMMARY = "summary.json"
 LOCK = ".lock"
 
 
@@ -115,7 +112,7 @@ class RunSet:
         """
         if (self.path / "run.json").exists():
             raise RunFolderError(f"{self.path} is the folder of a single run; choose another one for the set")
-        if self.summary.exists() and "set_version" not in _document(self.summary):
+        if self.summary.exists() and "set_version" not in set_document(self.path):
             raise RunFolderError(f"{self.summary} is not the summary of a set; choose another folder")
 
     @contextmanager
@@ -163,11 +160,3 @@ def _run_document(result: CellResult) -> dict[str, Any]:
         "refusal_index": None if index is None else vars(index),
         "summary": result.document,
     }
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}

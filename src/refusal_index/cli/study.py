@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import BAD_INPUT, INCOMPLETE, OptionError, one_of, tells_bad_input
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of, tells_bad_input
 from refusal_index.cli.harmless import harmless
+from refusal_index.cli.inputs import RUNS_HELP, readable_runs
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.runs import ComparedRun
     from refusal_index.studies.study import Study
 
 FORMATS = "csv,tex,svg,pdf,png"
@@ -35,7 +35,7 @@ def study(
     ] = None,
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(help="Runs' folders or outcome tables (.csv, .jsonl, .parquet).", metavar="RUN..."),
+        typer.Argument(help=RUNS_HELP, metavar="RUN..."),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("studies"),
     formats: Formats = FORMATS,
@@ -46,7 +46,8 @@ def study(
 ) -> None:
     """Make one study of the paper, or beyond it: table, LaTeX and figure.
 
-    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input or not possible with these runs.
+    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, no run that could be read, or not
+    possible with these runs.
     """
     from refusal_index.studies.registry import STUDY_NAMES, study_spec
     from refusal_index.studies.study import StudyOptions
@@ -63,12 +64,12 @@ def study(
     spec = study_spec(one_of("study", name, STUDY_NAMES))
     kinds = chosen_formats(formats)
     if not runs:
-        raise OptionError(f"study {name}: expected runs' folders or outcome tables, got none; it needs {spec.needs}")
-    found, problems = readable_runs(runs)
+        raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
+    found = readable_runs(runs)
     options = StudyOptions(penalty, confidence_level, seed, models)
-    made = spec.make(found, options)
+    made = spec.make(found.runs, options)
     print_made(made, write_study(made, out, kinds))
-    if problems:
+    if found.left_out:
         raise typer.Exit(INCOMPLETE)
 
 
@@ -97,33 +98,6 @@ def chosen_formats(text: str) -> tuple[str, ...]:
     if not named:
         raise OptionError(f"--format: expected one or more of {FORMATS}, got {text!r}")
     return tuple(one_of("--format", one, known) for one in named)
-
-
-def readable_runs(paths: Sequence[Path]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
-    """Read the runs that can be read, and say of the others why not.
-
-    Raises
-    ------
-    typer.Exit
-        If none can.
-    """
-    from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
-    from refusal_index.outcomes.runs import read_runs
-
-    good: dict[Path, Path] = {}
-    problems = []
-    for path in paths:
-        try:
-            read_runs([path])
-        except (OutcomeTableError, RunFolderError) as error:
-            problems.append(str(error))
-        else:
-            good.setdefault(path.resolve(), path)
-    for problem in problems:
-        typer.echo(f"{'left out' if good else 'error'}: {harmless(problem)}", err=True)
-    if not good:
-        raise typer.Exit(BAD_INPUT)
-    return read_runs(list(good.values())), tuple(problems)
 
 
 def print_made(made: Study, paths: Sequence[Path]) -> None:

@@ -12,9 +12,11 @@ import typer
 from refusal_index.cli.bad_input import BAD_INPUT, one_of, tells_bad_input
 from refusal_index.cli.columns import columns_of
 from refusal_index.cli.harmless import harmless
+from refusal_index.cli.shared_options import Prompts
 
 if TYPE_CHECKING:
     from refusal_index.datasets.own import Checked
+    from refusal_index.datasets.rows import RowError
     from refusal_index.outcomes.question import Question
 
 MOST_PROBLEMS = 20
@@ -26,7 +28,7 @@ def validate(
     column: Annotated[
         list[str] | None, typer.Option(help="Name a column, as in question=problem; may be repeated.")
     ] = None,
-    prompts: Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")] = "default",
+    prompts: Prompts = "default",
     variant: Annotated[str, typer.Option(help="Variant to show the first question under.")] = "normal",
     max_context_tokens: Annotated[
         int | None,
@@ -48,7 +50,7 @@ def validate(
     longest = [longest_prompt(question, prompt_set) for question in checked.questions]
     problems = [str(problem) for problem in checked.problems]
     if max_context_tokens is not None:
-        problems += _too_long(file, checked.questions, longest, max_context_tokens)
+        problems += map(str, _too_long(file, checked, longest, max_context_tokens))
     if problems:
         _print_problems(problems)
         raise typer.Exit(BAD_INPUT)
@@ -93,12 +95,19 @@ def _repeated(questions: Sequence[Question]) -> int:
     return sum(count - 1 for count in counts.values())
 
 
-def _too_long(file: Path, questions: Sequence[Question], longest: Sequence[int], most: int) -> Iterator[str]:
+def _too_long(file: Path, checked: Checked, longest: Sequence[int], most: int) -> Iterator[RowError]:
+    """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own."""
+    from refusal_index.datasets.rows import RowError, parse_rows, read_source
     from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN
 
-    for question, characters in zip(questions, longest, strict=True):
+    if max(longest, default=0) <= most * CHARACTERS_PER_TOKEN:
+        return
+    rows = parse_rows(file, read_source(file))
+    for row, question, characters in zip(rows, checked.questions, longest, strict=True):
         if characters > most * CHARACTERS_PER_TOKEN:
-            yield (
-                f"{file}, question {question.question_id!r}: expected a prompt of at most {most:,} tokens, "
-                f"got about {characters // CHARACTERS_PER_TOKEN:,}; shorten its context, or leave the question out"
+            named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
+            said = (
+                f"{named}expected a prompt of at most {most:,} tokens, got about "
+                f"{characters // CHARACTERS_PER_TOKEN:,}; shorten its context, or leave the question out"
             )
+            yield RowError(file, [row.line], said)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.outcomes.counts import Completeness, ForcedRefusals
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.stats import CELL_NAMES, ContingencyTable, MetricEstimate
 
 MISSING_LIMIT = 0.02
@@ -23,9 +24,6 @@ KNOWLEDGE_LIMIT = 0.01
 
 SMALL_CELL = 5
 """Questions in a cell, found or to be expected, below which the usual coverage of the interval is not warranted."""
-
-FORCED_NOT_ASKED = "forced_not_asked"
-"""Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
 
 _CELLS = {
     "refused_wrong": "refused and wrong when forced",

@@ -18,6 +18,7 @@ import polars as pl
 from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, write_atomically
 from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
 from refusal_index.outcomes.table import write_outcomes
 
@@ -175,9 +176,14 @@ class RunFolder:
         """Say what is there in place of a run's folder."""
         if self.path.is_file():
             return "got a file; name the folder that 'refusal-index run' made"
-        runs = sorted(path.parent.name for path in self.path.glob("*/run.json"))
+        members = set_members(self.path)
+        if members:
+            named = [f"{member.folder} ({member.model} on {member.dataset})" for member in members[:5]]
+            more = f"; and {len(members) - 5} more" if len(members) > 5 else ""
+            return f"found a set of {len(members)} runs; name one of them: {'; '.join(named)}{more}"
+        runs = len(list(self.path.glob("*/run.json")))
         if runs:
-            return f"found a set of {len(runs)} runs; name one or all of them, as in {self.path}/*/"
+            return f"found a folder of {runs} runs; name one or all of them, as in {self.path}/*/"
         return "found no run.json in it"
 
     def _refuse_foreign(self) -> None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.grade import Grade
 
+FORCED_NOT_ASKED = "forced_not_asked"
+"""Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 MILLION = 1_000_000
+
+Tokens = tuple[int, int]
+"""Read and written."""
 
 
 class PriceError(ValueError):
@@ -19,8 +24,15 @@ class Price:
     output: float
 
     @classmethod
-    def parse(cls, text: str) -> Price:
+    def parse(cls, text: str, name: str = "price") -> Price:
         """Read a price such as ``"2.5,10"``.
+
+        Parameters
+        ----------
+        text
+            As given.
+        name
+            What to call it in messages.
 
         Raises
         ------
@@ -33,7 +45,7 @@ class Price:
             read = written = -1.0
         if not (0 <= read < float("inf") and 0 <= written < float("inf")):
             raise PriceError(
-                f"price: expected dollars per million tokens in and out, for instance 2.5,10, got {text!r}"
+                f"{name}: expected dollars per million tokens in and out, for instance 2.5,10, got {text!r}"
             )
         return cls(read, written)
 
@@ -46,3 +58,72 @@ class Price:
         3.5
         """
         return (self.input * input_tokens + self.output * output_tokens) / MILLION
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What the models of a run cost.
+
+    Attributes
+    ----------
+    model
+        The model under evaluation; None where its price is not known.
+    grader
+        Each of the models that grade, in the same way.
+    """
+
+    model: Price | None = None
+    grader: Price | None = None
+
+    @classmethod
+    def parse(cls, model: str | None, grader: str | None) -> Prices:
+        """Read the options that give them.
+
+        Raises
+        ------
+        PriceError
+            If one of them is not a price; the message names the option.
+        """
+        return cls(
+            Price.parse(model, "--price") if model else None,
+            Price.parse(grader, "--grader-price") if grader else None,
+        )
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> Prices:
+        """Read back what `to_document` gave; what is not there is not known.
+
+        Examples
+        --------
+        >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
+        Prices(model=Price(input=2.0, output=8.0), grader=None)
+        """
+        model, grader = document.get("price"), document.get("grader_price")
+        return cls(Price(**model) if model else None, Price(**grader) if grader else None)
+
+    def to_document(self) -> dict[str, Any]:
+        """Return plain data, under the names of the options."""
+        prices = {"price": self.model, "grader_price": self.grader}
+        return {name: price and asdict(price) for name, price in prices.items()}
+
+    def or_those(self, others: Prices) -> Prices:
+        """Return these prices, with those of `others` in place of the ones that are not known."""
+        return Prices(self.model or others.model, self.grader or others.grader)
+
+    def cost(self, model: Tokens, grader: Tokens) -> float | None:
+        """Return the dollars for tokens of the model and of graders, of those whose price is known; None without any.
+
+        Examples
+        --------
+        >>> Prices(Price(2, 8), Price(1, 4)).cost((1_000_000, 0), (500_000, 0))
+        2.5
+        >>> Prices().cost((1_000_000, 0), (500_000, 0)) is None
+        True
+        """
+        parts = ((self.model, model), (self.grader, grader))
+        costs = [price.of(*tokens) for price, tokens in parts if price is not None]
+        return sum(costs) if costs else None
+
+
+UNPRICED = Prices()
+"""No price is known."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from refusal_index.outcomes.counts import variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
+from refusal_index.outcomes.run_sets import member_of_set, set_members
 from refusal_index.outcomes.table import read_outcomes
 
 NEARLY_ALL = 0.9
@@ -31,7 +32,7 @@ class ComparedRun:
     source
         The folder or file.
     model, dataset
-        None where the table does not say.
+        What the set that the run lies in calls them, else what the table says; None where neither does.
     variants
         The outcomes by variant, in the order of the table.
     settings
@@ -44,6 +45,28 @@ class ComparedRun:
     dataset: str | None
     variants: Mapping[str | None, pl.DataFrame]
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def model_id(self) -> str | None:
+        """The model as its outcomes have it, whatever a set calls it."""
+        return self._in_table("model")
+
+    @property
+    def dataset_id(self) -> str | None:
+        """The dataset as its outcomes have it, whatever a set calls it."""
+        return self._in_table("dataset")
+
+    def _in_table(self, column: str) -> str | None:
+        outcomes = next(iter(self.variants.values()))
+        return None if outcomes.is_empty() else outcomes[column][0]
+
+
+@dataclass(frozen=True)
+class FoundRuns:
+    """The runs that could be read, and a sentence on each of the others."""
+
+    runs: tuple[ComparedRun, ...]
+    left_out: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -69,6 +92,12 @@ class Match:
 def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
     """Read every model and dataset in some folders and files.
 
+    Parameters
+    ----------
+    paths
+        Runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given twice, by
+        itself or within its set, counts once.
+
     Raises
     ------
     RunFolderError
@@ -76,8 +105,56 @@ def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
     OutcomeTableError
         If a file cannot be used.
     """
-    runs = [run for path in paths for run in _read(path)]
-    return tuple(_labelled(runs))
+    runs, errors = _read_all(paths)
+    if errors:
+        raise errors[0]
+    return _labelled(runs)
+
+
+def find_runs(paths: Sequence[Path]) -> FoundRuns:
+    """Read what can be read of some folders and files, and say of the rest why not.
+
+    Parameters
+    ----------
+    paths
+        As `read_runs` takes them.
+
+    Raises
+    ------
+    RunFolderError, OutcomeTableError
+        If a path is not there, which is a slip of the pen and no unfinished run, or nothing can be read.
+    """
+    runs, errors = _read_all(paths)
+    if len(errors) > 1 and not runs:
+        raise RunFolderError(f"none of {len(errors):,} runs can be read; the first: {errors[0]}")
+    if errors and not runs:
+        raise errors[0]
+    return FoundRuns(_labelled(runs), tuple(str(error) for error in errors))
+
+
+def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, Any]) -> list[ComparedRun]:
+    """Split an outcome table by model and dataset; the label of each is its model, else the name of the source.
+
+    Parameters
+    ----------
+    source
+        The folder or file; of a run that lies in a set, model and dataset are called as the set does.
+    outcomes
+        The table.
+    settings
+        What the run was asked; empty for a file.
+    """
+    found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
+    for group in variant_groups(outcomes):
+        found.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
+    runs = [
+        ComparedRun(model or source.stem, source, model, dataset, variants, settings)
+        for (model, dataset), variants in found.items()
+    ]
+    member = member_of_set(source)
+    if member is None or len(runs) != 1:
+        return runs
+    return [replace(runs[0], label=member.model, model=member.model, dataset=member.dataset)]
 
 
 def shared_variants(runs: Sequence[ComparedRun]) -> tuple[str | None, ...]:
@@ -160,28 +237,49 @@ def read_outcomes_of(path: Path) -> pl.DataFrame:
     return read_outcomes(folder.outcomes)
 
 
+def _read_all(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:
+    """Read every run once, and collect what is wrong with those that cannot be read."""
+    for path in paths:
+        if not path.exists():
+            raise OutcomeTableError(f"{path} cannot be read: there is no such file or folder; check the path")
+    runs: list[ComparedRun] = []
+    errors: list[OutcomeTableError | RunFolderError] = []
+    for path in _each(paths):
+        try:
+            runs += _read(path)
+        except (OutcomeTableError, RunFolderError) as error:
+            errors.append(error)
+    return runs, errors
+
+
+def _each(paths: Sequence[Path]) -> Iterator[Path]:
+    """Name every run once, those of a set in its place."""
+    seen = set()
+    for path in paths:
+        for place in [member.folder for member in set_members(path)] or [path]:
+            if place.resolve() not in seen:
+                seen.add(place.resolve())
+                yield place
+
+
 def _read(path: Path) -> list[ComparedRun]:
+    if not path.exists():
+        raise RunFolderError(f"{path} is not begun yet; repeat the command that made its set")
     settings = RunFolder(path).read_settings() if path.is_dir() else {}
-    found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
-    for group in variant_groups(read_outcomes_of(path)):
-        found.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
-    return [
-        ComparedRun(model or path.stem, path, model, dataset, variants, settings)
-        for (model, dataset), variants in found.items()
-    ]
+    return compared_runs(path, read_outcomes_of(path), settings)
 
 
-def _labelled(runs: Sequence[ComparedRun]) -> list[ComparedRun]:
+def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:
     """Tell runs apart by what tells them apart: the model, else the dataset too, else the place."""
     ways: tuple[Callable[[ComparedRun], str], ...] = (
         lambda run: run.label,
         lambda run: f"{run.label}, {run.dataset}",
         lambda run: f"{run.label} ({run.source.name})",
         lambda run: f"{run.label} ({run.source})",
+        lambda run: f"{run.label}, {run.dataset} ({run.source})",
     )
     for way in ways:
         labels = [way(run) for run in runs]
         if max(Counter(labels).values(), default=1) == 1:
-            return [replace(run, label=label) for run, label in zip(runs, labels, strict=True)]
-    doubled = Counter(str(run.source) for run in runs).most_common(1)[0][0]
-    raise OutcomeTableError(f"{doubled} is given twice; expected every run once; leave one of them out")
+            break
+    return tuple(replace(run, label=label) for run, label in zip(runs, labels, strict=True))

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import FORCED_NOT_ASKED, Caution, cautions
+from refusal_index.outcomes.cautions import Caution, cautions
 from refusal_index.outcomes.counts import (
     Completeness,
     ForcedRefusals,
@@ -26,7 +26,9 @@ from refusal_index.outcomes.counts import (
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, pool
+from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
 
@@ -45,7 +47,7 @@ class Usage:
     input_tokens, output_tokens, requests
         Sums over both passes and the grader.
     cost
-        In US dollars; None where a price is not known.
+        In US dollars, of the models whose price is known; None where none is.
     """
 
     input_tokens: int
@@ -107,18 +109,22 @@ class Summary:
         The joint estimate of every model and dataset with two variants or more.
     confidence_level, penalty
         Of every interval, and of the weighted score.
+    prices
+        That the costs were computed with.
     """
 
     variants: tuple[VariantSummary, ...]
     pooled: tuple[PooledSummary, ...]
     confidence_level: float
     penalty: float
+    prices: Prices = UNPRICED
 
 
 def summarise(
     table: pl.DataFrame,
     *,
     usage: Mapping[str | None, Usage] | None = None,
+    prices: Prices = UNPRICED,
     penalty: float = 1.0,
     confidence_level: float = 0.95,
 ) -> Summary:
@@ -130,6 +136,8 @@ def summarise(
         An outcome table; rows of different models and datasets are kept apart.
     usage
         What each variant took, by its name.
+    prices
+        That the costs in `usage` were computed with.
     penalty
         Of the weighted score.
     confidence_level
@@ -146,7 +154,7 @@ def summarise(
     """
     known, groups = usage or {}, variant_groups(table)
     variants = tuple(_variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in groups)
-    return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty)
+    return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty, prices)
 
 
 def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
@@ -193,6 +201,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "summary_version": SUMMARY_VERSION,
         "confidence_level": summary.confidence_level,
         "penalty": summary.penalty,
+        **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
         "pooled": [_plain(pooled) for pooled in summary.pooled],
     }

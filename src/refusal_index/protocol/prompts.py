@@ -75,6 +75,11 @@ def _parse(content: bytes, source: str) -> PromptSet:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PromptSetError(f"{source}: not valid TOML: {error}") from error
+    if "models" in data:
+        raise PromptSetError(
+            f"{source}: expected a prompt set, got a configuration of models and datasets; 'refusal-index run --config "
+            f"{source}' runs it"
+        )
     examples = tuple(
         _example(entry, f"{source}, example {number}")
         for number, entry in enumerate(_field(data, "examples", list, source), start=1)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Outcome
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.graders import GraderKind
 from refusal_index.protocol.grading import grader_prompt
 from refusal_index.protocol.procedure import next_step
 from refusal_index.protocol.records import Asked, Message, Pass, Reply, Request, Step
-
-FORCED_NOT_ASKED = "forced_not_asked"
-"""Why a question is unscored whose first reply is a refusal to this grader and was an answer to the one before."""
 
 
 def next_grading(question: Question, replies: Sequence[Reply], grader: GraderKind) -> Request | Outcome:

@@ -58,7 +58,7 @@ class Headline:
 def headline(run: ReportRun) -> Headline:
     """Make the first screen of a run."""
     index, lines = headline_index(run), tuple(_lines(run))
-    paper = paper_rows(run.run.dataset)
+    paper = paper_rows(run.run.dataset_id)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,

@@ -61,7 +61,7 @@ def overview(views: Sequence[RunView]) -> Overview:
     sentences, letters, notes = _compared(runs)
     lines = sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
-    datasets = {run.run.dataset for run in runs}
+    datasets = {run.run.dataset_id for run in runs}
     paper = paper_rows(next(iter(datasets))) if len(datasets) == 1 else None
     return Overview(tuple(lines), index_scale(values), sentences, notes, paper)
 
@@ -79,8 +79,8 @@ def _by_index(line: OverviewLine) -> float:
 def _compared(runs: Sequence[ReportRun]) -> tuple[tuple[str, ...], dict[int, str], tuple[str, ...]]:
     """Return sentences, the letters of each run, and notes."""
     compared, level = [run.run for run in runs], runs[0].summary.confidence_level
-    datasets = list(dict.fromkeys(run.dataset or "not stated" for run in compared))
-    if len(datasets) > 1:
+    if len({run.dataset_id for run in compared}) > 1:
+        datasets = list(dict.fromkeys(run.dataset or "not stated" for run in compared))
         told = f"The runs are over different questions ({listed(datasets)}): each stands for itself."
         return (told,), {}, ()
     differing = differing_settings(compared)

@@ -10,11 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.counts import variant_groups
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise
 
 
@@ -76,7 +74,7 @@ def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, con
     Parameters
     ----------
     paths
-        Folders and files. Of several, those that cannot be read are left out, with a sentence.
+        Runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a sentence.
     penalty
         Of the weighted score; None for that of each run, else 1.
     confidence_level
@@ -85,55 +83,24 @@ def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, con
     Raises
     ------
     RunFolderError, OutcomeTableError
-        If none can be read, or one is given twice.
+        If none can be read, or one is not there.
     """
-    compared, left_out = _read_what_can_be(paths)
-    return Found(tuple(_with_summary(run, penalty, confidence_level) for run in compared), left_out)
+    found = find_runs(paths)
+    return Found(tuple(_with_summary(run, penalty, confidence_level) for run in found.runs), found.left_out)
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.DataFrame, summary: Summary) -> tuple[ReportRun, ...]:
     """Take a run whose outcomes and summary are at hand, without computing them again."""
     settings, about = folder.read_settings(), folder.read_about()
-    found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
-    for group in variant_groups(outcomes):
-        found.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
-    return tuple(
-        ReportRun(
-            ComparedRun(model or folder.path.stem, folder.path, model, dataset, variants, settings),
-            _part(summary, model, dataset),
-            about,
-        )
-        for (model, dataset), variants in found.items()
-    )
+    runs = compared_runs(folder.path, outcomes, settings)
+    return tuple(ReportRun(run, _part(summary, run), about) for run in runs)
 
 
-def _part(summary: Summary, model: str | None, dataset: str | None) -> Summary:
-    variants = tuple(one for one in summary.variants if (one.model, one.dataset) == (model, dataset))
-    pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == (model, dataset))
+def _part(summary: Summary, run: ComparedRun) -> Summary:
+    mine = run.model_id, run.dataset_id
+    variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
+    pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
     return Summary(variants, pooled, summary.confidence_level, summary.penalty)
-
-
-def _read_what_can_be(paths: Sequence[Path]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
-    try:
-        return read_runs(paths), ()
-    except (RunFolderError, OutcomeTableError):
-        sound, left_out = _sorted_out(paths)
-        # With all of them sound it is what they say together that is wrong, and with none there is nothing to show.
-        if not sound or not left_out:
-            raise
-        return read_runs(sound), left_out
-
-
-def _sorted_out(paths: Sequence[Path]) -> tuple[list[Path], tuple[str, ...]]:
-    sound, left_out = [], []
-    for path in paths:
-        try:
-            read_runs([path])
-        except (RunFolderError, OutcomeTableError) as error:
-            left_out.append(str(error))
-        else:
-            sound.append(path)
-    return sound, tuple(left_out)
 
 
 def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: float) -> ReportRun:
@@ -153,7 +120,7 @@ def _usage(folder: RunFolder, run: ComparedRun) -> dict[str | None, Usage]:
     """Read what the run took from its summary: only the logs know it besides. Without one it is not known."""
     try:
         variants = json.loads(folder.summary.read_bytes())["variants"]
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model, run.dataset)]
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
         return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -9,9 +9,8 @@ from typing import Any
 import polars as pl
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.outcomes.cautions import FORCED_NOT_ASKED
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Outcome
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.table import Identification, outcome_table
 

@@ -20,6 +20,7 @@ from inspect_ai.model import (
 from refusal_index.engines.inspect.carried import Carried, merged
 from refusal_index.engines.inspect.choices import choices_of
 from refusal_index.engines.inspect.fuse import tell_failed, tell_worked
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.progress import tell_replied
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
@@ -125,6 +126,13 @@ class Courier:
 
 
 def _model(asked: Asked) -> Model:
+    """Return whom Inspect has for a request, guarded also where its own command resolved it."""
+    model = _resolved(asked)
+    guard(model.api)
+    return model
+
+
+def _resolved(asked: Asked) -> Model:
     if asked is Asked.MODEL:
         return get_model()
     if asked is Asked.GRADER:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,7 +12,7 @@ from refusal_index.engines.inspect.disagreements import Disagreement, disagreeme
 from refusal_index.engines.inspect.logs import LogError, LoggedQuestion, read_questions
 from refusal_index.engines.inspect.run import finished_logs
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import Asked, Pass
@@ -49,7 +49,7 @@ class Derived:
     disagreements: tuple[Disagreement, ...] = ()
 
 
-def derive(folder: RunFolder, price: Price | None = None) -> Derived:
+def derive(folder: RunFolder, prices: Prices = UNPRICED) -> Derived:
     """Read the logs of a run and return what they add up to, variants in the order of their prompt set.
 
     Raises
@@ -70,7 +70,7 @@ def derive(folder: RunFolder, price: Price | None = None) -> Derived:
         for one in questions
     )
     return Derived(
-        outcome_table(rows), _usage(logged, price), tuple(_missing(logged)), tuple(disagreements({**logged}))
+        outcome_table(rows), _usage(logged, prices), tuple(_missing(logged)), tuple(disagreements({**logged}))
     )
 
 
@@ -81,12 +81,12 @@ def _missing(logged: Mapping[str, Sequence[LoggedQuestion]]) -> Iterator[Missing
                 yield Missing(variant, one.question.question_id, one.error)
 
 
-def _usage(logged: Mapping[str, Sequence[LoggedQuestion]], price: Price | None) -> dict[str | None, Usage]:
+def _usage(logged: Mapping[str, Sequence[LoggedQuestion]], prices: Prices) -> dict[str | None, Usage]:
     shared: set[tuple[object, ...]] = set()
     usage: dict[str | None, Usage] = {}
     for variant, questions in logged.items():
         paid = [carried for one in questions for carried in one.carried if _is_new(variant, one, carried, shared)]
-        usage[variant] = total(paid, price)
+        usage[variant] = total(paid, prices)
     return usage
 
 
@@ -100,10 +100,18 @@ def _is_new(variant: str, logged: LoggedQuestion, carried: Carried, shared: set[
     return new
 
 
-def total(paid: Sequence[Carried], price: Price | None) -> Usage:
+def total(paid: Sequence[Carried], prices: Prices) -> Usage:
     """Add up what some replies took."""
-    read, written = sum(one.input_tokens for one in paid), sum(one.output_tokens for one in paid)
-    # the price given is the model's: a grader's tokens are counted but not priced
-    own = [one for one in paid if one.reply.asked is Asked.MODEL]
-    cost = None if price is None else price.of(sum(o.input_tokens for o in own), sum(o.output_tokens for o in own))
-    return Usage(requests=sum(one.requests for one in paid), input_tokens=read, output_tokens=written, cost=cost)
+    own = _tokens(one for one in paid if one.reply.asked is Asked.MODEL)
+    graders = _tokens(one for one in paid if one.reply.asked is not Asked.MODEL)
+    return Usage(
+        input_tokens=own[0] + graders[0],
+        output_tokens=own[1] + graders[1],
+        requests=sum(one.requests for one in paid),
+        cost=prices.cost(own, graders),
+    )
+
+
+def _tokens(paid: Iterable[Carried]) -> Tokens:
+    counts = [(one.input_tokens, one.output_tokens) for one in paid]
+    return sum(read for read, _ in counts), sum(written for _, written in counts)

@@ -13,7 +13,7 @@ from refusal_index.engines.inspect.forced import read_forced
 from refusal_index.engines.inspect.logs import LogError
 from refusal_index.engines.inspect.run import finished_logs
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.table import read_outcomes
 from refusal_index.protocol import FORCED
 
@@ -28,7 +28,7 @@ def is_forced_folder(folder: RunFolder) -> bool:
     return "first_pass" in folder.read_settings()
 
 
-def derive_forced(folder: RunFolder, price: Price | None = None) -> Derived:
+def derive_forced(folder: RunFolder, prices: Prices = UNPRICED) -> Derived:
     """Read the first pass and the log of the forced pass, and return what they add up to.
 
     Raises
@@ -46,7 +46,7 @@ def derive_forced(folder: RunFolder, price: Price | None = None) -> Derived:
     missing = (Missing(FORCED, one.question.question_id, one.error) for one in logged if one.error is not None)
     # All variants share the forced answers, which therefore count for the first of them.
     differing = tuple(disagreements({passes[0].variant: logged}))
-    return Derived(table, {passes[0].variant: total(paid, price)}, tuple(missing), differing)
+    return Derived(table, {passes[0].variant: total(paid, prices)}, tuple(missing), differing)
 
 
 def _named(folder: RunFolder, passes: Sequence[FirstPass]) -> list[FirstPass]:

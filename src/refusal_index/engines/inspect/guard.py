@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from weakref import WeakSet
 
 from inspect_ai.model import ModelAPI
 
@@ -17,6 +18,8 @@ from refusal_index.engines.inspect.choices import packed
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 SHORTEST = 6  # a shorter value would black out ordinary text
 BLACKED_OUT = "[key]"
+
+_guarded: WeakSet[ModelAPI] = WeakSet()
 
 
 class EmptyResponseError(RuntimeError):
@@ -53,8 +56,12 @@ def known_secrets(api: ModelAPI) -> tuple[str, ...]:
 def guard(api: ModelAPI) -> None:
     """Make `api` black out secrets in the errors that it raises or returns, refuse empty responses, pack full ones.
 
-    The errors keep their types and the shape of their bodies, which decide whether a request is sent again.
+    The errors keep their types and the shape of their bodies, which decide whether a request is sent again. An `api`
+    that is guarded already stays as it is.
     """
+    if api in _guarded:
+        return
+    _guarded.add(api)
     secrets = known_secrets(api)
     generate: Callable[..., Awaitable[Any]] = api.generate
 

@@ -8,7 +8,7 @@ from inspect_ai.model import GenerateConfig, Model
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.inspect.courier import GRADER_ROLE, SECOND_GRADER_ROLE
-from refusal_index.engines.inspect.models import resolve_model
+from refusal_index.engines.inspect.models import ModelError, resolve_model
 from refusal_index.engines.inspect.task import Asking, Decoding
 
 MAX_RETRIES = 5
@@ -85,7 +85,12 @@ def resolve_models(plan: RunPlan) -> Models:
 
 
 def resolve_graders(plan: RunPlan) -> tuple[Model | None, Model | None]:
-    """Return the models of `plan` that grade; it raises as `resolve_models` does."""
+    """Return the models of `plan` that grade; it raises as `resolve_models` does, and says how to do without."""
     config = GenerateConfig(max_retries=plan.max_retries)
-    first, second = (resolve_model(name, config) if name else None for name in (plan.grader, plan.second_grader))
+    try:
+        first, second = (resolve_model(name, config) if name else None for name in (plan.grader, plan.second_grader))
+    except ModelError as error:
+        raise ModelError(
+            f"grader: {error.args[0].rstrip('.')}; choose another one, or --grader exact, which asks nobody"
+        ) from error
     return first, second

@@ -1,0 +1,37 @@
+"""Several runs on the command line: those that can be read, and why the others are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from refusal_index.cli.harmless import harmless
+
+if TYPE_CHECKING:
+    from refusal_index.outcomes.runs import FoundRuns
+
+RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
+
+
+def readable_runs(paths: Sequence[Path]) -> FoundRuns:
+    """Read the runs that can be read, and say of the others why not.
+
+    Raises
+    ------
+    RunFolderError, OutcomeTableError
+        If a path is not there, or none can be read.
+    """
+    from refusal_index.outcomes.runs import find_runs
+
+    found = find_runs(paths)
+    tell_left_out(found.left_out)
+    return found
+
+
+def tell_left_out(sentences: Iterable[str]) -> None:
+    """Say why runs are left out; a command that then ends well has the exit status `INCOMPLETE`."""
+    for sentence in sentences:
+        typer.echo(f"left out: {harmless(sentence)}", err=True)

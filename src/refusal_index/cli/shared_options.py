@@ -1,0 +1,52 @@
+"""Options that several commands take, worded once; each command has its own defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    list[Path] | None, typer.Option(help="A local file of questions; of a mix, one for each that needs one.")
+]
+Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
+Placement = Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")]
+
+Temperature = Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)]
+TopP = Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)]
+MaxTokens = Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)]
+
+MaxConnections = Annotated[
+    int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
+]
+MaxRetries = Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)]
+AttemptTimeout = Annotated[
+    int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
+]
+
+ModelPrice = Annotated[
+    str | None,
+    typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
+]
+GraderPrice = Annotated[
+    str | None,
+    typer.Option(help="The same of a model that grades; of two, for each. Added to the cost."),
+]
+Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
+SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
+
+Format = Annotated[
+    str | None,
+    typer.Option("--format", help="inspect, lm-eval, graded or outcomes. [default: told by the content]"),
+]
+FirstPassColumn = Annotated[
+    list[str] | None, typer.Option("--column", help="Name a column, as in grade=verdict; may be repeated.")
+]
+Scorer = Annotated[
+    str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
+]
+Refusal = Annotated[
+    str | None,
+    typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
+]

@@ -1,0 +1,71 @@
+"""The folder of a set of runs, as it is read: which runs it holds, and what the set calls them.
+
+`refusal-index run --config` writes it: a folder for each run, and a summary of all. The names are kept in the summary
+alone and enter no run's settings, so that a new name costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+SET_VERSION = 1
+"""Version of the set's summary."""
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class SetMember:
+    """One run of a set.
+
+    Attributes
+    ----------
+    folder
+        Of the run; a run that has not begun has none yet.
+    model, dataset
+        What the set calls them.
+    """
+
+    folder: Path
+    model: str
+    dataset: str
+
+
+def set_members(path: Path) -> tuple[SetMember, ...]:
+    """Return the runs of a set in its order; none where the folder is not one of a set, or its summary is broken.
+
+    Examples
+    --------
+    >>> set_members(Path("no/such/folder"))
+    ()
+    """
+    document = set_document(path)
+    runs = document.get("runs") if document.get("set_version") == SET_VERSION else None
+    members = [_member(path, run) for run in runs] if isinstance(runs, list) else []
+    return tuple(member for member in members if member is not None)
+
+
+def member_of_set(path: Path) -> SetMember | None:
+    """Find a run's folder in the set that it lies in; None where it lies in none, or the set has dropped it."""
+    place = path.resolve()
+    return next((member for member in set_members(place.parent) if member.folder == place), None)
+
+
+def set_document(path: Path) -> dict[str, Any]:
+    """Read the summary in a folder, whatever it is of; nothing where there is none that can be read."""
+    try:
+        document = json.loads((path / SUMMARY).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def _member(path: Path, run: Any) -> SetMember | None:
+    """Read one entry; a folder elsewhere is none of the set's."""
+    match run:
+        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if name == Path(name).name != "..":
+            return SetMember(path / name, model, dataset) if name else None
+    return None
