@@ -61,6 +61,12 @@ def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command
     assert tokens(found, "output_tokens") == pytest.approx(used["output_tokens"], rel=0.1)
 
 
+@pytest.mark.parametrize("more", [(), ("--placement", "system"), ("--placement", "system", "--think", "/no_think")])
+def test_tokens_in_are_counted_as_the_embedded_model_does_wherever_the_instruction_stands(command, more):
+    arguments = ("--limit", "8", "--variants", "low", *more)
+    assert tokens(estimate(command, *arguments), "input_tokens") == usage(command, *arguments)["input_tokens"]
+
+
 @pytest.mark.slow
 def test_with_an_assumed_share_no_model_is_asked_and_first_passes_are_exact_still(command):
     used = usage(command, *SIZE)
@@ -160,7 +166,7 @@ def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command,
     ("prices", "told"),
     [
         (("--price", "2,8"), "the cost is that of the model without its graders (--grader-price)"),
-        (("--grader-price", "1,4"), "the cost is that of the graders without the model (--price)"),
+        (("--grader-price", "1,4"), "what the model costs is not known (--price)"),
         (("--price", "2,8", "--grader-price", "1,4"), "at most twice."),
     ],
 )

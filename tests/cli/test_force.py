@@ -224,6 +224,53 @@ def test_a_question_is_filled_in_only_from_its_own(command, text, told):
     assert not Path("runs").exists()
 
 
+WITH_CONTEXT = {"id": "k1", "question": "What is its capital?", "context": "It is about Peru.", "answer": "Lima"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id,grade\nk1,C\n", "id,question,grade\nk1,What is its capital?,C\n", "question,grade\nwhat is its  capital?,C\n"],
+)
+def test_context_comes_with_a_question_whether_the_file_has_its_text_or_not(command, monkeypatch, text):
+    Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
+    Path("f.csv").write_text(text)
+    (message,) = forced_messages(command, monkeypatch, "--grader", "exact")
+    assert "It is about Peru." in message
+
+
+def test_a_text_that_is_a_whole_prompt_is_asked_as_it_is(command, monkeypatch):
+    Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
+    Path("f.csv").write_text('id,question,grade\nk1,"It is about Peru. What is its capital?",C\n')
+    (message,) = forced_messages(command, monkeypatch, "--grader", "exact")
+    assert message.count("It is about Peru.") == 1
+
+
+def test_the_choices_of_a_dataset_are_asked_and_graded(command, monkeypatch):
+    Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "choices": ["sea", "air"], "answer": "B"}))
+    Path("f.csv").write_text("id,question,grade\nk1,Which?,C\n")
+    (message,) = forced_messages(command, monkeypatch, "--grader", "choice")
+    assert "sea" in message.split("Which?")[-1]
+    assert outcomes("o")["wrong"].to_list() == [False]
+
+
+def forced_messages(command, monkeypatch, *arguments: str) -> list[str]:
+    """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return what was asked."""
+    monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+    with FakeApi(lambda _message: "<answer>B</answer>") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        told = command("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
+        assert told.exit_code == 0, told.stderr
+        return api.messages()
+
+
+def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_why(command):
+    Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "answerable": False}))
+    Path("f.csv").write_text("id,grade\nk1,C\n")
+    told = command("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
+    assert told.exit_code == 2
+    assert "refused questions that have a right answer, got 1 without one" in told.stderr
+
+
 def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(command, monkeypatch):
     for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)

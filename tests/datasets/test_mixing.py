@@ -88,12 +88,13 @@ def test_own_questions_can_be_mixed_with_their_columns(files):
 
 def test_files_that_do_not_fit_the_names_are_counted(files):
     with pytest.raises(
-        DatasetError, match=r"each of faitheval_unanswerable, precise_wiki or of precise_wiki, .* got 3 files$"
+        DatasetError,
+        match=r"2 files \(faitheval_unanswerable, precise_wiki\) or 1 file \(precise_wiki\), .* got 3 files$",
     ):
         load_dataset("faitheval_unanswerable+precise_wiki", data=[*files, files[0]])
-    with pytest.raises(DatasetError, match=r"one file for each of precise_wiki, own, .* got 1 file$"):
+    with pytest.raises(DatasetError, match=r"expected 2 files \(precise_wiki, own\), in this order, got 1 file$"):
         load_dataset("precise_wiki+own", data=files[0])
-    with pytest.raises(DatasetError, match=r"one file for each of precise_wiki, .* got 2 files"):
+    with pytest.raises(DatasetError, match=r"expected 1 file \(precise_wiki\), .* got 2 files"):
         load_dataset("precise_wiki", data=files)
     with pytest.raises(DatasetError, match="did you mean 'precise_wiki'"):
         load_dataset("faitheval_unanswerable+precise_wikis", data=files)

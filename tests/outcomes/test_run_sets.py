@@ -97,7 +97,9 @@ def test_what_is_not_begun_or_has_no_outcomes_is_left_out_and_said(made):
 def test_a_set_of_which_nothing_can_be_read_says_so_once(made):
     for name in NAMES:
         (made / name / "outcomes.parquet").unlink()
-    with pytest.raises(RunFolderError, match=r"none of 2 runs can be read; the first: .*one holds no outcomes yet"):
+    with pytest.raises(
+        RunFolderError, match=r"none of 2 runs can be read: .*one holds no outcomes yet.*two holds no outcomes yet"
+    ):
         find_runs([made])
 
 

@@ -253,6 +253,15 @@ def test_corrected_indices_are_compared_as_stats_does_with_holm_over_the_pairs(t
     assert [pair.pvalue_holm for pair in found] == holm(pvalues).tolist()
 
 
+def test_corrected_pairs_stand_in_the_order_that_is_asked_for(tmp_path):
+    runs = read_runs(written(tmp_path, **{name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1))}))
+    (pair,) = compare_corrected(runs, CompareOptions(seed=4))
+    (turned,) = compare_corrected(runs, CompareOptions(seed=4), order=[1, 0])
+    assert (turned.first, turned.second) == (1, 0)
+    assert turned.difference.estimate == -pair.difference.estimate
+    assert turned.difference.second == pair.difference.first
+
+
 @pytest.mark.parametrize(
     ("ids", "numbers"),
     [

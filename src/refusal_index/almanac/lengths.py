@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from refusal_index.almanac.chat import ChatTokenizer, Message
@@ -22,6 +22,21 @@ def context_length(name: str) -> int:
 
 
 @cache
+def _tokenizer(name: str) -> ChatTokenizer:
+    return ChatTokenizer(model_folder(name))
+
+
+def count_tokens(name: str, messages: Sequence[Message]) -> int:
+    """Return the tokens of a conversation, marks included.
+
+    Examples
+    --------
+    >>> count_tokens("base", [Message("user", "Who?")])
+    8
+    """
+    return len(_tokenizer(name).encode(messages))
+
+
 def token_counter(name: str) -> Callable[[str], int]:
     """Return a function that counts the tokens of a conversation of one user message, marks included.
 
@@ -30,5 +45,4 @@ def token_counter(name: str) -> Callable[[str], int]:
     >>> token_counter("base")("Who?") < token_counter("base")("Who wrote it?")
     True
     """
-    tokenizer = ChatTokenizer(model_folder(name))
-    return lambda text: len(tokenizer.encode([Message("user", text)]))
+    return lambda text: count_tokens(name, [Message("user", text)])

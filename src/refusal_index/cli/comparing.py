@@ -35,8 +35,8 @@ NAMES = {**COLUMNS, INDEX: "RI"}
 
 def print_comparison(runs: Sequence[ComparedRun], options: CompareOptions, *, as_json: bool) -> None:
     """Compare two runs or rank more, and print what came out."""
-    corrected = compare_corrected(runs, options) if len(runs) == 2 or options.metric == INDEX else ()
     if len(runs) == 2:
+        corrected = compare_corrected(runs, options)
         pair = compare_pair(runs, options)
         if as_json:
             _print_json(pair_document(runs, pair, corrected, options))
@@ -44,6 +44,8 @@ def print_comparison(runs: Sequence[ComparedRun], options: CompareOptions, *, as
         _print_pair(runs, pair, corrected, options)
     else:
         ranking = rank(runs, options)
+        order = [run.row for run in (*ranking.ranking.runs, *ranking.ranking.unranked)]
+        corrected = compare_corrected(runs, options, order) if options.metric == INDEX else ()
         if as_json:
             _print_json(ranking_document(runs, ranking, corrected))
             return
@@ -51,7 +53,8 @@ def print_comparison(runs: Sequence[ComparedRun], options: CompareOptions, *, as
         _print_corrected(runs, corrected, options)
     differing = differing_settings(runs)
     if differing:
-        prose(f"\nThe runs were not asked alike: {', '.join(differing)} differ. The difference may come from there.")
+        verb = "differs" if len(differing) == 1 else "differ"
+        prose(f"\nThe runs were not asked alike: {', '.join(differing)} {verb}. The difference may come from there.")
 
 
 def _print_pair(
@@ -122,12 +125,13 @@ def _print_corrected(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedP
         "\nThe ranking is of first draws, which show a lower index the more random a model's behaviour is. Without "
         "that noise, on questions drawn repeatedly (Holm: within each variant):"
     )
-    columns = ("pair", "variant", "questions", "difference", f"{options.confidence_level * 100:g} % interval", "p")
-    table = plain_table((*columns, "Holm", "status"), left=("pair", "variant", "status"))
+    level = f"{options.confidence_level * 100:g} % interval"
+    columns = ("pair", "variant", "questions", "first", "second", "difference", level, "p", "Holm", "status")
+    table = plain_table(columns, left=("pair", "variant", "status"))
     for each in corrected:
-        *_, difference, interval, pvalue, status = _cells(each.difference, options.confidence_level)
+        *numbers, status = _cells(each.difference, options.confidence_level)
         names = f"{harmless(runs[each.first].label)} - {harmless(runs[each.second].label)}"
-        cells = (difference, interval, pvalue, _pvalue(each.pvalue_holm), status)
+        cells = (*numbers, _pvalue(each.pvalue_holm), status)
         table.add_row(names, harmless(each.variant), _questions(each.difference), *cells)
     typer.echo()
     Console(highlight=False, width=TABLE_WIDTH).print(table)
@@ -206,9 +210,14 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterable[str]
 
 
 def _corrected_reasons(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedPair]) -> Iterable[str]:
-    """Say why a corrected difference is none, or has no interval."""
+    """Say why a corrected difference is none, has no interval, or has one that says nothing."""
     for each in corrected:
-        if each.difference.status != "ok":
+        if each.difference.confidence_interval() == (-2, 2):
+            yield (
+                f"{CORRECTED}, {harmless(each.variant)}: too few questions, or too few that differ, for an interval: "
+                "it rules nothing out."
+            )
+        elif each.difference.status != "ok":
             reason = _named([runs[each.first], runs[each.second]], each.difference.reason)
             yield f"{CORRECTED}, {harmless(each.variant)}: {each.difference.status} ({reason})."
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
-from refusal_index.almanac.lengths import token_counter
+from refusal_index.almanac import chat
+from refusal_index.almanac.lengths import count_tokens
 from refusal_index.almanac.models import model_names
 from refusal_index.cli.execution import ALMANAC, Prepared, models_of
 from refusal_index.cli.progress import counting
@@ -183,12 +184,14 @@ def _tokens(prepared: Prepared) -> Callable[[Request], int]:
     """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
     plan = prepared.plan
     names = {Asked.MODEL: plan.model, Asked.GRADER: plan.grader or "", Asked.SECOND_GRADER: plan.second_grader or ""}
-    counters = {asked: _counter(name) for asked, name in names.items()}
-    return lambda request: sum(counters[request.asked](message.content) for message in request.messages)
+    return lambda request: _counted(names[request.asked], request)
 
 
-def _counter(model: str) -> Callable[[str], int]:
-    return token_counter(model.partition("/")[2]) if counts_exactly(model) else about_tokens
+def _counted(model: str, request: Request) -> int:
+    if counts_exactly(model):
+        messages = [chat.Message(message.role, message.content) for message in request.messages]
+        return count_tokens(model.partition("/")[2], messages)
+    return sum(about_tokens(message.content) for message in request.messages)
 
 
 def counts_exactly(model: str) -> bool:
@@ -198,6 +201,8 @@ def counts_exactly(model: str) -> bool:
 
 
 def _cost(found: Estimate, prices: Prices) -> Range | None:
+    if prices.model is None and found.model.requests.most:
+        return None
     parts = ((prices.model, found.model), (prices.grader, found.grading))
     costs = [_dollars(load, price) for price, load in parts if price is not None]
     return sum(costs, Range()) if costs else None

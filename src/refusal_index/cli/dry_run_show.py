@@ -85,7 +85,7 @@ def _numbers(cells: Sequence[CellEstimate]) -> Iterator[str]:
     yield _about(_sum(cell.found.total.input_tokens for cell in cells))
     yield _about(_sum(cell.found.total.output_tokens for cell in cells))
     costs = [cell.cost for cell in cells if cell.cost is not None]
-    yield f"${_sum(costs).expected:,.2f}" if costs else UNDEFINED
+    yield f"${_sum(costs).expected:,.2f}" if len(costs) == len(cells) else UNDEFINED
     yield _time(_sum(cell.seconds for cell in cells).expected)
 
 
@@ -141,8 +141,9 @@ def _remarks(cell: CellEstimate) -> Iterator[str]:
             f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
             "(--assume-refusal); variants share a question's forced answer."
         )
+    which = "reply that is not known" if cell.foreseen else "reply"
     yield (
-        f"Assumed: {assumed.reply_tokens:,} tokens a reply (--reply-tokens), {options.seconds_per_request:g} s a "
+        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens), {options.seconds_per_request:g} s a "
         f"request (--seconds-per-request), {cell.connections} at a time (--max-connections). Tokens in are "
         + ("counted as the model counts them." if counts_exactly(plan.model) else "estimated, 4 characters each.")
     )
@@ -164,5 +165,5 @@ def _about_cost(prices: Prices) -> str:
     if prices.model and not prices.grader:
         return "; the cost is that of the model without its graders (--grader-price)"
     if prices.grader and not prices.model:
-        return "; the cost is that of the graders without the model (--price)"
+        return "; what the model costs is not known (--price)"
     return ""

@@ -17,12 +17,12 @@ from refusal_index.cli.first_passes import Imported, import_file
 from refusal_index.cli.forced_results import mixture, write_forced_results
 from refusal_index.cli.harmless import harmless
 from refusal_index.cli.job import RUNS, about, grader_of, settings_of
-from refusal_index.cli.known_questions import filled_in
 from refusal_index.cli.progress import progress_bar
 from refusal_index.cli.results import show_run
 from refusal_index.cli.tables import is_complete
 from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
+from refusal_index.datasets.imports.known import filled_in, has_ids
 from refusal_index.datasets.imports.selection import of_one_model, questions_to_force
 from refusal_index.engines.inspect.derive_forced import first_pass_table
 from refusal_index.engines.inspect.forced import run_forced
@@ -33,7 +33,7 @@ from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.protocol import FORCED, GraderKind, Placement, PromptSet, load_prompt_set
+from refusal_index.protocol import FORCED, GraderKind, Placement, PromptSet, check_gradable, load_prompt_set
 
 
 @dataclass(frozen=True)
@@ -76,8 +76,9 @@ def force(options: ForceOptions, *, as_json: bool) -> bool:
     passes = of_one_model(imported.passes, str(options.file), options.name)
     known = _known_questions(options)
     if known is not None:
-        passes = filled_in(passes, known, imported, options.read)
-    plan = make_plan(options, imported, passes)
+        by_id = has_ids(imported.file, imported.kind, options.read)
+        passes = filled_in(passes, known, by_id=by_id, source=str(options.file))
+    plan = make_plan(options, imported, passes, known)
     settings = settings_of_force(plan, imported, passes, known)
     folder = RunFolder(options.out or RUNS / default_run_name(plan.model, f"{plan.dataset.name}-{FORCED}", settings))
     _warn(settings)
@@ -104,20 +105,25 @@ def _known_questions(options: ForceOptions) -> Dataset | None:
     return None if name is None else load_dataset(name, data=options.data, mix_seed=options.seed)
 
 
-def make_plan(options: ForceOptions, imported: Imported, passes: Sequence[FirstPass]) -> RunPlan:
+def make_plan(
+    options: ForceOptions, imported: Imported, passes: Sequence[FirstPass], known: Dataset | None = None
+) -> RunPlan:
     """Check the options and return the plan: the refused questions, in the forced pass."""
     dataset = passes[0].dataset or imported.file.stem
-    kind, graders = grader_of(options.grader or (GraderKind.EXACT if dataset == "almanac" else DEFAULT_GRADER))
-    if kind in {GraderKind.CHOICE, GraderKind.REGEX}:
+    kind, graders = grader_of(options.grader or _default_grader(dataset, known))
+    if kind in {GraderKind.CHOICE, GraderKind.REGEX} and known is None:
         raise OptionError(
-            f"--grader: expected exact or a model, got {kind}; imported files hold no choices or patterns"
+            f"--grader: expected exact or a model, got {kind}; imported files hold no choices or patterns: name the "
+            "dataset that does (--dataset)"
         )
+    questions = questions_to_force(passes, str(options.file))
+    check_gradable(questions, kind)
     placement = Placement(one_of("--placement", options.placement, [str(known) for known in Placement]))
     return RunPlan(
         model=options.model,
         dataset=Dataset(
             name=dataset,
-            questions=questions_to_force(passes, str(options.file)),
+            questions=questions,
             sha256=imported.file.sha256,
             source=f"refused questions of {imported.file.path.name}",
             default_grader="model" if kind.models else "exact",
@@ -131,6 +137,12 @@ def make_plan(options: ForceOptions, imported: Imported, passes: Sequence[FirstP
         max_connections=options.max_connections,
         max_retries=options.max_retries,
     )
+
+
+def _default_grader(dataset: str, known: Dataset | None) -> str:
+    if known is None:
+        return str(GraderKind.EXACT) if dataset == "almanac" else DEFAULT_GRADER
+    return DEFAULT_GRADER if known.default_grader == "model" else known.default_grader
 
 
 def settings_of_force(

@@ -94,7 +94,10 @@ def run(
     grader_price: GraderPrice = None,
     penalty: Penalty = 1.0,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Send nothing; say what would be sent: requests, tokens, cost, time.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Send nothing; say what would be sent. Asks an embedded model for its first passes."
+        ),
     ] = False,
     assume_refusal: Annotated[
         float | None,

@@ -31,7 +31,9 @@ ModelPrice = Annotated[
 ]
 GraderPrice = Annotated[
     str | None,
-    typer.Option(help="The same of a model that grades; of two, for each. Added to the cost."),
+    typer.Option(
+        help="Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the cost."
+    ),
 ]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]

@@ -110,10 +110,10 @@ def _within_sources(variant: VariantSummary) -> Iterable[str]:
     topics = variant.sensitivity.topics
     if topics is None or MIX_SIGN not in (variant.dataset or ""):
         return
-    each = ", ".join(f"{one.topic} {_number(one.refusal_index)} {_interval(one.refusal_index)}" for one in topics.each)
+    each = ", ".join(f"{one.topic} {_in_words(one.refusal_index)}" for one in topics.each)
     yield (
-        f"within the sources RI is {_number(topics.within)} {_interval(topics.within)} ({each}); what the mix shows "
-        "beyond that is telling its sources apart."
+        f"within the sources RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is telling its "
+        "sources apart."
     )
 
 
@@ -187,6 +187,10 @@ def _interval(estimate: MetricEstimate | Estimate | PooledSummary) -> str:
 
 def _number(estimate: MetricEstimate | Estimate) -> str:
     return UNDEFINED if estimate.estimate is None else f"{estimate.estimate:.3f}"
+
+
+def _in_words(estimate: MetricEstimate | Estimate) -> str:
+    return "undefined" if estimate.estimate is None else f"{_number(estimate)} {_interval(estimate)}"
 
 
 def _heading(summary: Summary) -> str:

@@ -90,6 +90,10 @@ def _check_known(name: str) -> None:
     raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}; {advice}")
 
 
+def _counted(some: Sequence[object]) -> str:
+    return f"{len(some)} file{'s' if len(some) > 1 else ''}"
+
+
 def _files(names: Sequence[str], data: Data) -> list[Path | None]:
     """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
     given = [Path(data)] if isinstance(data, str | Path) else [Path(file) for file in data or ()]
@@ -99,10 +103,8 @@ def _files(names: Sequence[str], data: Data) -> list[Path | None]:
     taking = [name for name in names if name != "almanac"] or list(names)
     takers = next((some for some in (needing, taking) if len(some) == len(given)), None)
     if takers is None:
-        files = f"{len(given)} file{'s' if len(given) > 1 else ''}"
-        either = f" or of {', '.join(needing)}" if needing and needing != taking else ""
-        raise DatasetError(
-            f"data: expected one file for each of {', '.join(taking)}{either}, in this order, got {files}"
-        )
+        ways = {_counted(some): ", ".join(some) for some in (taking, needing) if some}
+        expected = " or ".join(f"{files} ({names})" for files, names in ways.items())
+        raise DatasetError(f"data: expected {expected}, in this order, got {_counted(given)}")
     left = iter(given)
     return [next(left) if name in takers else None for name in names]

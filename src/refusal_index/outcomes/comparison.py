@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -186,23 +186,37 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     return RunRanking(tuple(usable), left_out, found, ranking)
 
 
-def compare_corrected(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[CorrectedPair, ...]:
+def compare_corrected(
+    runs: Sequence[ComparedRun], options: CompareOptions, order: Sequence[int] | None = None
+) -> tuple[CorrectedPair, ...]:
     """Compare every two runs by their noise-corrected indices, under each variant in which both have repeated draws.
+
+    Parameters
+    ----------
+    runs, options
+        As for `compare_pair`.
+    order
+        Places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As given
+        unless told otherwise.
 
     Raises
     ------
     OutcomeTableError
         As for `compare_pair`.
     """
+    pairs = list(combinations(range(len(runs)) if order is None else order, 2))
     return tuple(
         pair
         for name, variants in _variants_compared(runs, options.variant).items()
-        for pair in _corrected_pairs(name, [run.variants[v] for run, v in zip(runs, variants, strict=True)], options)
+        for pair in _corrected_pairs(
+            name, [run.variants[v] for run, v in zip(runs, variants, strict=True)], pairs, options
+        )
     )
 
 
-def _corrected_pairs(name: str, tables: Sequence[pl.DataFrame], options: CompareOptions) -> list[CorrectedPair]:
-    pairs = list(combinations(range(len(tables)), 2))
+def _corrected_pairs(
+    name: str, tables: Sequence[pl.DataFrame], pairs: Iterable[tuple[int, int]], options: CompareOptions
+) -> list[CorrectedPair]:
     found = {(a, b): corrected_difference(tables[a], tables[b], options.seed) for a, b in pairs}
     tested = {pair: one.pvalue for pair, one in found.items() if one is not None and one.pvalue is not None}
     adjusted = dict(zip(tested, holm(np.array(list(tested.values()))).tolist(), strict=True))

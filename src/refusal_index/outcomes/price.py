@@ -111,15 +111,22 @@ class Prices:
         return Prices(self.model or others.model, self.grader or others.grader)
 
     def cost(self, model: Tokens, grader: Tokens) -> float | None:
-        """Return the dollars for tokens of the model and of graders, of those whose price is known; None without any.
+        """Return the dollars for tokens of the model and of graders.
+
+        Graders whose price is not known are left out. The model is not: without its price the cost of its tokens is
+        None.
 
         Examples
         --------
         >>> Prices(Price(2, 8), Price(1, 4)).cost((1_000_000, 0), (500_000, 0))
         2.5
-        >>> Prices().cost((1_000_000, 0), (500_000, 0)) is None
+        >>> Prices(grader=Price(1, 4)).cost((0, 0), (500_000, 0))
+        0.5
+        >>> Prices(grader=Price(1, 4)).cost((1_000_000, 0), (500_000, 0)) is None
         True
         """
+        if self.model is None and any(model):
+            return None
         parts = ((self.model, model), (self.grader, grader))
         costs = [price.of(*tokens) for price, tokens in parts if price is not None]
         return sum(costs) if costs else None

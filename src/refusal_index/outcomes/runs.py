@@ -20,6 +20,9 @@ from refusal_index.outcomes.table import read_outcomes
 NEARLY_ALL = 0.9
 """Share of the questions of the largest of several runs that all of them must have to be cut down to."""
 
+SHOWN = 3
+"""Most errors to tell when nothing can be read."""
+
 
 @dataclass(frozen=True)
 class ComparedRun:
@@ -126,7 +129,8 @@ def find_runs(paths: Sequence[Path]) -> FoundRuns:
     """
     runs, errors = _read_all(paths)
     if len(errors) > 1 and not runs:
-        raise RunFolderError(f"none of {len(errors):,} runs can be read; the first: {errors[0]}")
+        more = f"; and {len(errors) - SHOWN:,} more" if len(errors) > SHOWN else ""
+        raise RunFolderError(f"none of {len(errors):,} runs can be read: {'; '.join(map(str, errors[:SHOWN]))}{more}")
     if errors and not runs:
         raise errors[0]
     return FoundRuns(_labelled(runs), tuple(str(error) for error in errors))

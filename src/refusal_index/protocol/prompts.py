@@ -75,7 +75,7 @@ def _parse(content: bytes, source: str) -> PromptSet:
         data = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise PromptSetError(f"{source}: not valid TOML: {error}") from error
-    if "models" in data:
+    if data.keys() & {"models", "datasets", "defaults"}:
         raise PromptSetError(
             f"{source}: expected a prompt set, got a configuration of models and datasets; 'refusal-index run --config "
             f"{source}' runs it"

@@ -6,7 +6,9 @@
 - `columns`: which column holds what;
 - `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals;
 - `lm_eval`: the samples of lm-evaluation-harness;
-- `reader`: any of them.
+- `reader`: any of them;
+- `known`: what such a file lacks, filled in from a dataset;
+- `selection`: which first passes are forced.
 
 Logs of Inspect are read by the engine, which knows their format.
 """

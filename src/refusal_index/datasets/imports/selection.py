@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from refusal_index.datasets.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
 
 
@@ -53,7 +54,14 @@ def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Questi
         If nothing was refused, the file lacks what it takes to ask and to grade, or two prompt variants have different
         questions under one id.
     """
+    passes = tuple(passes)
     refused = [one for one in passes if one.needs_forcing]
+    without = sum(one.grade is Grade.REFUSED for one in passes)
+    if without and not refused:
+        raise FirstPassError(
+            f"{source}: expected refused questions that have a right answer, got {without:,} without one: a forced "
+            "answer would be wrong whatever it is; 'refusal-index import' and 'score' take the file as it is"
+        )
     if not refused:
         raise FirstPassError(
             f"{source}: expected refused questions, got none; if its grades know right and wrong only, say with "

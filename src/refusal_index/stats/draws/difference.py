@@ -54,7 +54,8 @@ class NoiseCorrectedDifference:
         ``"boundary"``: an estimate is exactly 1 or -1, or all resamples show the same difference.
     reason : str or None
         Why the status is not ``"ok"``: ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"``
-        between them; or ``"constant_difference"``, as where both models have the same draws.
+        between them; or ``"constant_difference"``, as where both models have the same draws and an estimate in every
+        resample.
     n_shared : int
         Questions with two draws or more of both models.
     n_resamples : int

@@ -1,0 +1,97 @@
+"""What a file of first passes lacks, filled in from a dataset that has it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from refusal_index.datasets.dataset import Dataset
+from refusal_index.datasets.imports.columns import resolve_columns
+from refusal_index.datasets.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.datasets.imports.reader import GRADED, LM_EVAL, ReadOptions
+from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.outcomes.question import Question
+
+
+def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, source: str) -> tuple[FirstPass, ...]:
+    """Return first passes with the questions, gold answers and name of a dataset in place of those that they lack.
+
+    A question is found by its id, as long as the text that the file has for it holds the dataset's, or else by its
+    text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
+    question.
+
+    Parameters
+    ----------
+    passes, source
+        The first passes, and their file, for messages.
+    dataset
+        Its questions.
+    by_id
+        Whether ids of the file can be those of the dataset, as `has_ids` tells.
+
+    Raises
+    ------
+    FirstPassError
+        If a refused question lacks something and is not in the dataset.
+    """
+    ids = {question.question_id: question for question in dataset.questions} if by_id else {}
+    often = Counter(_plain(question.text) for question in dataset.questions)
+    texts = {text: one for one in dataset.questions if often[text := _plain(one.text)] == 1}
+
+    def known(question: Question) -> Question | None:
+        asked = _plain(question.text)
+        same = ids.get(question.question_id)
+        if same is not None and (not asked or _plain(same.text) in asked):
+            return same
+        return texts.get(asked)
+
+    filled = tuple(
+        replace(one, question=_together(one.question, known(one.question)), dataset=one.dataset or dataset.name)
+        for one in passes
+    )
+    _refuse_lacking(filled, dataset, source)
+    return filled
+
+
+def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
+    """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
+    if kind != GRADED:
+        return kind != LM_EVAL
+    present = list(dict.fromkeys(column for record in file.records for column in record.cells))
+    return "question_id" in resolve_columns(file.path, present, read.columns)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+def _together(question: Question, known: Question | None) -> Question:
+    if known is None:
+        return question
+    asked = question.text if question.text != NOT_KNOWN else known.text
+    answered = known if question.gold == NOT_KNOWN else question
+    # A text that is longer than the question may be a whole prompt, with the context and the choices in it.
+    held = _plain(asked)
+    return replace(
+        known,
+        question_id=question.question_id,
+        text=asked,
+        gold=answered.gold,
+        aliases=answered.aliases,
+        topic=question.topic or known.topic,
+        context=None if known.context and _plain(known.context) in held else known.context,
+        choices=() if all(_plain(choice) in held for choice in known.choices) else known.choices,
+    )
+
+
+def _refuse_lacking(passes: Sequence[FirstPass], dataset: Dataset, source: str) -> None:
+    refused = [one for one in passes if one.needs_forcing]
+    lacking = [one for one in refused if NOT_KNOWN in (one.question.text, one.question.gold)]
+    if lacking:
+        raise FirstPassError(
+            f"{source}: expected every refused question in the dataset {dataset.name!r}, by its id or its text, got "
+            f"{len(lacking):,} of {len(refused):,} that are not there (first: question_id "
+            f"{lacking[0].question.question_id!r}); choose the dataset that was asked (--dataset, --data), or name the "
+            "columns that hold them with --column question_id=NAME or question=NAME"
+        )
