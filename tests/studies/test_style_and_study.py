@@ -12,6 +12,7 @@ from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE
 
 from refusal_index.studies import style
+from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.study import Study
 
 
@@ -69,7 +70,7 @@ def test_labels_keep_apart_and_inside():
         figure = style.new_figure(5, 4)
         axes = figure.subplots()
         axes.set(xlim=(0, 1), ylim=(0, 1))
-        style.label_points(axes, points, [f"model {i}" for i in range(12)])
+        label_points(axes, points, [f"model {i}" for i in range(12)])
         figure.draw_without_rendering()
         boxes = [t.get_window_extent() for t in axes.texts if isinstance(t, Annotation)]
     assert len(boxes) == 12

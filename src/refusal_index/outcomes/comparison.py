@@ -238,11 +238,7 @@ def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[s
 
     Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say.
     """
-    found = {}
-    for name, variants in _variants_compared(runs, variant).items():
-        of_run = dict(zip((run.label for run in runs), variants, strict=True))
-        found[name] = match(runs, lambda run, of_run=of_run: of_run[run.label])  # type: ignore[misc]
-    return found
+    return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
 
 
 def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:

@@ -166,7 +166,7 @@ def shared_variants(runs: Sequence[ComparedRun]) -> tuple[str | None, ...]:
     return tuple(variant for variant in runs[0].variants if all(variant in run.variants for run in runs))
 
 
-def match(runs: Sequence[ComparedRun], variant_of: Callable[[ComparedRun], str | None]) -> Match:
+def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
     """Match one variant of every run by question.
 
     Two runs that have a grade for half of the smaller one's questions or more in common are compared on those: each
@@ -175,17 +175,15 @@ def match(runs: Sequence[ComparedRun], variant_of: Callable[[ComparedRun], str |
 
     Parameters
     ----------
-    runs
-        The runs.
-    variant_of
-        Which variant of each.
+    runs, variants
+        The runs, and which variant of each.
 
     Raises
     ------
     OutcomeTableError
         If the same question id stands for different questions.
     """
-    matrix = outcome_matrix([run.variants[variant_of(run)] for run in runs])
+    matrix = outcome_matrix([run.variants[variant] for run, variant in zip(runs, variants, strict=True)])
     scored = matrix.scored.sum(axis=1)
     shared = int(matrix.shared.sum())
     enough = scored.min() / 2 if len(runs) == 2 else NEARLY_ALL * scored.max()

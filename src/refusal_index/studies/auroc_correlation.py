@@ -24,6 +24,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import ConfidenceInterval, auroc
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import ALL, COMPARED, METRIC_LABELS, level_text, variant_scores
 from refusal_index.studies.selection import chosen_runs, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
@@ -31,7 +32,6 @@ from refusal_index.studies.style import (
     MOST_LABELS,
     PALE,
     WIDTH,
-    label_points,
     model_colours,
     model_legend,
     model_markers,

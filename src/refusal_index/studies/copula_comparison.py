@@ -25,6 +25,7 @@ from refusal_index.stats import (
     refusal_index,
 )
 from refusal_index.studies.cells import number
+from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import ALL
 from refusal_index.studies.selection import chosen_runs, display_names, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
@@ -35,7 +36,6 @@ from refusal_index.studies.style import (
     PALE,
     WIDTH,
     few_ticks,
-    label_points,
     model_colours,
     model_legend,
     model_markers,

@@ -28,6 +28,7 @@ from refusal_index.stats import (
     scoring_rules,
 )
 from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
@@ -39,7 +40,6 @@ from refusal_index.studies.style import (
     MOST_LABELS,
     PALE,
     WIDTH,
-    label_points,
     model_colours,
     model_handles,
     model_legend,

@@ -28,6 +28,7 @@ from refusal_index.studies.plane import (
     plane_top,
     point_rows,
 )
+from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -107,7 +108,7 @@ def _draw_panel(axes: Axes, frame: pl.DataFrame, *, named: bool) -> None:
         labels = [style.safe_text(variant, 16) for variant in points["variant"]]
         places = points.select("refusal_rate", "correct_rate").rows()
         avoid = frame.filter(pl.col("kind") != "point").select("refusal_rate", "correct_rate").rows()
-        style.label_points(axes, places, labels, size=6.5, avoid=avoid)
+        label_points(axes, places, labels, size=6.5, avoid=avoid)
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:

@@ -15,6 +15,7 @@ from scipy.special import stdtr, stdtrit
 
 from refusal_index.studies import style
 from refusal_index.studies.paper_figures import PAPER, RUN
+from refusal_index.studies.point_labels import label_points
 
 FEWEST = 3
 """Points: two always lie on a line."""
@@ -201,7 +202,7 @@ def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: 
     for axes, rows in drawn:
         order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
         whose = order.select("source", "model").rows()
-        style.label_points(
+        label_points(
             axes,
             order.select(at or x, "refusal_index").rows(),
             [texts[one] for one in whose],
