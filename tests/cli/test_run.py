@@ -151,7 +151,7 @@ def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_
     [
         ((), None),
         (("--price", "1000,0"), (1000, 0)),
-        (("--grader-price", "10,0"), (0, 10)),
+        (("--grader-price", "10,0"), None),
         (("--price", "1000,0", "--grader-price", "10,0"), (1000, 10)),
     ],
 )
@@ -174,6 +174,9 @@ def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(comman
     assert usage["cost"] == pytest.approx(cost)
     assert f"${cost:.2f}" in result.stdout
     assert f"${cost:.2f}" in result.stderr, "and in the progress"
+    graders_part = (usage["input_tokens"] + usage["output_tokens"]) * 4 // 6
+    assert usage["unpriced_tokens"] == (0 if per_request[1] else graders_part)
+    assert ("without the" in result.stdout) == (per_request[1] == 0)
     grading = planned["grading"]["input_tokens"]["most"] * per_request[1]
     model = sum(planned[part]["input_tokens"]["most"] for part in ("first", "forced")) * per_request[0]
     assert planned["cost"]["most"] == pytest.approx((grading + model) / 1e6)

@@ -127,6 +127,10 @@ def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(capsys):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
     print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5), "high": Usage(500, 10, 2, cost=0.25)}))
     assert capsys.readouterr().out == "\nanswered in all: 5 requests, 1,500 tokens in, 30 out, $0.75\n"
+    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5), "high": Usage(500, 10, 2)}))
+    assert capsys.readouterr().out.endswith(" 30 out, at a cost that is not known of all\n")
+    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5, unpriced_tokens=1200)}))
+    assert capsys.readouterr().out.endswith(" 20 out, $0.50 without the 1,200 tokens of graders (--grader-price)\n")
     print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3)}))
     assert capsys.readouterr().out == "\nanswered in all: 3 requests, 1,000 tokens in, 20 out\n"
     print_usage(summarise(tables))

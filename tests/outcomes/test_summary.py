@@ -197,7 +197,8 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
     assert variant["completeness"]["reasons"] == {"first_truncated": 3}
     assert variant["forced_refusals"] == {"asked": 0, "refused": 0, "share": None}
     assert [warning["code"] for warning in variant["warnings"]] == ["incomplete"]
-    assert variant["usage"] == {"input_tokens": 1000, "output_tokens": 200, "requests": 45, "cost": None}
+    counted = {"input_tokens": 1000, "output_tokens": 200, "requests": 45}
+    assert variant["usage"] == {**counted, "cost": None, "unpriced_tokens": 0}
 
 
 def test_json_of_an_undefined_estimate_is_null_with_its_reason():

@@ -13,7 +13,7 @@ from rich.text import Text
 from refusal_index.cli.harmless import harmless
 from refusal_index.outcomes.draws import DrawsSummary, Estimate
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.summary import Summary, VariantSummary
+from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import MetricEstimate
 
 COLUMNS = {
@@ -55,10 +55,14 @@ def print_usage(summary: Summary) -> None:
     used = [variant.usage for variant in summary.variants if variant.usage is not None]
     if not used:
         return
-    requests, read = sum(one.requests for one in used), sum(one.input_tokens for one in used)
-    written, costs = sum(one.output_tokens for one in used), [one.cost for one in used if one.cost is not None]
-    cost = f", ${sum(costs):.2f}" if costs else ""
-    typer.echo(f"\nanswered in all: {requests:,} requests, {read:,} tokens in, {written:,} out{cost}")
+    total = Usage.total(used)
+    tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
+    cost = "" if total.cost is None else f", ${total.cost:.2f}"
+    if cost and total.unpriced_tokens:
+        cost += f" without the {total.unpriced_tokens:,} tokens of graders (--grader-price)"
+    if not cost and any(one.cost is not None for one in used):
+        cost = ", at a cost that is not known of all"
+    typer.echo(f"\nanswered in all: {total.requests:,} requests, {tokens}{cost}")
 
 
 def print_missing(missing: Sequence[tuple[str, str, str]], shown: int = 5) -> None:

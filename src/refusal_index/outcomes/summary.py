@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -47,13 +47,38 @@ class Usage:
     input_tokens, output_tokens, requests
         Sums over both passes and the grader.
     cost
-        In US dollars, of the models whose price is known; None where none is.
+        In US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
+        not.
+    unpriced_tokens
+        Of graders whose price is not known: in the other sums, and not in the cost.
     """
 
     input_tokens: int
     output_tokens: int
     requests: int
     cost: float | None = None
+    unpriced_tokens: int = 0
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """Add up; a cost of which a part is not known is not known.
+
+        Examples
+        --------
+        >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2, 0.25, 20)])
+        Usage(input_tokens=200, output_tokens=10, requests=4, cost=0.75, unpriced_tokens=20)
+        >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2)]).cost is None
+        True
+        """
+        parts = tuple(usages)
+        costs = [one.cost for one in parts if one.cost is not None]
+        return cls(
+            input_tokens=sum(one.input_tokens for one in parts),
+            output_tokens=sum(one.output_tokens for one in parts),
+            requests=sum(one.requests for one in parts),
+            cost=sum(costs) if len(costs) == len(parts) else None,
+            unpriced_tokens=sum(one.unpriced_tokens for one in parts),
+        )
 
 
 @dataclass(frozen=True)

@@ -27,24 +27,15 @@ def cost_rows(run: ReportRun) -> tuple[CostRow, ...]:
     known = [(n, v.usage) for n, v in zip(run.names, run.variants, strict=True) if v.usage is not None]
     rows = [_cost_row(name, usage) for name, usage in known]
     if len(known) > 1:
-        rows.append(_cost_row("in all", _sum([usage for _, usage in known])))
+        rows.append(_cost_row("in all", Usage.total(usage for _, usage in known)))
     return tuple(rows)
 
 
 def _cost_row(name: str, usage: Usage) -> CostRow:
     cost = "not known" if usage.cost is None else f"${usage.cost:,.2f}"
+    if usage.cost is not None and usage.unpriced_tokens:
+        cost += " without graders"
     return CostRow(name, f"{usage.requests:,}", f"{usage.input_tokens:,}", f"{usage.output_tokens:,}", cost)
-
-
-def _sum(usages: list[Usage]) -> Usage:
-    """Add up; a sum of which a part is not known is not known."""
-    costs = [usage.cost for usage in usages if usage.cost is not None]
-    return Usage(
-        sum(usage.input_tokens for usage in usages),
-        sum(usage.output_tokens for usage in usages),
-        sum(usage.requests for usage in usages),
-        sum(costs) if len(costs) == len(usages) else None,
-    )
 
 
 @dataclass(frozen=True)

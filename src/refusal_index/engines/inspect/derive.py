@@ -109,6 +109,7 @@ def total(paid: Sequence[Carried], prices: Prices) -> Usage:
         output_tokens=own[1] + graders[1],
         requests=sum(one.requests for one in paid),
         cost=prices.cost(own, graders),
+        unpriced_tokens=sum(graders) if prices.grader is None else 0,
     )
 
 
