@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from types import TracebackType
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 
 class _OneBlasThread:
@@ -23,6 +23,7 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
+                _let_anyone_decide()
                 self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
             self._users += 1
 
@@ -32,7 +33,18 @@ class _OneBlasThread:
         with self._lock:
             self._users -= 1
             if self._users == 0:
+                _let_anyone_decide()
                 self._limiter.restore_original_limits()
+                _let_anyone_decide()
+
+
+def _let_anyone_decide() -> None:
+    """Take the decision from the thread that set the number last.
+
+    While that thread lives, setting it from another one would do nothing: the first of two models in a process would
+    keep the second one from its one thread, and the last to leave might restore nothing.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
 
 
 one_blas_thread = _OneBlasThread()

@@ -32,7 +32,7 @@ def count_tokens(name: str, messages: Sequence[Message]) -> int:
     Examples
     --------
     >>> count_tokens("base", [Message("user", "Who?")])
-    8
+    10
     """
     return len(_tokenizer(name).encode(messages))
 
