@@ -205,6 +205,7 @@ def _difference(
     """Make the result of both models' estimates and their indices in the resamples, shape (n_resamples, 2) or empty."""
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
     reason = ";".join(f"{name}:{one.reason}" for name, one in (("first", first), ("second", second)) if one.reason)
+    # No number is made up: an index that a resample lacks may be anything, so each end of the interval takes its worst.
     smallest, largest = (np.nan_to_num(indices, nan=end).T for end in (-1.0, 1.0))
     lowest, highest = smallest[0] - largest[1], largest[0] - smallest[1]
     pvalue = None
