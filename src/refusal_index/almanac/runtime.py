@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence as Sequence_
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,6 +17,7 @@ from refusal_index.almanac.chat import ChatTokenizer, Message
 from refusal_index.almanac.decoding import Decoder
 from refusal_index.almanac.errors import AlmanacError, ContextLengthError
 from refusal_index.almanac.llama import Llama
+from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.sampling import Settings
 from refusal_index.almanac.sequence import Completion, Request, Sequence
 
@@ -176,3 +178,9 @@ class Runtime:
             job.fail(error)
         self._jobs = []
         self._decoder = Decoder(self._model, max_rows=self._max_rows)
+
+
+@cache
+def shared_runtime(name: str) -> Runtime:
+    """Return the runtime of an embedded model, loaded once a process: whoever asks the model shares it."""
+    return Runtime(model_folder(name))

@@ -1,7 +1,7 @@
 """The folder of a run: the only store, and the owner of everything that was paid for.
 
-`logs` and `cache` are what cost money. `outcomes`, `summary` and `report` are derived from them and can be deleted and
-rebuilt. `run_json` says what was asked; the same settings resume the run, others are refused.
+`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt; `logs`
+are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
 """
 
 from __future__ import annotations
@@ -58,8 +58,13 @@ class RunFolder:
         return self.path / "logs"
 
     @property
+    def replies(self) -> Path:
+        """The store of replies: all that was paid for."""
+        return self.path / "replies.sqlite"
+
+    @property
     def cache(self) -> Path:
-        """Replies that were paid for."""
+        """Replies that an earlier release paid for."""
         return self.path / "cache"
 
     @property
@@ -125,7 +130,6 @@ class RunFolder:
             self._create({"run_format": RUN_FORMAT, "settings": here, "about": as_json(about or {})})
         # After `run.json`: folders that a killed run left without it would be taken for someone else's.
         self._make(self.logs)
-        self._make(self.cache)
         return resumed
 
     def read_settings(self) -> dict[str, Any]:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.grade import Grade
 
+REQUEST_FAILED = "request_failed"
+"""Reason of a question that a request about could not be answered, however often it was sent."""
+
 FORCED_NOT_ASKED = "forced_not_asked"
 """Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from refusal_index.errors import RefusalIndexError
+
 MILLION = 1_000_000
 
 Tokens = tuple[int, int]
 """Read and written."""
 
 
-class PriceError(ValueError):
+class PriceError(RefusalIndexError, ValueError):
     """A price that cannot be read."""
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.amounts import Estimate, Load, Range
-from refusal_index.protocol.forced import REFUSAL
 from refusal_index.protocol.grading import grader_prompt
 from refusal_index.protocol.procedure import GRADE_ATTEMPTS, next_request
+from refusal_index.protocol.procedures import REFUSAL
 from refusal_index.protocol.records import GRADERS, Asked, Message, Pass, Protocol, Reply, Request
 
 __all__ = ["Assumptions", "Estimate", "Load", "Paid", "Range", "ToAsk", "Tokens", "estimate", "nothing_paid"]
@@ -44,11 +44,11 @@ class Assumptions:
 
 @dataclass(frozen=True)
 class ToAsk:
-    """A question under one variant, and how many of its draws are asked for together, one number a request."""
+    """A question under one variant, and how often it is drawn."""
 
     protocol: Protocol
     question: Question
-    portions: tuple[int, ...] = (1,)
+    draws: int = 1
 
 
 Tokens = Callable[[Request], int]
@@ -133,16 +133,14 @@ class _Estimator:
 
     def add(self, one: ToAsk) -> None:
         """Count what a question under a variant would take, and what its forced pass might."""
-        if sum(one.portions) == 1:
+        if one.draws == 1:
             first, chance = self._first_in_turn(one)
             self._count_first(first)
             self._force(one, range(1), chance)
             return
-        start = 0
-        for size in one.portions:
-            draws = range(start, start := start + size)
-            self._count_first(self._portion(one, draws, ()))
-            self._force(one, draws, Range.exactly(1))
+        draws = range(one.draws)
+        self._count_first(self._portion(one, draws, ()))
+        self._force(one, draws, Range.exactly(1))
 
     def result(self) -> Estimate:
         """Return all that was counted, each shared forced pass once."""

@@ -6,19 +6,48 @@ import re
 from typing import Any
 
 from inspect_ai._util.registry import registry_find, registry_unqualified_name
-from inspect_ai.model import GenerateConfig, Model, get_model
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, get_model
+from inspect_ai.tool import ToolChoice, ToolInfo
 from openai import DefaultAioHttpClient
 
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.functions import AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.guard import guard
+from refusal_index.engines.inspect.redaction import guard
+from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
 AIOHTTP_PROVIDERS = ("openai-api", "openai")
 
 
-class ModelError(ValueError):
-    """A model that cannot be asked; the message says what is missing and what to do."""
+def to_config(decoding: Decoding) -> GenerateConfig:
+    """Return how a model generates as Inspect's configuration."""
+    return GenerateConfig(
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        max_tokens=decoding.max_tokens,
+        reasoning_effort=decoding.reasoning_effort,
+    )
+
+
+class FunctionAPI(ModelAPI):
+    """A function from messages to text as a provider of Inspect's."""
+
+    def __init__(self, function: AnsweringFunction) -> None:
+        super().__init__(function.name)
+        self._function = function
+
+    async def generate(
+        self,
+        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
+        tools: list[ToolInfo],  # noqa: ARG002 - a function is given messages only
+        tool_choice: ToolChoice,  # noqa: ARG002
+        config: GenerateConfig,  # noqa: ARG002
+    ) -> ModelOutput:
+        """Return what the function makes of a conversation."""
+        text = await self._function([{"role": message.role, "content": message.text} for message in input])
+        return ModelOutput.from_content(self.model_name, text)
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:

@@ -1,0 +1,34 @@
+"""The engines by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from refusal_index.engines.engine import MakeEngine
+from refusal_index.engines.settings import unknown
+
+ENGINES = {
+    "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
+    "local": "refusal_index.engines.local.engine:LocalEngine",
+}
+"""Where each engine is; none is imported before it is asked for."""
+
+
+def engine_of(name: str) -> MakeEngine:
+    """Return what makes an engine.
+
+    Raises
+    ------
+    SettingError
+        If there is none of that name.
+
+    Examples
+    --------
+    >>> engine_of("local").__name__
+    'LocalEngine'
+    """
+    if name not in ENGINES:
+        raise unknown("engine", name, list(ENGINES))
+    module, _, made = ENGINES[name].partition(":")
+    found: MakeEngine = getattr(import_module(module), made)
+    return found

@@ -1,0 +1,80 @@
+"""A progress bar, in a terminal or a notebook: one of the callbacks that an evaluation tells how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from refusal_index.engines.engine import Begun, Event, Finished, Replied
+from refusal_index.outcomes.price import Prices, Tokens
+from refusal_index.protocol import Asked, Completion
+
+
+class ProgressBar:
+    """Counts questions, tokens and cost while a run goes on."""
+
+    def __init__(self, progress: Progress, questions: int, prices: Prices) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=questions, spent="", variant="")
+        self._prices = prices
+        self._own: Tokens = (0, 0)
+        self._graders: Tokens = (0, 0)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        match event:
+            case Begun(variant):
+                self._progress.update(self._task, variant=variant)
+            case Replied(completion):
+                self._count(completion)
+            case Finished():
+                self._progress.advance(self._task)
+
+    def _count(self, completion: Completion) -> None:
+        if completion.reply.asked is Asked.MODEL:
+            self._own = _more(self._own, completion)
+        else:
+            self._graders = _more(self._graders, completion)
+        read, written = (_short(own + graders) for own, graders in zip(self._own, self._graders, strict=True))
+        cost = self._prices.cost(self._own, self._graders)
+        spent = f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
+        self._progress.update(self._task, spent=spent)
+
+
+@contextmanager
+def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
+    """Show a progress bar on `console` while the block runs; `questions` of all variants and draws."""
+    columns = (
+        TextColumn("{task.fields[variant]:>8}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        yield ProgressBar(progress, questions, prices)
+
+
+@contextmanager
+def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far something has come while the block runs, which calls what it is given at every step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _more(tokens: Tokens, completion: Completion) -> Tokens:
+    return tokens[0] + completion.input_tokens, tokens[1] + completion.output_tokens
+
+
+def _short(count: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)
