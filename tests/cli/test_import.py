@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from refusal_index.cli.import_ import import_
 from typer.testing import CliRunner
 
-from refusal_index.cli.import_ import import_
 from refusal_index.outcomes.table import read_outcomes
 from refusal_index.stats import f_score
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 from aiohttp import web
-
 from refusal_index.cli.harmless import harmless
+
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import typer
+from refusal_index.cli.report import report
 from typer.testing import CliRunner, Result
 
-from refusal_index.cli.report import report
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import write_outcomes
 from tests.report.making import rows

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 import typer
 from click.testing import Result
-from typer.testing import CliRunner
-
 from refusal_index.cli.validate import MOST_PROBLEMS, validate
+from typer.testing import CliRunner
 
 APP = typer.Typer()
 APP.command()(validate)

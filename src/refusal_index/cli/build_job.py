@@ -13,7 +13,6 @@ import typer
 
 from refusal_index.cli.bad_input import OptionError
 from refusal_index.cli.build_show import progress_bar, show_record
-from refusal_index.cli.harmless import harmless
 from refusal_index.datasets.precise_wiki_build import (
     BuildError,
     BuildPaths,
@@ -38,6 +37,7 @@ from refusal_index.engines.inspect.build import (
 )
 from refusal_index.engines.inspect.task import Decoding
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.presentation import escape as harmless
 
 BUILD_VERSION = 1
 """Raised whenever a change makes the same replies lead to other questions."""

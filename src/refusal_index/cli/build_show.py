@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from refusal_index.cli.harmless import harmless
 from refusal_index.datasets.precise_wiki_build import BuildPaths, Tried, Usage
+from refusal_index.outcomes.presentation import escape as harmless
 
 
 def show_record(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> None:

@@ -11,10 +11,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from refusal_index.cli.console import TABLE_WIDTH, plain_table
 from refusal_index.cli.dry_run import CellEstimate, counts_exactly, estimate_cell
 from refusal_index.cli.execution import Prepared
-from refusal_index.cli.harmless import harmless
-from refusal_index.cli.show import TABLE_WIDTH, UNDEFINED, plain_table, prose
+from refusal_index.cli.show import prose
+from refusal_index.outcomes.presentation import UNDEFINED
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.price import Prices
 from refusal_index.protocol.amounts import Range
 

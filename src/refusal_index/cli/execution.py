@@ -11,11 +11,9 @@ import typer
 from rich.console import Console
 
 from refusal_index.almanac.models import model_names
-from refusal_index.cli.harmless import harmless
 from refusal_index.cli.job import RUNS, RunOptions, about, make_plan, settings_of
 from refusal_index.cli.progress import progress_bar
 from refusal_index.cli.results import RunResults, show_run, write_results
-from refusal_index.cli.tables import is_complete
 from refusal_index.datasets import Dataset
 from refusal_index.engines.inspect.models import provider_names, resolve_model
 from refusal_index.engines.inspect.progress import watched_by
@@ -29,8 +27,10 @@ from refusal_index.engines.inspect.run import (
 )
 from refusal_index.engines.inspect.samples import Repetition
 from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
+from refusal_index.outcomes.summary import is_complete
 from refusal_index.protocol import PromptSet, load_prompt_set
 
 ALMANAC = "almanac"

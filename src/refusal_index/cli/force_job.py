@@ -13,17 +13,15 @@ import typer
 from rich.console import Console
 
 from refusal_index.cli.bad_input import OptionError, one_of
-from refusal_index.cli.first_passes import Imported, import_file
 from refusal_index.cli.forced_results import mixture, write_forced_results
-from refusal_index.cli.harmless import harmless
 from refusal_index.cli.job import RUNS, about, grader_of, settings_of
 from refusal_index.cli.progress import progress_bar
 from refusal_index.cli.results import show_run
-from refusal_index.cli.tables import is_complete
 from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.datasets.imports.known import filled_in, has_ids
 from refusal_index.datasets.imports.selection import of_one_model, questions_to_force
+from refusal_index.engines.first_passes import Imported, import_file
 from refusal_index.engines.inspect.derive_forced import first_pass_table
 from refusal_index.engines.inspect.forced import run_forced
 from refusal_index.engines.inspect.progress import watched_by
@@ -31,7 +29,9 @@ from refusal_index.engines.inspect.run import Models, RunFailedError, RunPlan, p
 from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.summary import is_complete
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import FORCED, GraderKind, Placement, PromptSet, check_gradable, load_prompt_set
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from refusal_index.cli.results import RunResults, as_made, summary_of, write_derived
-from refusal_index.cli.tables import DEFAULT_CONFIDENCE_LEVEL
 from refusal_index.engines.inspect.derive_forced import derive_forced, is_same_model
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.summary import DEFAULT_CONFIDENCE_LEVEL
 
 
 def write_forced_results(

@@ -8,9 +8,11 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli.console import TABLE_WIDTH, plain_table
 from refusal_index.cli.run_set import CellResult, RunSet
-from refusal_index.cli.show import TABLE_WIDTH, UNDEFINED, plain_table, print_places, print_summary, print_usage
+from refusal_index.cli.show import print_places, print_summary, print_usage
+from refusal_index.outcomes.presentation import UNDEFINED
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.run_sets import SUMMARY
 from refusal_index.outcomes.summary import Summary
 

@@ -12,11 +12,9 @@ from rich.console import Console
 
 from refusal_index import __version__
 from refusal_index.cli.bad_input import OptionError
-from refusal_index.cli.harmless import harmless
 from refusal_index.cli.job import RUNS, grader_of, grader_settings
 from refusal_index.cli.progress import progress_bar
 from refusal_index.cli.results import BEFORE, show_run, write_results
-from refusal_index.cli.tables import is_complete
 from refusal_index.datasets import Dataset
 from refusal_index.engines.inspect.derive import derive
 from refusal_index.engines.inspect.derive_forced import is_forced_folder
@@ -33,7 +31,9 @@ from refusal_index.engines.inspect.regrade import (
 from refusal_index.engines.inspect.run import RunFailedError
 from refusal_index.engines.inspect.task import Asking
 from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.summary import is_complete
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import check_gradable
 

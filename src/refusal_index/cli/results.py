@@ -14,18 +14,22 @@ from typing import Any
 import polars as pl
 import typer
 
-from refusal_index.cli.grade_changes import print_changes
-from refusal_index.cli.harmless import harmless
-from refusal_index.cli.show import print_missing, print_places, print_summary, print_usage, prose
-from refusal_index.cli.tables import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.cli.show import print_changes, print_missing, print_places, print_summary, print_usage, prose
 from refusal_index.engines.inspect.derive import Derived, Missing, derive
 from refusal_index.engines.inspect.disagreements import Disagreement
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.presentation import escape as harmless
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
-from refusal_index.outcomes.summary import Summary, summarise, summary_document
+from refusal_index.outcomes.summary import (
+    DEFAULT_CONFIDENCE_LEVEL,
+    DEFAULT_PENALTY,
+    Summary,
+    summarise,
+    summary_document,
+)
 from refusal_index.outcomes.table import defused, read_outcomes
 from refusal_index.report import folder_runs, write_report
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from refusal_index.cli.config_file import Config
 from refusal_index.cli.execution import Prepared
-from refusal_index.cli.tables import is_complete
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
-from refusal_index.outcomes.summary import Summary
+from refusal_index.outcomes.summary import Summary, is_complete
 from refusal_index.stats import Status
 
 LOCK = ".lock"

@@ -36,6 +36,7 @@ GraderPrice = Annotated[
     ),
 ]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
+ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
 
 Format = Annotated[

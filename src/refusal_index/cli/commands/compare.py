@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of, tells_bad_input
 from refusal_index.cli.inputs import RUNS_HELP, readable_runs
 
@@ -41,8 +42,9 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
-    from refusal_index.cli.comparing import print_comparison
     from refusal_index.outcomes.comparison import CompareOptions
+    from refusal_index.outcomes.comparison_results import compare_runs
+    from refusal_index.outcomes.presentation.comparison import comparison_blocks
     from refusal_index.stats import METRIC_NAMES
 
     options = CompareOptions(
@@ -59,6 +61,10 @@ def compare(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "
             "name the folder or the outcome table of another run"
         )
-    print_comparison(found.runs, options, as_json=json)
+    compared = compare_runs(found.runs, options)
+    if json:
+        console.document(compared.to_document())
+    else:
+        console.show(comparison_blocks(compared))
     if found.left_out:
         raise typer.Exit(INCOMPLETE)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
 from refusal_index.cli.inputs import RUNS_HELP, tell_left_out
 
@@ -35,7 +36,6 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
-    from refusal_index.cli.harmless import harmless
     from refusal_index.report import read_report_runs, write_report
 
     place = _place(runs) if out is None else out
@@ -46,7 +46,7 @@ def report(
         written = write_report(found.runs, place, left_out=found.left_out)
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
-    typer.echo(f"{harmless(str(written.path))}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
+    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
     if found.left_out:
         raise typer.Exit(INCOMPLETE)
 
