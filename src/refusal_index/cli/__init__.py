@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import typer
 
-from refusal_index.cli.groups import SETTINGS, LazyGroup
+from refusal_index.cli.groups import LazyGroup, new_group
 
-app = typer.Typer(
+app = new_group(
     cls=LazyGroup,
     name="refusal-index",
     help="Does a language model know what it does not know? Measure its Refusal Index in two passes.",
     no_args_is_help=True,
-    **SETTINGS,
 )
 
 

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from importlib import import_module
-from typing import Any, TypedDict
+from typing import Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from refusal_index.cli.bad_input import tells_bad_input
 
-class Settings(TypedDict):
-    """What every group of commands is made with."""
-
-    add_completion: bool
-    pretty_exceptions_enable: bool
-    rich_markup_mode: None
-
-
-SETTINGS = Settings(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 GROUPS = {
     "Measure": {
@@ -94,10 +88,10 @@ class LazyGroup(TyperGroup):
 def _load(name: str, place: str) -> Any:
     module, _, attribute = place.partition(":")
     found = getattr(import_module(f"refusal_index.cli.{module}"), attribute)
-    holder = typer.Typer(**SETTINGS)
+    holder = new_group()
     holder.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(found)
+        holder.command(name)(tells_bad_input(found))
     return get_command(holder).commands[name]  # type: ignore[attr-defined]

@@ -11,8 +11,6 @@ from refusal_index.cli import console
 if TYPE_CHECKING:
     from refusal_index.outcomes.runs import FoundRuns
 
-RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
-
 
 def readable_runs(paths: Sequence[Path]) -> FoundRuns:
     """Read the runs that can be read, and say of the others why not.

@@ -17,13 +17,13 @@ from typing import Any
 import typer
 
 from refusal_index.cli.bad_input import OptionError
-from refusal_index.cli.columns import columns_of
 from refusal_index.cli.config_file import Config, ConfigError, Entry, read_config
 from refusal_index.cli.dry_run_show import show_dry_run
 from refusal_index.cli.execution import Prepared, carry_out, models_of, prepare
 from refusal_index.cli.job import RUNS, RunOptions, load_questions
 from refusal_index.cli.matrix_show import show_set
 from refusal_index.cli.run_set import CellResult, RunSet
+from refusal_index.cli.shared_options import columns_of
 from refusal_index.engines.inspect.models import ModelError, resolve_model
 from refusal_index.engines.inspect.run import RunFailedError
 from refusal_index.outcomes.presentation import escape as harmless

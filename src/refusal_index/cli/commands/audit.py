@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import OptionError
 
 
-@tells_bad_input
 def audit(
     run: Annotated[Path, typer.Argument(help="A run's folder, or an outcome table with replies.", metavar="RUN")],
     out: Annotated[Path, typer.Option(help="The sheet to write, a CSV file.")],

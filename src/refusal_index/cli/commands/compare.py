@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, readable_runs
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
+from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
 
 
-@tells_bad_input
 def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help=f"{RUNS_HELP} Two models or more in all.", metavar="RUN"),
-    ],
+    runs: Annotated[list[Path], typer.Argument(help=f"{RUNS_HELP} Two models or more in all.", metavar="RUN")],
     variant: Annotated[
         str | None,
         typer.Option(help="Compare under this prompt variant only. [default: all that the runs share, and jointly]"),
@@ -26,8 +22,8 @@ def compare(
     adjustment: Annotated[
         str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
     ] = "max-t",
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
     seed: Annotated[int, typer.Option(help="Of the simulation behind max-t, and of resampled questions.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:

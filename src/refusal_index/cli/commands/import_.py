@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import OptionError
 from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer
 
 
-@tells_bad_input
 def import_(
     files: Annotated[
         list[Path],
@@ -40,7 +39,7 @@ def import_(
     Writes an outcome table in which the refused questions still lack their forced answers ('force' asks for them) and
     prints what can be said without. Grades are taken as they are. Exit status: 0 done, 2 bad input.
     """
-    from refusal_index.cli.columns import columns_of
+    from refusal_index.cli.shared_options import columns_of
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
     from refusal_index.datasets.imports.tally import tallies
     from refusal_index.datasets.imports.tally_table import tally_blocks, tally_document

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import tells_bad_input
 
 
-@tells_bad_input
 def ls() -> None:
     """List the datasets, prompt sets and models of the package."""
     from refusal_index.almanac.models import model_names

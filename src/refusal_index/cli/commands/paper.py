@@ -8,18 +8,14 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, readable_runs
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
+from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
 
-@tells_bad_input
 def paper(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help=RUNS_HELP, metavar="RUN..."),
-    ],
+    runs: Runs,
     out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("paper"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.planning import PlanOptions
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from refusal_index.stats import PlanningScenario
 
 
-@tells_bad_input
 def plan(
     pilot: Annotated[
         list[Path] | None,
@@ -43,7 +43,7 @@ def plan(
     ] = None,
     power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Say how many questions a Refusal Index needs.
 

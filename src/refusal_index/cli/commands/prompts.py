@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import one_of, tells_bad_input
+from refusal_index.cli.bad_input import one_of
 
 if TYPE_CHECKING:
     from refusal_index.protocol import PromptSet
@@ -17,7 +17,6 @@ EXAMPLE_QUESTION = "Who wrote the novel Emma?"
 SHORT_HASH = 12
 
 
-@tells_bad_input
 def prompts(
     name: Annotated[str | None, typer.Argument(help="A prompt set: its name, or a TOML file.", metavar="SET")] = None,
     variant: Annotated[

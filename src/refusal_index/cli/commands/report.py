@@ -8,18 +8,15 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, tell_left_out
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.inputs import tell_left_out
+from refusal_index.cli.shared_options import ConfidenceLevel, Runs
 
 _PAGE = "report.html"
 
 
-@tells_bad_input
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help=RUNS_HELP, metavar="RUN"),
-    ],
+    runs: Runs,
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write. [default: report.html in the only folder, or beside the only table]"),
@@ -27,7 +24,7 @@ def report(
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Write one HTML file to look at.
 

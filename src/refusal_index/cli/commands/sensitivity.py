@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
 
 
-@tells_bad_input
 def sensitivity(
     run: Annotated[Path, typer.Argument(help="A run's folder or an outcome table.", metavar="RUN")],
     labels: Annotated[
@@ -28,8 +28,8 @@ def sensitivity(
     choices: Annotated[
         int | None, typer.Option(help="Of multiple-choice questions: correct for guessing among so many.", min=2)
     ] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Show what other decisions would have made of a run's numbers.
 

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli.bad_input import OptionError
 
 
-@tells_bad_input
 def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; another than the default lets other machines in, without a key.")

@@ -8,21 +8,17 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, readable_runs
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
+from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
 
-@tells_bad_input
 def study(
     name: Annotated[
         str | None, typer.Argument(help="Which study; without a name all are listed.", metavar="NAME")
     ] = None,
-    runs: Annotated[
-        list[Path] | None,
-        typer.Argument(help=RUNS_HELP, metavar="RUN..."),
-    ] = None,
+    runs: Annotated[list[Path] | None, typer.Argument(help=RUNS_HELP, metavar="RUN...")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("studies"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,

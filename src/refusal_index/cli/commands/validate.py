@@ -9,14 +9,12 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import BAD_INPUT, one_of, tells_bad_input
-from refusal_index.cli.columns import columns_of
-from refusal_index.cli.shared_options import Prompts
+from refusal_index.cli.bad_input import BAD_INPUT, one_of
+from refusal_index.cli.shared_options import Prompts, columns_of
 
 MOST_PROBLEMS = 20
 
 
-@tells_bad_input
 def validate(
     file: Annotated[Path, typer.Argument(help="Questions (.csv, .jsonl, .parquet).", metavar="FILE")],
     column: Annotated[
