@@ -165,23 +165,26 @@ class RankedRuns:
         }
 
 
-def compare_runs(runs: Sequence[ComparedRun], options: CompareOptions) -> TwoRuns | RankedRuns:
-    """Compare two runs, or rank more.
+def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions) -> TwoRuns:
+    """Compare two runs by every metric, the first minus the second.
 
-    Parameters
-    ----------
-    runs
-        Two at least.
-    options
-        How.
+    Raises
+    ------
+    OutcomeTableError
+        If they share no variant, or not the one asked for.
+    """
+    runs = (first, second)
+    return TwoRuns(runs, compare_pair(runs, options), compare_corrected(runs, options), options)
+
+
+def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns:
+    """Rank runs by one metric, and say which cannot be told apart.
 
     Raises
     ------
     OutcomeTableError
         If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
     """
-    if len(runs) == 2:
-        return TwoRuns(tuple(runs), compare_pair(runs, options), compare_corrected(runs, options), options)
     found = rank(runs, options)
     order = [run.row for run in (*found.ranking.runs, *found.ranking.unranked)]
     corrected = compare_corrected(runs, options, order) if options.metric == INDEX else ()

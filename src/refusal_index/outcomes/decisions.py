@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
-from refusal_index.outcomes.draws import Estimate
 from refusal_index.outcomes.labels import Labels, Source
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.sensitivity import Sensitivity, outcome_counts, sensitivity
@@ -19,6 +17,7 @@ from refusal_index.stats import (
     MetricEstimate,
     MisgradingRange,
     MisgradingResult,
+    MissingBounds,
     correct_guessing,
     metrics,
     misgrading_from_labels,
@@ -26,9 +25,6 @@ from refusal_index.stats import (
     missing_bounds,
     refusal_index,
 )
-
-SEED = 0
-"""Of the draws behind the intervals of corrected indices: the same outcomes give the same numbers."""
 
 UNLABELLED = Labels(GraderLabels(0, 0, 0, 0), GraderLabels(0, 0, 0, 0), 0)
 
@@ -57,14 +53,6 @@ class DecisionOptions:
 
 
 @dataclass(frozen=True)
-class CorrectedIndex:
-    """The index corrected for what is known or assumed of the grader, and what for."""
-
-    name: str
-    index: Estimate
-
-
-@dataclass(frozen=True)
 class Decisions:
     """One variant, with every decision taken otherwise.
 
@@ -78,10 +66,10 @@ class Decisions:
         Under other scoring rules, and within topics.
     knows_refused_again
         Whether every graded forced answer says if it was another refusal.
-    missing_low, missing_high, missing
-        The index with whatever is missing taken for anything: both ends, and their interval and status.
+    missing
+        The index with whatever is missing taken for anything.
     corrections
-        The index corrected by labels, for guessing.
+        The index corrected by labels or for guessing, by what for.
     misgrading
         The index with a grader that errs as much as it may.
     """
@@ -92,10 +80,8 @@ class Decisions:
     as_scored: Mapping[str, MetricEstimate]
     scoring: Sensitivity
     knows_refused_again: bool
-    missing_low: float | None
-    missing_high: float | None
-    missing: Estimate
-    corrections: tuple[CorrectedIndex, ...]
+    missing: MissingBounds
+    corrections: Mapping[str, MisgradingResult]
     misgrading: MisgradingRange
 
 
@@ -105,24 +91,20 @@ def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[
 
 
 def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
-    rows, level = first_draws(group.outcomes), options.confidence_level
+    rows = first_draws(group.outcomes)
     table, counts = contingency_table(rows), outcome_counts(rows)
     graded = ContingencyTable(counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
-    bounds = missing_bounds(graded, counts.refused_again + counts.unscored_forced, counts.unscored_first)
-    low, high = (None if math.isnan(end) else end for end in bounds.confidence_interval(level))
-    (f_c, f_w) = options.errors
+    right, wrong = options.errors
     return Decisions(
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
         as_scored={metric.name: metric for metric in metrics(table, penalty=options.penalty)},
-        scoring=sensitivity(rows, options.penalty, level),
+        scoring=sensitivity(rows, options.penalty, options.confidence_level),
         knows_refused_again=_knows_refused_again(rows),
-        missing_low=bounds.low,
-        missing_high=bounds.high,
-        missing=Estimate(None, low, high, bounds.status, bounds.reason),
-        corrections=tuple(_corrections(table, group, options)),
-        misgrading=misgrading_range(table, (0.0, f_c), (0.0, f_w)),
+        missing=missing_bounds(graded, counts.refused_again + counts.unscored_forced, counts.unscored_first),
+        corrections=dict(_corrections(table, group, options)),
+        misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
     )
 
 
@@ -130,17 +112,12 @@ def _knows_refused_again(rows: pl.DataFrame) -> bool:
     return not rows.filter(pl.col("refused") & pl.col("wrong").is_not_null() & pl.col("forced_grade").is_null()).height
 
 
-def _corrections(table: ContingencyTable, group: VariantGroup, options: DecisionOptions) -> Iterator[CorrectedIndex]:
-    level = options.confidence_level
+def _corrections(
+    table: ContingencyTable, group: VariantGroup, options: DecisionOptions
+) -> Iterator[tuple[str, MisgradingResult]]:
     if options.labels is not None:
         labels = options.labels.get((group.model, group.dataset), UNLABELLED)
         corrected = misgrading_from_labels(table, refused=labels.refused, answered=labels.answered)
-        yield CorrectedIndex(f"corrected by {labels.total:,} labels", _estimate(corrected, level))
+        yield f"corrected by {labels.total:,} labels", corrected
     if options.choices is not None and refusal_index(table).status != "undefined":
-        corrected = correct_guessing(table, options.choices)
-        yield CorrectedIndex(f"corrected for guessing among {options.choices}", _estimate(corrected, level))
-
-
-def _estimate(found: MisgradingResult, level: float) -> Estimate:
-    low, high = (None if math.isnan(end) else end for end in found.confidence_interval(level, rng=SEED))
-    return Estimate(found.estimate, low, high, found.status, found.reason)
+        yield f"corrected for guessing among {options.choices}", correct_guessing(table, options.choices)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from refusal_index.outcomes.comparison import matched_variants
 from refusal_index.outcomes.counts import contingency_table
@@ -69,38 +69,14 @@ class ScenarioPlan:
         not asked, or no index is as low.
     chance
         Of telling them apart with the given number of questions.
-    lower
-        The index of the other model.
     """
 
     name: str
     scenario: PlanningScenario
     sizes: tuple[SamplePlan, ...]
-    other_metrics: tuple[tuple[str, float], ...] = ()
+    other_metrics: Mapping[str, float] = field(default_factory=dict)
     apart: PowerPlan | None = None
     chance: PowerPlan | None = None
-    lower: float | None = None
-
-
-@dataclass(frozen=True)
-class PairPlan:
-    """What it takes to tell two models apart that were asked the same questions under one variant.
-
-    Attributes
-    ----------
-    variant
-        Its name.
-    first, second
-        What is expected of either, as found in its run.
-    needed, chance
-        The questions for the power asked for, and the power of the given number of questions.
-    """
-
-    variant: str
-    first: PlanningScenario
-    second: PlanningScenario
-    needed: PowerPlan
-    chance: PowerPlan | None
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:
@@ -126,29 +102,32 @@ def plan_scenario(name: str, scenario: PlanningScenario, options: PlanOptions) -
     sizes = _sizes(scenario, options)
     if sizes[0].half_width is None:
         return ScenarioPlan(name, scenario, sizes)
-    metrics = tuple(_other_metrics(scenario, sizes[-1].n, options.confidence_level))
-    if scenario.refusal_index is None or options.difference is None:
+    metrics, level = dict(_other_metrics(scenario, sizes[-1].n, options.confidence_level)), options.confidence_level
+    if scenario.refusal_index is None or options.difference is None or scenario.refusal_index - options.difference < -1:
         return ScenarioPlan(name, scenario, sizes, metrics)
-    lower, level = scenario.refusal_index - options.difference, options.confidence_level
-    if lower < -1:
-        return ScenarioPlan(name, scenario, sizes, metrics, lower=lower)
-    other = PlanningScenario(scenario.refusal_rate, scenario.error_rate, lower)
+    other = replace(scenario, refusal_index=scenario.refusal_index - options.difference)
     needed = questions_to_tell_apart(scenario, other, power=options.power, confidence_level=level)
-    n = options.questions if needed.n is not None else None
+    n = options.questions
     chance = power_to_tell_apart(scenario, other, n, confidence_level=level) if n else None
-    return ScenarioPlan(name, scenario, sizes, metrics, needed, chance, lower)
+    return ScenarioPlan(name, scenario, sizes, metrics, needed, chance)
 
 
-def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> tuple[PairPlan, ...]:
+def plan_apart(
+    runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions
+) -> dict[str, tuple[PowerPlan, PowerPlan | None]]:
     """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
+
+    Returns
+    -------
+    dict
+        By variant the questions for the power asked for, and the power of the given number of questions, if one is.
 
     Raises
     ------
     OutcomeTableError
         If the runs share no variant, or not the one asked for.
     """
-    matches = matched_variants(runs, variant)
-    return tuple(_plan_pair(name, found, options) for name, found in matches.items())
+    return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
 
 
 def _sizes(scenario: PlanningScenario, options: PlanOptions) -> tuple[SamplePlan, ...]:
@@ -171,14 +150,13 @@ def _other_metrics(scenario: PlanningScenario, n: int | None, level: float) -> I
                 yield metric, found.half_width
 
 
-def _plan_pair(name: str, found: Match, options: PlanOptions) -> PairPlan:
+def _plan_pair(found: Match, options: PlanOptions) -> tuple[PowerPlan, PowerPlan | None]:
     matrices = checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
     first, second = (PlanningScenario.from_table(one) for one in row_tables(*matrices))
-    shown, level = influence_correlation(*matrices), options.confidence_level
+    shown, level, n = influence_correlation(*matrices), options.confidence_level, options.questions
     correlation = 0.0 if math.isnan(shown) else shown
     needed = questions_to_tell_apart(
         first, second, power=options.power, correlation=correlation, confidence_level=level
     )
-    n = options.questions
     chance = power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
-    return PairPlan(name, first, second, needed, chance)
+    return needed, chance

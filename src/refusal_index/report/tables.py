@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.outcomes.draws import Estimate
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import Scale, index_scale

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import iso_refusal_index, iso_score
 from refusal_index.stats.curves.plane import ScoreName

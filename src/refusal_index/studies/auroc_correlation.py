@@ -20,7 +20,7 @@ from scipy.stats import pearsonr, rankdata
 
 from refusal_index.outcomes.draws import p_answering
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import ConfidenceInterval, auroc
 from refusal_index.stats.intervals import normal_quantile

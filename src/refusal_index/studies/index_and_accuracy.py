@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval

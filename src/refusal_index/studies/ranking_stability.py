@@ -17,7 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     ContingencyTable,

@@ -20,7 +20,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from refusal_index.outcomes.presentation.blocks import METRIC_LABELS
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     ContingencyTable,

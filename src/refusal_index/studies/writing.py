@@ -9,18 +9,16 @@ import io
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.runs import ComparedRun, FoundRuns
+from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.table import defused
 from refusal_index.studies.latex import latex_table
-from refusal_index.studies.registry import study_specs
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import Study
 from refusal_index.studies.style import house_style
 
 FORMATS = ("csv", "tex", "svg", "pdf", "png")
@@ -29,31 +27,6 @@ FORMATS = ("csv", "tex", "svg", "pdf", "png")
 
 class WritingError(ValueError):
     """The files of a study cannot be written where they should be."""
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Every study that some runs allow, in files.
-
-    Attributes
-    ----------
-    page
-        What shows them.
-    made
-        Each study with its files.
-    missing
-        Name and title of each of the others, and why it could not be made.
-    failed
-        Whether a study could not take the outcomes, rather than needing other runs.
-    """
-
-    page: Path
-    made: tuple[tuple[Study, tuple[Path, ...]], ...]
-    missing: tuple[tuple[str, str, str], ...]
-    failed: bool
-
-
-Tell = Callable[[Study, tuple[Path, ...]], None]
 
 
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
@@ -78,49 +51,6 @@ def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) ->
     except OSError as error:
         raise WritingError(f"{folder} cannot be written ({error.strerror}); choose another place") from error
     return tuple(paths.values())
-
-
-def write_paper(
-    runs: FoundRuns, folder: Path, formats: Sequence[str], options: StudyOptions, tell: Tell | None = None
-) -> Paper:
-    """Write every study that the runs allow, and a page (README.md) that shows them.
-
-    Parameters
-    ----------
-    runs
-        What could be read.
-    folder, formats
-        As for `write_study`.
-    options
-        Of every study.
-    tell
-        Called with each study and its files once they are written.
-
-    Raises
-    ------
-    WritingError
-        If the folder or a file cannot be written.
-    """
-    made: list[tuple[Study, tuple[Path, ...]]] = []
-    missing: list[tuple[str, str, str]] = []
-    failed = False
-    for spec in study_specs():
-        try:
-            study = spec.make(runs.runs, options)
-        except NotPossibleError as error:
-            missing.append((spec.name, spec.title, str(error)))
-        except ValueError as error:
-            # One study that cannot take these outcomes should not cost the others.
-            missing.append((spec.name, spec.title, f"failed: {error}"))
-            failed = True
-        else:
-            made.append((study, write_study(study, folder, formats)))
-            if tell is not None:
-                tell(*made[-1])
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / "README.md"
-    write_atomically(page, index_text(made, missing, runs.runs, runs.left_out).encode())
-    return Paper(page, tuple(made), tuple(missing), failed)
 
 
 def csv_text(study: Study) -> str:

@@ -40,7 +40,7 @@ def compare(
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
     from refusal_index.outcomes.comparison import CompareOptions
-    from refusal_index.outcomes.comparison_results import compare_runs
+    from refusal_index.outcomes.comparison_results import compare_two, rank_all
     from refusal_index.outcomes.presentation.comparison import comparison_blocks
     from refusal_index.stats import METRIC_NAMES
 
@@ -58,7 +58,7 @@ def compare(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "
             "name the folder or the outcome table of another run"
         )
-    compared = compare_runs(found.runs, options)
+    compared = compare_two(*found.runs, options) if len(found.runs) == 2 else rank_all(found.runs, options)
     if json:
         console.document(compared.to_document())
     else:

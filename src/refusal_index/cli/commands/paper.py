@@ -29,18 +29,32 @@ def paper(
     done, whatever these runs do not allow; 1 done without a run that could not be read, or a study failed; 2 bad input,
     or no run that could be read.
     """
+    from refusal_index.outcomes.files import write_atomically
     from refusal_index.studies.paper_figures import known_models
-    from refusal_index.studies.study import StudyOptions
-    from refusal_index.studies.writing import write_paper
+    from refusal_index.studies.registry import each_study
+    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+    from refusal_index.studies.writing import index_text, write_study
 
     kinds = chosen_formats(formats)
     options = StudyOptions(penalty, confidence_level, seed, models)
     known_models(options)  # a table of models that cannot be used ends the command before any work
     found = readable_runs(runs)
-    written = write_paper(found, out, kinds, options, print_made)
-    for name, _title, reason in written.missing:
+    made, missing, failed = [], [], False
+    for spec, study in each_study(found.runs, options):
+        if isinstance(study, Study):
+            made.append((study, write_study(study, out, kinds)))
+            print_made(*made[-1])
+        else:
+            failed |= not isinstance(study, NotPossibleError)
+            missing.append(
+                (spec.name, spec.title, f"{'' if isinstance(study, NotPossibleError) else 'failed: '}{study}")
+            )
+    page = out / "README.md"
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(page, index_text(made, missing, found.runs, found.left_out).encode())
+    for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
     console.say()
-    console.say(f"{len(written.made)} studies of {len(written.made) + len(written.missing)}: {written.page}")
-    if written.failed or found.left_out:
+    console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
+    if failed or found.left_out:
         raise typer.Exit(INCOMPLETE)

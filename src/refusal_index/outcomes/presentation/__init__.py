@@ -4,6 +4,15 @@ Every function here takes a result and yields blocks: a `Table`, or a paragraph,
 is escaped; whoever shows them does that, knowing what would be obeyed there.
 """
 
-from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, escape, to_html
+from refusal_index.outcomes.presentation.blocks import (
+    METRIC_COLUMNS,
+    METRIC_LABELS,
+    UNDEFINED,
+    Block,
+    HasInterval,
+    Table,
+    escape,
+    to_html,
+)
 
-__all__ = ["UNDEFINED", "Block", "Table", "escape", "to_html"]
+__all__ = ["METRIC_COLUMNS", "METRIC_LABELS", "UNDEFINED", "Block", "HasInterval", "Table", "escape", "to_html"]

@@ -9,16 +9,8 @@ from refusal_index.outcomes.comparison import CorrectedPair, PairComparison
 from refusal_index.outcomes.comparison_results import Difference, RankedRuns, TwoRuns, both_numbers
 from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.presentation.blocks import (
-    METRIC_COLUMNS,
-    Block,
-    Table,
-    interval,
-    interval_of,
-    number,
-    percent,
-    pvalue,
-)
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.stats import NoiseCorrectedDifference
 

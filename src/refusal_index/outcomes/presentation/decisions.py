@@ -6,18 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from refusal_index.outcomes.decisions import DecisionOptions, Decisions
 from refusal_index.outcomes.labels import Labels, Source
-from refusal_index.outcomes.presentation.blocks import (
-    METRIC_COLUMNS,
-    UNDEFINED,
-    Block,
-    Table,
-    interval_of,
-    number,
-    percent,
-    span,
-    title,
-)
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
 from refusal_index.stats import MisgradingRange
+
+SEED = 0
+"""Of the draws behind the intervals of corrected indices: the same outcomes give the same numbers."""
 
 MOST_TOPICS = 12
 RULES = {
@@ -69,11 +63,14 @@ def _metrics_table(found: Decisions) -> Table:
 
 def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
     yield from _scoring_rows(found)
-    ends = f"{number(found.missing_low)} to {number(found.missing_high)}"
-    yield "whatever is missing is anything", ends, interval_of(found.missing), found.missing.reason or "ok"
+    missing, level = found.missing, options.confidence_level
+    ends = f"{number(missing.low)} to {number(missing.high)}"
+    ends_interval = interval(*missing.confidence_interval(level))
+    yield "whatever is missing is anything", ends, ends_interval, missing.reason or "ok"
     yield from _topic_rows(found)
-    for each in found.corrections:
-        yield each.name, number(each.index.estimate), interval_of(each.index), each.index.reason or "ok"
+    for name, corrected in found.corrections.items():
+        spread = interval(*corrected.confidence_interval(level, rng=SEED))
+        yield name, number(corrected.estimate), spread, corrected.reason or "ok"
     right, wrong = (percent(rate) for rate in options.errors)
     name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"
     yield name, _range(found.misgrading), "", _range_status(found.misgrading)
@@ -103,8 +100,7 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
 def _notes(found: Decisions) -> Iterator[str]:
     if not found.knows_refused_again:
         yield "Which forced answers were refused again is not known (no forced_grade): no range above allows for it."
-    for each in found.corrections:
-        reason = each.index.reason
+    for reason in (corrected.reason for corrected in found.corrections.values()):
         if reason is not None and reason.startswith(NO_LABELS):
             kinds = [KINDS[kind] for kind in reason.removeprefix(NO_LABELS).split("+")]
             yield (

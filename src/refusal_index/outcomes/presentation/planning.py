@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from refusal_index.outcomes.planning import PairPlan, PlanOptions, ScenarioPlan
-from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, number, percent
-from refusal_index.stats import SamplePlan
+from refusal_index.outcomes.planning import PlanOptions, ScenarioPlan
+from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import number, percent
+from refusal_index.stats import PowerPlan, SamplePlan
 
 
 def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
@@ -23,14 +24,16 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
     columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
-        widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics)
+        widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics.items())
         yield f"  with {n:,} questions also: {widths}"
-    if plan.lower is not None:
-        yield from _difference(plan, plan.lower, options)
+    if expected.refusal_index is not None and options.difference is not None:
+        yield from _difference(plan, expected.refusal_index - options.difference, options)
     yield ""
 
 
-def apart_blocks(labels: Sequence[str], plans: Sequence[PairPlan], options: PlanOptions) -> Iterator[Block]:
+def apart_blocks(
+    labels: Sequence[str], plans: Mapping[str, tuple[PowerPlan, PowerPlan | None]], options: PlanOptions
+) -> Iterator[Block]:
     """Yield what it takes to tell two models apart that were asked the same questions."""
     power = ("power",) if options.questions else ()
     yield (
@@ -38,7 +41,8 @@ def apart_blocks(labels: Sequence[str], plans: Sequence[PairPlan], options: Plan
         f"with a chance of {percent(options.power)}, if they differ by as much as here"
     )
     columns = ("variant", "RI of either", "difference", "correlation", "questions", *power)
-    yield from ("", Table.of(columns, (_apart_row(plan) for plan in plans), left=("variant",)))
+    rows = (_apart_row(name, *found) for name, found in plans.items())
+    yield from ("", Table.of(columns, rows, left=("variant",)))
 
 
 def _size_row(plan: SamplePlan) -> Iterator[str]:
@@ -65,12 +69,11 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
         yield f"  with {options.questions:,} questions each the chance is {plan.chance.power:.0%}"
 
 
-def _apart_row(plan: PairPlan) -> Iterator[str]:
-    yield plan.variant
-    yield " ".join(number(one.refusal_index) for one in (plan.first, plan.second))
-    yield number(plan.needed.difference)
-    yield f"{plan.needed.correlation:.2f}"
-    yield f"{plan.needed.n:,}" if plan.needed.n is not None else f"{UNDEFINED} ({plan.needed.reason})"
-    if plan.chance is not None:
-        chance = plan.chance
+def _apart_row(variant: str, needed: PowerPlan, chance: PowerPlan | None) -> Iterator[str]:
+    yield variant
+    yield " ".join(number(one.refusal_index) for one in (needed.first, needed.second))
+    yield number(needed.difference)
+    yield f"{needed.correlation:.2f}"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({needed.reason})"
+    if chance is not None:
         yield UNDEFINED if chance.power is None else f"{chance.power:.0%} with {chance.n:,}"

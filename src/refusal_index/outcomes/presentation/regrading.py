@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refusal_index.outcomes.presentation.blocks import Block, Table
+from refusal_index.outcomes.presentation import Block, Table
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 
 

@@ -6,18 +6,8 @@ from collections.abc import Iterator
 
 from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.presentation.blocks import (
-    METRIC_COLUMNS,
-    UNDEFINED,
-    Block,
-    HasInterval,
-    Table,
-    interval_of,
-    number,
-    percent,
-    span,
-    title,
-)
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, HasInterval, Table
+from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 
 MIX_SIGN = "+"
