@@ -45,10 +45,9 @@ def paper(
             made.append((study, write_study(study, out, kinds)))
             print_made(*made[-1])
         else:
-            failed |= not isinstance(study, NotPossibleError)
-            missing.append(
-                (spec.name, spec.title, f"{'' if isinstance(study, NotPossibleError) else 'failed: '}{study}")
-            )
+            possible = not isinstance(study, NotPossibleError)
+            failed |= possible
+            missing.append((spec.name, spec.title, f"failed: {study}" if possible else str(study)))
     page = out / "README.md"
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(page, index_text(made, missing, found.runs, found.left_out).encode())
