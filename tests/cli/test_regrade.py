@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 from aiohttp import web
 
-from refusal_index.cli.harmless import harmless
+from refusal_index.outcomes.presentation import escape
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
@@ -300,7 +300,7 @@ def test_a_regraded_run_is_regraded_like_any_other(ask, exact):
 def test_nothing_that_was_said_commands_the_terminal(ask, exact):
     with FakeApi(said) as api:
         result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-    assert all(line == harmless(line) for line in result.stdout.splitlines())
+    assert all(line == escape(line) for line in result.stdout.splitlines())
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import console
 from refusal_index.outcomes.errors import nearest
 
 P = ParamSpec("P")
@@ -52,12 +52,12 @@ def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
         except ValueError as error:
             if not type(error).__module__.startswith("refusal_index."):
                 raise
-            typer.echo(f"error: {harmless(str(error))}", err=True)
+            console.error(error)
             raise typer.Exit(BAD_INPUT) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in EVAL_PACKAGES:
                 raise
-            typer.echo(f"error: this needs the package {error.name}: pip install 'refusal-index[eval]'", err=True)
+            console.error(f"this needs the package {error.name}: pip install 'refusal-index[eval]'")
             raise typer.Exit(BAD_INPUT) from error
 
     return wrapped

@@ -75,7 +75,7 @@ def force(
     The first pass and its grades are taken as they are. The same command again resumes and pays for no reply twice.
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.columns import columns_of
+    from refusal_index.cli.shared_options import columns_of
     from refusal_index.datasets.imports import ReadOptions
 
     read = ReadOptions(columns_of(column or []) or {}, scorer, refusal)

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
-from refusal_index.cli.columns import columns_of
 from refusal_index.cli.shared_options import (
     AttemptTimeout,
     Data,
@@ -23,6 +22,7 @@ from refusal_index.cli.shared_options import (
     SummaryAsJson,
     Temperature,
     TopP,
+    columns_of,
 )
 
 

@@ -33,7 +33,7 @@ def score(
     For a run's folder, rebuild its outcome table and its summary from its logs, without a request. Exit status: 0 done,
     1 more than 2 % of the questions unscored, 2 bad input.
     """
-    from refusal_index.cli.tables import is_complete
+    from refusal_index.outcomes.summary import is_complete
 
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
@@ -65,8 +65,9 @@ def _score_run(path: Path, penalty: float | None, confidence_level: float, *, as
 
 
 def _score_files(files: list[Path], penalty: float | None, confidence_level: float, *, as_json: bool) -> Summary:
-    from refusal_index.cli.tables import DEFAULT_PENALTY, read_tables, show_tables
-    from refusal_index.outcomes.summary import summarise
+    from refusal_index.cli.show import show_tables
+    from refusal_index.outcomes.summary import DEFAULT_PENALTY, summarise
+    from refusal_index.outcomes.table import read_tables
 
     penalty = DEFAULT_PENALTY if penalty is None else penalty
     summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from refusal_index.cli.bad_input import OptionError
 
 Data = Annotated[
     list[Path] | None, typer.Option(help="A local file of questions; of a mix, one for each that needs one.")
@@ -36,6 +39,7 @@ GraderPrice = Annotated[
     ),
 ]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
+ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
 
 Format = Annotated[
@@ -52,3 +56,25 @@ Refusal = Annotated[
     str | None,
     typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
 ]
+RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
+Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
+
+
+def columns_of(given: Sequence[str]) -> dict[str, str] | None:
+    """Read ``ROLE=NAME`` pairs; None where there are none.
+
+    Raises
+    ------
+    OptionError
+        If one of them is not such a pair.
+
+    Examples
+    --------
+    >>> columns_of(["question=problem"])
+    {'question': 'problem'}
+    """
+    pairs = [entry.partition("=") for entry in given]
+    for entry, (role, equals, name) in zip(given, pairs, strict=True):
+        if not (role and equals and name):
+            raise OptionError(f"--column: expected ROLE=NAME, for instance question=problem, got {entry!r}")
+    return {role: name for role, _, name in pairs} or None

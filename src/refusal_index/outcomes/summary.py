@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import Caution, cautions
+from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions
 from refusal_index.outcomes.counts import (
     Completeness,
     ForcedRefusals,
@@ -31,6 +31,9 @@ from refusal_index.outcomes.pooled import PooledSummary, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+
+DEFAULT_PENALTY = 1.0
+DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 NEED_FORCED_ANSWERS = ("error_rate", "refusal_index")
 
@@ -150,8 +153,8 @@ def summarise(
     *,
     usage: Mapping[str | None, Usage] | None = None,
     prices: Prices = UNPRICED,
-    penalty: float = 1.0,
-    confidence_level: float = 0.95,
+    penalty: float = DEFAULT_PENALTY,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
 ) -> Summary:
     """Compute every metric of every variant.
 
@@ -180,6 +183,12 @@ def summarise(
     known, groups = usage or {}, variant_groups(table)
     variants = tuple(_variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in groups)
     return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty, prices)
+
+
+def is_complete(summary: Summary) -> bool:
+    """Whether there are variants, none of which lacks more than the tolerated share of its questions."""
+    shares = [variant.completeness.missing_share for variant in summary.variants]
+    return bool(shares) and all(share is not None and share <= MISSING_LIMIT for share in shares)
 
 
 def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:

@@ -15,7 +15,7 @@ null.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -39,6 +39,7 @@ __all__ = [
     "OutcomeTableError",
     "outcome_table",
     "read_outcomes",
+    "read_tables",
     "write_outcomes",
 ]
 
@@ -134,6 +135,25 @@ def read_outcomes(path: str | Path) -> pl.DataFrame:
     if file_format(raw.path) == "csv":
         raw = RawFile(raw.path, _undo_csv_cells(raw.frame), raw.lines)
     return parse(raw)
+
+
+def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
+    """Read outcome tables into one; where several do not say which model they are about, their file names do.
+
+    Raises
+    ------
+    OutcomeTableError
+        If a file cannot be used, or a row of one occurs in another.
+    """
+    tables = [read_outcomes(path) for path in paths]
+    if len(paths) > 1:
+        tables = [
+            table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
+        ]
+    together = pl.concat(tables)
+    places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
+    check_rows(together, lambda row: "{}, row {}".format(*places[row]))
+    return together
 
 
 def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:

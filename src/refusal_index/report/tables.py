@@ -9,21 +9,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.outcomes.draws import Estimate
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import Scale, index_scale
-from refusal_index.stats import METRIC_NAMES
 
-METRICS = {
-    "refusal_index": ("Refusal Index", "rank correlation of refusing with being wrong"),
-    "correct_rate": ("Correct", "answered and right, of all questions"),
-    "refusal_rate": ("Refused", "refused in the first pass, of all questions"),
-    "correct_given_attempted": ("C/A", "right, of those answered"),
-    "f_score": ("F", "harmonic mean of the two before it"),
-    "weighted_score": ("Weighted", "correct less a penalty for every other answer"),
-    "error_rate": ("Error", "wrong when every question gets an answer"),
+MEANINGS = {
+    "refusal_index": "rank correlation of refusing with being wrong",
+    "correct_rate": "answered and right, of all questions",
+    "refusal_rate": "refused in the first pass, of all questions",
+    "correct_given_attempted": "right, of those answered",
+    "f_score": "harmonic mean of the two before it",
+    "weighted_score": "correct less a penalty for every other answer",
+    "error_rate": "wrong when every question gets an answer",
 }
-"""Names and meanings in the order of the page."""
+"""What the metrics mean, in the order of the page."""
 
 DECISIONS = {
     "as scored": "refused again counts as wrong, unscored is left out",
@@ -73,13 +73,14 @@ class MetricRow:
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """Put the metrics of all variants side by side."""
-    return tuple(_metric_row(run, name) for name in METRICS if name in METRIC_NAMES)
+    return tuple(_metric_row(run, name) for name in MEANINGS)
 
 
 def _metric_row(run: ReportRun, name: str) -> MetricRow:
     found = [variant.metric(name) for variant in run.variants]
     cells = tuple(Cell(m.estimate, m.low, m.high, m.reason, m.status) for m in found)
-    title, meaning = METRICS[name]
+    title = "Refusal Index" if name == "refusal_index" else METRIC_LABELS[name]
+    meaning = MEANINGS[name]
     if name == "weighted_score":
         meaning = f"correct less {run.summary.penalty:g} for every answer given"
     return MetricRow(title, meaning, _scale(name, cells, run.summary.penalty), cells)

@@ -12,8 +12,7 @@ import unicodedata
 
 from markupsafe import Markup, escape
 
-OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that are followed rather than seen."""
+from refusal_index.outcomes.presentation.blocks import OBEYED
 
 MINUS, NOTHING = "\u2212", "\u2013"
 """A true minus sign, and the dash that stands for what is undefined."""

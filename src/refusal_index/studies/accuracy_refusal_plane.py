@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import iso_refusal_index, iso_score
 from refusal_index.stats.curves.plane import ScoreName
@@ -31,7 +32,6 @@ from refusal_index.studies.plane import (
 )
 from refusal_index.studies.scores import (
     INDEX,
-    METRIC_LABELS,
     dataset_name,
     level_text,
     missing_notes,

@@ -20,12 +20,13 @@ from scipy.stats import pearsonr, rankdata
 
 from refusal_index.outcomes.draws import p_answering
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import ConfidenceInterval, auroc
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, COMPARED, METRIC_LABELS, level_text, variant_scores
+from refusal_index.studies.scores import ALL, COMPARED, level_text, variant_scores
 from refusal_index.studies.selection import chosen_runs, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (

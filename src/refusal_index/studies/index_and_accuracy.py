@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
@@ -22,7 +23,6 @@ from refusal_index.studies.regression import (
 )
 from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
-    METRIC_LABELS,
     dataset_name,
     level_text,
     mean_of,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -76,3 +76,17 @@ def study_spec(name: str) -> StudySpec:
 def study_specs() -> tuple[StudySpec, ...]:
     """Return all studies in order."""
     return tuple(study_spec(name) for name in STUDY_NAMES)
+
+
+def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:
+    """Make every study that the runs allow, and give the error of each of the others.
+
+    A `NotPossibleError` says what other runs it needs; any other is of a study that cannot take these outcomes, which
+    should not cost the others.
+    """
+    for spec in study_specs():
+        try:
+            made: Study | ValueError = spec.make(runs, options)
+        except ValueError as error:
+            made = error
+        yield spec, made

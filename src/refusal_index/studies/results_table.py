@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import widened, with_interval
@@ -16,7 +17,6 @@ from refusal_index.studies.paper_figures import PAPER, RUN, SIMPLEQA, paper_cont
 from refusal_index.studies.scores import (
     COMPARED,
     INDEX,
-    METRIC_LABELS,
     level_text,
     missing_notes,
     questions_text,

@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     ContingencyTable,
@@ -35,7 +36,7 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies.cells import number, widened
-from refusal_index.studies.scores import ALL, METRIC_LABELS, level_text
+from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (

@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 from refusal_index.studies import style
@@ -17,7 +18,6 @@ from refusal_index.studies.cells import number, widened
 from refusal_index.studies.resampling import RESAMPLES, FloatArray, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
     COMPARED,
-    METRIC_LABELS,
     VariantScores,
     dataset_name,
     level_text,

@@ -18,17 +18,6 @@ from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
 
-METRIC_LABELS: Mapping[str, str] = {
-    "correct_rate": "Correct",
-    "refusal_rate": "Refused",
-    "correct_given_attempted": "C/A",
-    "f_score": "F",
-    "weighted_score": "Weighted",
-    "error_rate": "Error",
-    INDEX: "RI",
-}
-"""What figures and printed tables call the metrics."""
-
 COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
 """The metrics of the paper's tables, in their order."""
 

@@ -7,23 +7,22 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
 
 
-@tells_bad_input
 def audit(
     run: Annotated[Path, typer.Argument(help="A run's folder, or an outcome table with replies.", metavar="RUN")],
     out: Annotated[Path, typer.Option(help="The sheet to write, a CSV file.")],
     size: Annotated[int, typer.Option(help="How many answers to draw.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
 ) -> None:
-    """Draw graded answers for a person to check, as many of each model, dataset, pass and grade as there are.
+    """Draw graded answers for a person to check.
 
-    Fill in the column human_grade (correct, incorrect or refused), then run 'refusal-index sensitivity RUN --labels
-    SHEET': the grader's errors are estimated from it and corrected for, with their uncertainty, for each model and
-    dataset by its own labels.
+    As many of each model, dataset, pass and grade, as far as there are. Fill in the column human_grade (correct,
+    incorrect or refused), then run 'refusal-index sensitivity RUN --labels SHEET': the grader's errors are estimated
+    from it and corrected for, with their uncertainty, for each model and dataset by its own labels.
     """
-    from refusal_index.cli.show import prose
     from refusal_index.outcomes.labels import audit_sheet, write_sheet
     from refusal_index.outcomes.runs import read_outcomes_of
 
@@ -35,6 +34,6 @@ def audit(
     if not sheet.height:
         raise OptionError(f"audit: expected graded answers in {run}, got none")
     write_sheet(sheet, out)
-    prose(
+    console.prose(
         f"{sheet.height:,} answers in {out}: fill in human_grade, then 'refusal-index sensitivity {run} --labels {out}'"
     )

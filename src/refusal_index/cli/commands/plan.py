@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel
 
 if TYPE_CHECKING:
-    from refusal_index.cli.planning import PlanOptions
+    from refusal_index.outcomes.planning import PlanOptions
     from refusal_index.outcomes.runs import ComparedRun
     from refusal_index.stats import PlanningScenario
 
 
-@tells_bad_input
 def plan(
     pilot: Annotated[
         list[Path] | None,
@@ -42,7 +43,7 @@ def plan(
     ] = None,
     power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Say how many questions a Refusal Index needs.
 
@@ -50,39 +51,49 @@ def plan(
     interval to be expected, the questions for a wanted one, and the questions for telling two models apart. Two runs
     over the same questions are planned for with the correlation that they show.
     """
-    from refusal_index.cli.planning import PlanOptions, print_plans, print_plans_apart
+    from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
+    from refusal_index.outcomes.presentation.planning import apart_blocks, scenario_blocks
 
     options = PlanOptions(half_width, questions, difference, power, confidence_level)
-    given = (refusal_rate, error_rate, refusal_index)
     _check(options)
     if variant and not pilot:
         raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
-    if pilot and any(value is not None for value in given):
+    if pilot and any(value is not None for value in (refusal_rate, error_rate, refusal_index)):
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
-    if pilot:
-        from refusal_index.outcomes.runs import read_runs
-
-        runs = read_runs(pilot)
-        if len(runs) > 2:
-            raise OptionError(f"plan: expected one model or two, got {len(runs)}; name the files of two")
-        if len(runs) == 2:
-            if half_width is not None or difference is not None:
-                raise OptionError(
-                    "plan: two runs are planned for by their own difference; leave out --half-width and --difference, "
-                    "or name one run"
-                )
-            print_plans_apart(runs, variant, options)
-        else:
-            print_plans(_scenarios_of(runs[0], variant), options)
+    runs = _pilots(pilot, options) if pilot else ()
+    if len(runs) == 2:
+        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
         return
+    expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
+    for name, scenario in expected.items():
+        console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
+
+
+def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
+    from refusal_index.outcomes.runs import read_runs
+
+    runs = read_runs(paths)
+    if len(runs) > 2:
+        raise OptionError(f"plan: expected one model or two, got {len(runs)}; name the files of two")
+    if len(runs) == 2 and (options.half_width, options.difference) != (None, None):
+        raise OptionError(
+            "plan: two runs are planned for by their own difference; leave out --half-width and --difference, "
+            "or name one run"
+        )
+    return runs
+
+
+def _expected(
+    refusal_rate: float | None, error_rate: float | None, refusal_index: float | None
+) -> dict[str, PlanningScenario]:
+    from refusal_index.stats import PlanningScenario
+
     if refusal_rate is None or error_rate is None or refusal_index is None:
         raise OptionError(
             "plan: expected a run to plan from, or --refusal-rate, --error-rate and --refusal-index together; "
             "for instance --refusal-rate .5 --error-rate .7 --refusal-index .4"
         )
-    from refusal_index.stats import PlanningScenario
-
-    print_plans({"expected": PlanningScenario(refusal_rate, error_rate, refusal_index)}, options)
+    return {"expected": PlanningScenario(refusal_rate, error_rate, refusal_index)}
 
 
 def _check(options: PlanOptions) -> None:
@@ -97,19 +108,3 @@ def _check(options: PlanOptions) -> None:
             f"--power: expected more than {1 - options.confidence_level:g}, the chance of a false difference, got "
             f"{options.power:g}"
         )
-
-
-def _scenarios_of(run: ComparedRun, variant: str | None) -> dict[str, PlanningScenario]:
-    from refusal_index.outcomes.counts import contingency_table
-    from refusal_index.outcomes.matching import first_draws
-    from refusal_index.outcomes.runs import chosen_variant
-    from refusal_index.stats import PlanningScenario
-
-    names = [chosen_variant([run], variant)] if variant else list(run.variants)
-    tables = {str(name or "all"): contingency_table(first_draws(run.variants[name])) for name in names}
-    empty = [name for name, table in tables.items() if not table.n]
-    if empty:
-        raise OptionError(
-            f"plan: expected scored questions to plan from, got none in {', '.join(empty)} of {run.label}"
-        )
-    return {name: PlanningScenario.from_table(table) for name, table in tables.items()}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import one_of, tells_bad_input
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import one_of
 
 if TYPE_CHECKING:
     from refusal_index.protocol import PromptSet
@@ -17,7 +17,6 @@ EXAMPLE_QUESTION = "Who wrote the novel Emma?"
 SHORT_HASH = 12
 
 
-@tells_bad_input
 def prompts(
     name: Annotated[str | None, typer.Argument(help="A prompt set: its name, or a TOML file.", metavar="SET")] = None,
     variant: Annotated[
@@ -25,30 +24,33 @@ def prompts(
     ] = None,
     question: Annotated[str, typer.Option(help="The question to show them with.")] = EXAMPLE_QUESTION,
 ) -> None:
-    """Check a prompt set and show its variants as they are asked, or list the sets that come with the package.
+    """Check a prompt set and show it as it is asked.
 
-    Exit status: 0 all is well, 2 a set that cannot be used.
+    Shows all of its variants; without a set, lists those that come with the package. Exit status: 0 all is well, 2 a
+    set that cannot be used.
     """
     from refusal_index.protocol import FORCED, load_prompt_set, prompt_set_names
 
     if name is None:
         for known in prompt_set_names():
-            typer.echo(_in_one_line(load_prompt_set(known)))
+            console.say(_in_one_line(load_prompt_set(known)))
         return
     prompt_set = load_prompt_set(name)
     known_variants = [*prompt_set.variants, FORCED]
     shown = [one_of("--variant", variant, known_variants)] if variant is not None else known_variants
     for line in _differences(prompt_set):
-        typer.echo(harmless(line))
+        console.say(line)
     for each in shown:
-        typer.echo(f"\n---- {harmless(each)} " + "-" * max(4, 70 - len(each)) + "\n")
+        console.say()
+        console.say(f"---- {each} " + "-" * max(4, 70 - len(each)))
+        console.say()
         for line in "\n\n".join(prompt_set.render(each, question)).split("\n"):
-            typer.echo(harmless(line))
+            console.say(line)
 
 
 def _in_one_line(prompt_set: PromptSet) -> str:
     named = ", ".join(prompt_set.variants)
-    return harmless(f"{prompt_set.name:<15} {prompt_set.hash[:SHORT_HASH]}  {named}")
+    return f"{prompt_set.name:<15} {prompt_set.hash[:SHORT_HASH]}  {named}"
 
 
 def _differences(prompt_set: PromptSet) -> Iterator[str]:

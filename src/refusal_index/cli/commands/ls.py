@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import typer
-
-from refusal_index.cli.bad_input import tells_bad_input
+from refusal_index.cli import console
 
 
-@tells_bad_input
 def ls() -> None:
-    """List the datasets, prompt sets and models that come with the package."""
+    """List the datasets, prompt sets and models of the package."""
     from refusal_index.almanac.models import model_names
     from refusal_index.datasets import dataset_names
     from refusal_index.protocol import load_prompt_set, prompt_set_names
 
-    typer.echo("datasets (--dataset)")
+    console.say("datasets (--dataset)")
     for name in dataset_names():
-        typer.echo(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
-    typer.echo("\nprompt sets (--prompts), with their variants (--variants)")
+        console.say(f"  {name:<25} {DATASET_NOTES.get(name, '')}".rstrip())
+    console.say()
+    console.say("prompt sets (--prompts), with their variants (--variants)")
     for name in prompt_set_names():
-        typer.echo(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
-    typer.echo("\nmodels that need no key and no download (--model)")
+        console.say(f"  {name:<25} {', '.join(load_prompt_set(name).variants)}")
+    console.say()
+    console.say("models that need no key and no download (--model)")
     for name in model_names():
-        typer.echo(f"  almanac/{name:<17} {MODEL_NOTES.get(name, '')}".rstrip())
-    typer.echo(
-        "\nAny other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B."
+        console.say(f"  almanac/{name:<17} {MODEL_NOTES.get(name, '')}".rstrip())
+    console.say()
+    console.say(
+        "Any other model is named PROVIDER/NAME as Inspect does, for instance openai/gpt-4.1 or vllm/Qwen/Qwen3-32B."
     )
 
 

@@ -7,16 +7,14 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, readable_runs
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
+from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
 
 
-@tells_bad_input
 def compare(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help=f"{RUNS_HELP} Two models or more in all.", metavar="RUN"),
-    ],
+    runs: Annotated[list[Path], typer.Argument(help=f"{RUNS_HELP} Two models or more in all.", metavar="RUN")],
     variant: Annotated[
         str | None,
         typer.Option(help="Compare under this prompt variant only. [default: all that the runs share, and jointly]"),
@@ -25,8 +23,8 @@ def compare(
     adjustment: Annotated[
         str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
     ] = "max-t",
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
     seed: Annotated[int, typer.Option(help="Of the simulation behind max-t, and of resampled questions.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:
@@ -41,8 +39,9 @@ def compare(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
-    from refusal_index.cli.comparing import print_comparison
     from refusal_index.outcomes.comparison import CompareOptions
+    from refusal_index.outcomes.comparison_results import compare_two, rank_all
+    from refusal_index.outcomes.presentation.comparison import comparison_blocks
     from refusal_index.stats import METRIC_NAMES
 
     options = CompareOptions(
@@ -59,6 +58,10 @@ def compare(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "
             "name the folder or the outcome table of another run"
         )
-    print_comparison(found.runs, options, as_json=json)
+    compared = compare_two(*found.runs, options) if len(found.runs) == 2 else rank_all(found.runs, options)
+    if json:
+        console.document(compared.to_document())
+    else:
+        console.show(comparison_blocks(compared))
     if found.left_out:
         raise typer.Exit(INCOMPLETE)

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
 
 
-@tells_bad_input
 def sensitivity(
     run: Annotated[Path, typer.Argument(help="A run's folder or an outcome table.", metavar="RUN")],
     labels: Annotated[
@@ -27,8 +28,8 @@ def sensitivity(
     choices: Annotated[
         int | None, typer.Option(help="Of multiple-choice questions: correct for guessing among so many.", min=2)
     ] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)] = 1.0,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Show what other decisions would have made of a run's numbers.
 
@@ -36,19 +37,20 @@ def sensitivity(
     case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
     or estimated from a labelled slice.
     """
-    from refusal_index.cli.sensitivities import SensitivityOptions, print_sensitivity
+    from refusal_index.outcomes.decisions import DecisionOptions, decide_otherwise
     from refusal_index.outcomes.labels import read_labels
+    from refusal_index.outcomes.presentation.decisions import decisions_blocks
     from refusal_index.outcomes.runs import read_outcomes_of
 
     outcomes = read_outcomes_of(run)
-    options = SensitivityOptions(
+    options = DecisionOptions(
         labels=read_labels(labels, outcomes) if labels else None,
         errors=_rates(grader_error) if grader_error else (0.03, 0.03),
         choices=choices,
         penalty=penalty,
         confidence_level=confidence_level,
     )
-    print_sensitivity(outcomes, options)
+    console.show(decisions_blocks(decide_otherwise(outcomes, options), options))
 
 
 def _rates(given: str) -> tuple[float, float]:

@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
 from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer
 
 
-@tells_bad_input
 def import_(
     files: Annotated[
         list[Path],
@@ -35,16 +34,16 @@ def import_(
     penalty: Penalty = 1.0,
     json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON and nothing else.")] = False,
 ) -> None:
-    """Import first passes: answers that others asked for and graded.
+    """Import first passes that others asked for and graded.
 
     Writes an outcome table in which the refused questions still lack their forced answers ('force' asks for them) and
     prints what can be said without. Grades are taken as they are. Exit status: 0 done, 2 bad input.
     """
-    from refusal_index.cli.columns import columns_of
-    from refusal_index.cli.first_passes import import_file, show_tallies
-    from refusal_index.cli.show import prose
+    from refusal_index.cli.shared_options import columns_of
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
     from refusal_index.datasets.imports.tally import tallies
+    from refusal_index.datasets.imports.tally_table import tally_blocks, tally_document
+    from refusal_index.engines.first_passes import import_file
     from refusal_index.outcomes.raw import file_format
     from refusal_index.outcomes.table import write_outcomes
 
@@ -59,9 +58,13 @@ def import_(
         write_outcomes(table, out)
     except OSError as error:
         raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
-    show_tallies(tallies(passes, penalty=penalty), as_json=json)
-    if not json:
-        prose(
-            f"\n{harmless(str(out))}: {len(table):,} rows. 'refusal-index force' sends one request for each question "
-            "that it asks, and one or two more to a model that grades."
-        )
+    found = tallies(passes, penalty=penalty)
+    if json:
+        console.document([tally_document(tally) for tally in found])
+        return
+    console.show(tally_blocks(found))
+    console.say()
+    console.prose(
+        f"{out}: {len(table):,} rows. 'refusal-index force' sends one request for each question "
+        "that it asks, and one or two more to a model that grades."
+    )

@@ -7,18 +7,16 @@ from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, tells_bad_input
-from refusal_index.cli.inputs import RUNS_HELP, tell_left_out
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.inputs import tell_left_out
+from refusal_index.cli.shared_options import ConfidenceLevel, Runs
 
 _PAGE = "report.html"
 
 
-@tells_bad_input
 def report(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(help=RUNS_HELP, metavar="RUN"),
-    ],
+    runs: Runs,
     out: Annotated[
         Path | None,
         typer.Option(help="The file to write. [default: report.html in the only folder, or beside the only table]"),
@@ -26,7 +24,7 @@ def report(
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
-    confidence_level: Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)] = 0.95,
+    confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Write one HTML file to look at.
 
@@ -35,7 +33,6 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
-    from refusal_index.cli.harmless import harmless
     from refusal_index.report import read_report_runs, write_report
 
     place = _place(runs) if out is None else out
@@ -46,7 +43,7 @@ def report(
         written = write_report(found.runs, place, left_out=found.left_out)
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
-    typer.echo(f"{harmless(str(written.path))}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
+    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
     if found.left_out:
         raise typer.Exit(INCOMPLETE)
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from refusal_index.cli.bad_input import OptionError, tells_bad_input
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
 
 
-@tells_bad_input
 def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; another than the default lets other machines in, without a key.")
@@ -19,10 +18,13 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
 ) -> None:
-    """Serve the embedded models over the OpenAI chat API, until Ctrl-C.
+    """Serve the embedded models over the OpenAI chat API.
 
-    They know the almanac's made-up world and nothing else: what they say about anything else is worth nothing.
+    Until Ctrl-C. They know the almanac's made-up world and nothing else: what they say about anything else is worth
+    nothing.
     """
+    import asyncio
+
     from refusal_index.almanac import server
 
     try:
@@ -35,6 +37,7 @@ def _announce(url: str) -> None:
     from refusal_index.almanac.models import model_names
 
     served = ", ".join(f"almanac/{name}" for name in model_names())
-    typer.echo(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:\n")
-    typer.echo(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
-    typer.echo("  refusal-index run --model openai-api/almanac/base")
+    console.say(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:")
+    console.say()
+    console.say(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
+    console.say("  refusal-index run --model openai-api/almanac/base")
