@@ -45,7 +45,7 @@ def import_(
     from refusal_index.cli.show import prose
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
     from refusal_index.datasets.imports.tally import tallies
-    from refusal_index.outcomes.raw import file_format
+    from refusal_index.outcomes.source import file_format
     from refusal_index.outcomes.table import write_outcomes
 
     file_format(out)  # a suffix that cannot be written is told before anything is read

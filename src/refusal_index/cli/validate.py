@@ -16,7 +16,7 @@ from refusal_index.cli.shared_options import Prompts
 
 if TYPE_CHECKING:
     from refusal_index.datasets.own import Checked
-    from refusal_index.datasets.rows import RowError
+    from refusal_index.outcomes.errors import TableError
     from refusal_index.outcomes.question import Question
 
 MOST_PROBLEMS = 20
@@ -50,7 +50,7 @@ def validate(
     longest = [longest_prompt(question, prompt_set) for question in checked.questions]
     problems = [str(problem) for problem in checked.problems]
     if max_context_tokens is not None:
-        problems += map(str, _too_long(file, checked, longest, max_context_tokens))
+        problems += map(str, _too_long(checked, longest, max_context_tokens))
     if problems:
         _print_problems(problems)
         raise typer.Exit(BAD_INPUT)
@@ -95,19 +95,15 @@ def _repeated(questions: Sequence[Question]) -> int:
     return sum(count - 1 for count in counts.values())
 
 
-def _too_long(file: Path, checked: Checked, longest: Sequence[int], most: int) -> Iterator[RowError]:
+def _too_long(checked: Checked, longest: Sequence[int], most: int) -> Iterator[TableError]:
     """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own."""
-    from refusal_index.datasets.rows import RowError, parse_rows, read_source
     from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN
 
-    if max(longest, default=0) <= most * CHARACTERS_PER_TOKEN:
-        return
-    rows = parse_rows(file, read_source(file))
-    for row, question, characters in zip(rows, checked.questions, longest, strict=True):
+    for row, question, characters in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
         if characters > most * CHARACTERS_PER_TOKEN:
             named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
             said = (
                 f"{named}expected a prompt of at most {most:,} tokens, got about "
                 f"{characters // CHARACTERS_PER_TOKEN:,}; shorten its context, or leave the question out"
             )
-            yield RowError(file, [row.line], said)
+            yield row.wrong(said)
