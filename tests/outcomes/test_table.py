@@ -170,6 +170,18 @@ def test_a_byte_order_mark_and_crlf_are_no_hindrance(tmp_path):
     assert read_outcomes(path).select("refused", "wrong").rows() == [(True, False)]
 
 
+def test_a_carriage_return_that_nobody_quoted_is_text_unless_it_ends_the_header(tmp_path):
+    path = written(tmp_path / "x.csv", "refused,wrong,gold\n1,0,a\rb\n")
+    assert read_outcomes(path)["gold"].to_list() == ["a\rb"]
+    path = written(tmp_path / "x.csv", 'refused,wrong,gold\r1,0,"a\rb"\r0,1,c\r')
+    assert read_outcomes(path)["gold"].to_list() == ["a\rb", "c"]
+
+
+def test_a_cell_may_be_longer_than_the_csv_module_takes_unless_told(tmp_path):
+    path = written(tmp_path / "x.csv", f"refused,wrong,gold\n1,0,{'x' * 200_000}\n")
+    assert len(read_outcomes(path)["gold"][0]) == 200_000
+
+
 def test_the_same_table_gives_the_same_bytes(tmp_path):
     for name in ("a.csv.gz", "b.csv.gz"):
         write_outcomes(one(), tmp_path / name)

@@ -85,7 +85,12 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
         return questions_from(data, columns)
     path = Path(data)
     checked = check(path, columns)
-    return _dataset(checked, f"own/{path.name.split('.')[0]}", f"own file {path.name}", f"validate {path}")
+    return _dataset(
+        checked,
+        f"own/{path.name.split('.')[0]}",
+        f"own file {path.name}",
+        f", which 'refusal-index validate {path}' lists",
+    )
 
 
 def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
@@ -117,7 +122,7 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     'Lima'
     """
     checked = _checked(Source(name, "memory", "question", DatasetError), data, columns or {}, "")
-    dataset = _dataset(checked, name, "questions in memory", "validate, given a file of them,")
+    dataset = _dataset(checked, name, "questions in memory")
     return replace(dataset, sha256=dataset.questions_sha256)
 
 
@@ -153,10 +158,10 @@ def _checked(source: Source, data: object, given: Mapping[str, str], sha256: str
     return Checked(tuple(rows), () if problems else questions, problems, columns, sha256)
 
 
-def _dataset(checked: Checked, name: str, source: str, lister: str) -> Dataset:
+def _dataset(checked: Checked, name: str, source: str, lister: str = "") -> Dataset:
     if checked.problems:
         more = len(checked.problems) - 1
-        told = f"; and {more:,} more problem{'s' if more > 1 else ''}, which 'refusal-index {lister}' lists"
+        told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
         raise DatasetError(f"{checked.problems[0]}{told if more else ''}")
     grader: GraderName = "choice" if all(question.choices for question in checked.questions) else "model"
     return Dataset(name, checked.questions, checked.sha256, source, grader, "the user's own")

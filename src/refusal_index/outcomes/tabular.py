@@ -31,6 +31,7 @@ TRUTH = {
 
 ROWS_AT_A_TIME = 1000
 LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the csv module takes unless told
+STAND_IN = "\ud80d"  # half of a surrogate pair, which no text in UTF-8 holds
 
 Record = tuple[int, Mapping[str, Any]]
 
@@ -180,7 +181,7 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
         raise source.wrong(said)
     for number, cells in enumerate(data, start=1):
         if not isinstance(cells, Mapping):
-            said = f"expected a dictionary from columns to cells, got {shortened(cells)}"
+            said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
             raise source.wrong(said, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
 
@@ -210,12 +211,13 @@ def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
 
 def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
     csv.field_size_limit(LONGEST_CELL)
-    reader = csv.reader((part for line in lines for part in io.StringIO(line, newline="")), strict=True)
+    reader = csv.reader(_csv_lines(lines), strict=True)
     header: list[str] | None = None
     line = 1
     try:
-        for cells in reader:
+        for found in reader:
             begins, line = line, reader.line_num + 1
+            cells = [cell.replace(STAND_IN, "\r") for cell in found]
             if not any(cell.strip() for cell in cells):
                 continue
             if header is None:
@@ -227,6 +229,21 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
         _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+
+
+def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines with carriage returns that stand alone out of the csv module's sight: many tools do not quote them.
+
+    Only where the header ends in one do they end lines, as in files of old Macintoshes.
+    """
+    are_ends = False
+    for number, line in enumerate(lines):
+        body = line.rstrip("\r\n")
+        are_ends = "\r" in body if number == 0 else are_ends
+        if are_ends:
+            yield from io.StringIO(line, newline="")
+        else:
+            yield body.replace("\r", STAND_IN) + line[len(body) :]
 
 
 def _checked_header(source: Source, header: list[str]) -> list[str]:
@@ -276,10 +293,13 @@ def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool
 def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.Series:
     if first_of_lists and isinstance(column.dtype, pl.List):
         column = column.list.first()
-    if column.dtype.is_nested() or column.dtype == pl.Object:
-        said = f"expected single values, got {column.dtype}; write one value a row"
-        raise source.wrong(said, column=column.name)
-    return (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)
+    wrong = source.wrong(f"expected single values, got {column.dtype}; write one value a row", column=column.name)
+    if column.dtype.is_nested():
+        raise wrong
+    try:
+        return (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)
+    except pl.exceptions.PolarsError as error:
+        raise wrong from error
 
 
 def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], first_of_lists: bool) -> TextTable:
@@ -291,9 +311,8 @@ def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], fi
     while some := list(itertools.islice(rows, ROWS_AT_A_TIME)):
         lines += [row.line for row in some]
         found |= dict.fromkeys(present_columns(some))
-        chunks.append(
-            pl.DataFrame({name: [_text_cell(row, name, first_of_lists) for row in some] for name in schema}, schema)
-        )
+        cells = {name: [_text_cell(row, name, first_of_lists) for row in some] for name in schema}
+        chunks.append(pl.DataFrame(cells, schema))
     frame = pl.concat(chunks).select(name for name in schema if name in found)
     return TextTable(source, tuple(found), frame, pl.Series(lines, dtype=pl.Int64))
 
