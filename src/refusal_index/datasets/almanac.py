@@ -11,8 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import parse_rows, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.outcomes.files import sha256_of
 
 FILE = "almanac.jsonl"
 CHECKSUM = "almanac.sha256"
@@ -44,7 +44,7 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     found = sha256_of(content)
     if found != expected:
         raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {found}; install refusal-index anew")
-    questions = build_questions(FILE, parse_rows(FILE, content), {column: column for column in COLUMNS})
+    questions = build_questions(question_rows(FILE, content), {column: column for column in COLUMNS})
     return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from refusal_index.datasets.own import Checked
-from refusal_index.datasets.rows import RowError, parse_rows, read_source
+from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.question import Question
 
 
@@ -42,29 +41,26 @@ def described(checked: Checked, longest: int, characters_per_token: int) -> Iter
     yield f"  {_repeated(questions):,} asked more than once in the same words"
 
 
-def too_long(file: Path, checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[RowError]:
+def too_long(checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[TableError]:
     """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own.
 
     Parameters
     ----------
-    file, checked
+    checked
         The file.
     longest
         Characters of the longest prompt of each of its questions.
     most, characters
         The most tokens of a prompt, and about how many characters each has.
     """
-    if max(longest, default=0) <= most * characters:
-        return
-    rows = parse_rows(file, read_source(file))
-    for row, question, length in zip(rows, checked.questions, longest, strict=True):
+    for row, question, length in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
         if length > most * characters:
             named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
             said = (
                 f"{named}expected a prompt of at most {most:,} tokens, got about {length // characters:,}; shorten its "
                 "context, or leave the question out"
             )
-            yield RowError(file, [row.line], said)
+            yield row.wrong(said)
 
 
 def _repeated(questions: Sequence[Question]) -> int:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from refusal_index.datasets.cells import list_cell, not_a_list, parsed
-from refusal_index.datasets.rows import Row, RowError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.question import LETTERS
+from refusal_index.outcomes.source import Row
 
 
 @dataclass(frozen=True)
@@ -41,29 +40,29 @@ class Choices:
         return self.texts[letters.index(key.upper())] if key.upper() in letters else None
 
 
-def choices_cell(name: str | Path, row: Row, column: str) -> Choices | None:
+def choices_cell(row: Row, column: str) -> Choices | None:
     """Read the choices of a row: a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
 
     Raises
     ------
-    RowError
+    TableError
         If there is only one, there are more than letters, two are the same, or one is called like another.
     """
     value = row.cells.get(column)
     if isinstance(value, str) and value.strip().startswith("{"):
-        value = parsed(name, row, column, value.strip())
-    choices = _labelled(name, row, column, value) if isinstance(value, dict) else Choices(list_cell(name, row, column))
+        value = parsed(row, column, value.strip())
+    choices = _labelled(row, column, value) if isinstance(value, dict) else Choices(list_cell(row, column))
     if not choices.texts:
         return None
     if (said := _wrong(choices.texts)) is not None:
-        raise RowError(name, [row.line], said, column)
+        raise row.wrong(said, column)
     return choices
 
 
-def _labelled(name: str | Path, row: Row, column: str, value: dict[str, object]) -> Choices:
+def _labelled(row: Row, column: str, value: dict[str, object]) -> Choices:
     labels, texts = value.get("label"), value.get("text")
     if not (isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts)):
-        raise not_a_list(name, row, column, value)
+        raise not_a_list(row, column, value)
     return Choices(tuple(str(text).strip() for text in texts), tuple(str(label).strip() for label in labels))
 
 

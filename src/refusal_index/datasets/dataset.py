@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
+from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.question import Question
 
 GraderName = Literal["exact", "choice", "model"]
 """Who can tell right from wrong: a comparison of text or of choices, or a model that reads both answers."""
 
 
-class DatasetError(ValueError):
+class DatasetError(TableError):
     """A dataset cannot be used as asked; the message names the file and line, what was expected and what to do."""
 
 

@@ -15,8 +15,7 @@ from urllib import request
 from urllib.error import HTTPError
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.datasets.rows import sha256_of
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import sha256_of, write_atomically
 
 RECORDED = ".sha256"
 """Ends the name of the file beside a cached one that holds the checksum of what came."""

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import Row, parse_rows, read_source, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.outcomes.files import sha256_of
+from refusal_index.outcomes.source import Row, read_content
 
 HUB = "https://huggingface.co/datasets/Salesforce"
 LICENCE = "see the publisher's page"
@@ -90,22 +92,7 @@ COUNTERFACTUAL = Task(
 TASKS = (COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE)
 
 
-def load_unanswerable(data: Path | None = None) -> Dataset:
-    """Load the questions whose text does not tell; raises as `load_task` does."""
-    return load_task(UNANSWERABLE, data)
-
-
-def load_inconsistent(data: Path | None = None) -> Dataset:
-    """Load the questions whose text contradicts itself; raises as `load_task` does."""
-    return load_task(INCONSISTENT, data)
-
-
-def load_counterfactual(data: Path | None = None) -> Dataset:
-    """Load the questions whose text contradicts the world; raises as `load_task` does."""
-    return load_task(COUNTERFACTUAL, data)
-
-
-def load_task(task: Task, data: Path | None) -> Dataset:
+def load(task: Task, data: Path | None = None) -> Dataset:
     """Load all questions of a task.
 
     An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file.
@@ -122,22 +109,13 @@ def load_task(task: Task, data: Path | None) -> Dataset:
     DatasetError
         If the file cannot be had, or lacks a column or a value.
     """
-    content = fetched(task.address) if data is None else read_source(data)
+    content = fetched(task.address) if data is None else read_content(data, DatasetError)
     path = data or Path(task.address.rsplit("/", maxsplit=1)[-1])
-    rows = parse_rows(path, content)
-    _check_columns(task, path, rows[0])
-    questions = build_questions(path, _prepared(task, rows), task.columns)
+    rows = question_rows(path, content)
+    check_columns(rows, [column for role, column in task.columns.items() if role != "answerable"], task.name)
+    questions = build_questions(_prepared(task, rows), task.columns)
     source = task.address if data is None else f"file {data.name}, published at {task.address}"
     return Dataset(task.name, questions, sha256_of(content), source, task.grader, LICENCE)
-
-
-def _check_columns(task: Task, data: Path, row: Row) -> None:
-    missing = [column for role, column in task.columns.items() if role != "answerable" and column not in row.cells]
-    if missing:
-        raise DatasetError(
-            f"{data}: expected the columns of {task.name}, among them {missing[0]!r}, "
-            f"got {', '.join(map(repr, row.cells))}; is it another file?"
-        )
 
 
 def _prepared(task: Task, rows: Sequence[Row]) -> list[Row]:
@@ -150,5 +128,5 @@ def _prepared(task: Task, rows: Sequence[Row]) -> list[Row]:
         given = str(row.cells.get(column) or "")
         seen[given] += 1
         distinct = given if seen[given] == 1 or not given else f"{given}-{seen[given]}"
-        prepared.append(Row(row.line, {**row.cells, **added, column: distinct}))
+        prepared.append(replace(row, cells={**row.cells, **added, column: distinct}))
     return prepared

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import parse_rows, read_source, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.outcomes.files import sha256_of
+from refusal_index.outcomes.source import read_content
 
 HOMES = (
     "https://www.kaggle.com/benchmarks/deepmind/simpleqa-verified",
@@ -33,15 +35,9 @@ def load(data: Path | None = None) -> Dataset:
             "dataset 'simpleqa_verified': expected a local copy of its CSV file as data (--data FILE), got none; "
             f"download it from {' or '.join(HOMES)}"
         )
-    content = read_source(data)
-    rows = parse_rows(data, content)
-    missing = [column for column in COLUMNS.values() if column not in rows[0].cells]
-    if missing:
-        raise DatasetError(
-            f"{data}: expected the columns of SimpleQA Verified, among them {missing[0]!r}, "
-            f"got {', '.join(map(repr, rows[0].cells))}; is it another file?"
-        )
+    content = read_content(data, DatasetError)
+    rows = question_rows(data, content)
+    check_columns(rows, COLUMNS.values(), "simpleqa_verified")
     source = f"file {data.name}, published at {HOMES[0]}"
-    return Dataset(
-        "simpleqa_verified", build_questions(data, rows, COLUMNS), sha256_of(content), source, "model", LICENCE
-    )
+    questions = build_questions(rows, COLUMNS)
+    return Dataset("simpleqa_verified", questions, sha256_of(content), source, "model", LICENCE)

@@ -1,9 +1,10 @@
 """What can be wrong with the data or the folder that a user hands in.
 
-Both are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
+All are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
 and what to do.
 
-- `OutcomeTableError`: an outcome table or its file;
+- `TableError`: a table of any kind, in a file or in memory;
+  - `OutcomeTableError`: an outcome table;
 - `RunFolderError`: the folder of a run.
 """
 
@@ -13,7 +14,20 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class OutcomeTableError(ValueError):
+class TableError(ValueError):
+    """A table that a user handed in cannot be used as it is.
+
+    Attributes
+    ----------
+    line, column
+        The first row that is wrong, and the column where there is one in particular; 0 and None for the whole table.
+    """
+
+    line: int = 0
+    column: str | None = None
+
+
+class OutcomeTableError(TableError):
     """An outcome table, or the file that should hold one, cannot be used as it is."""
 
 
@@ -32,6 +46,30 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     by_folded = {other.casefold(): other for other in known}
     found = get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=cutoff)
     return by_folded[found[0]] if found else None
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest known name was meant; empty where none is near.
+
+    Examples
+    --------
+    >>> suggestion("Refusd", ["refused", "wrong"])
+    "; did you mean 'refused'?"
+    """
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Show names in a message, not more than fit.
+
+    Examples
+    --------
+    >>> listed(["a", "b"]), listed([])
+    ("'a', 'b'", 'none')
+    """
+    shown = [*map(repr, names)]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "none"
 
 
 def other_separator(header: str) -> str | None:

@@ -18,9 +18,9 @@ import polars as pl
 from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.raw import RawFile, read_raw
 from refusal_index.outcomes.schema import GROUP
 from refusal_index.outcomes.table import defused, undo_defused
+from refusal_index.outcomes.tabular import TextTable, read_text
 from refusal_index.stats import GraderLabels
 
 SHEET = ("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade", "human_grade")
@@ -122,13 +122,12 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
         If a column is missing, a grade is unknown, a row is not about a graded answer of this run, or no answer is
         labelled right or wrong.
     """
-    raw = read_raw(path)
-    cells = undo_defused(raw.frame.cast(pl.String))
-    _check_columns(raw, cells, outcomes)
+    raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
+    _check_columns(raw, outcomes)
     answers = _graded_answers(outcomes)
     of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
-    for number, row in enumerate(cells.iter_rows(named=True)):
+    for number, row in enumerate(undo_defused(raw.frame).iter_rows(named=True)):
         if not (row["human_grade"] or "").strip():
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
@@ -144,16 +143,14 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     return {source: _labels(counted, source) for source in dict.fromkeys(source for source, *_ in counted)}
 
 
-def _check_columns(raw: RawFile, cells: pl.DataFrame, outcomes: pl.DataFrame) -> None:
+def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
     """Raise where a column is missing without which a row may be about one answer or about another."""
     several = [name for name in GROUP if outcomes[name].n_unique() > 1]
     for name in ("question_id", "human_grade", *several):
-        if name not in cells.columns:
+        if name not in raw.columns:
             why = f" since the run has several {name}s" if name in several else ""
-            raise OutcomeTableError(
-                f"{raw.path}: expected a column {name!r}{why}, got {', '.join(cells.columns)}; "
-                "label the sheet that 'refusal-index audit' writes"
-            )
+            advice = "; label the sheet that 'refusal-index audit' writes"
+            raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
 
 
 Asked = tuple[str | None, str | None, str | None]

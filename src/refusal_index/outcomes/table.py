@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import polars as pl
@@ -27,8 +27,9 @@ from refusal_index.outcomes.files import replacing, write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.raw import RawFile, file_format, read_raw, sound_text
 from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT
+from refusal_index.outcomes.source import file_format
+from refusal_index.outcomes.tabular import read_text, sound_text
 
 __all__ = [
     "GROUP",
@@ -109,13 +110,14 @@ def _value(grade: str | None) -> str | None:
     return None if grade is None else str(grade)
 
 
-def read_outcomes(path: str | Path) -> pl.DataFrame:
+def read_outcomes(data: object) -> pl.DataFrame:
     """Read an outcome table.
 
     Parameters
     ----------
-    path
-        A Parquet, CSV or JSON Lines file, told by its suffix. It needs the columns `refused` and `wrong`, which hold
+    data
+        The path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or Arrow),
+        or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold
         true, false, 1, 0, yes or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing
         are filled: draw 0, the file's name and the number of the row as `question_id`, null elsewhere. Columns of other
         names are ignored.
@@ -128,12 +130,12 @@ def read_outcomes(path: str | Path) -> pl.DataFrame:
     Raises
     ------
     OutcomeTableError
-        If the file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
+        If a file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
         row that contradicts itself, is empty, or was written by a newer release.
     """
-    raw = read_raw(Path(path))
-    if file_format(raw.path) == "csv":
-        raw = RawFile(raw.path, _undo_csv_cells(raw.frame), raw.lines)
+    raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
+    if raw.source.kind == "csv" and "schema_version" in raw.columns:
+        raw = replace(raw, frame=undo_defused(raw.frame))
     return parse(raw)
 
 
@@ -202,12 +204,6 @@ def defused(name: str) -> pl.Expr:
     cell = pl.col(name)
     risky = cell.str.contains(f"^($|{_DEFUSED})")
     return pl.when(risky).then(pl.concat_str(pl.lit("'"), cell)).otherwise(cell).alias(name)
-
-
-def _undo_csv_cells(cells: pl.DataFrame) -> pl.DataFrame:
-    cell = pl.all()
-    cells = cells.with_columns(pl.when(cell != "").then(cell))
-    return undo_defused(cells) if "schema_version" in cells.columns else cells
 
 
 def undo_defused(cells: pl.DataFrame) -> pl.DataFrame:

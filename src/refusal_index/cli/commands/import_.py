@@ -44,7 +44,7 @@ def import_(
     from refusal_index.datasets.imports.tally import tallies
     from refusal_index.datasets.imports.tally_table import tally_blocks, tally_document
     from refusal_index.engines.first_passes import import_file
-    from refusal_index.outcomes.raw import file_format
+    from refusal_index.outcomes.source import file_format
     from refusal_index.outcomes.table import write_outcomes
 
     file_format(out)  # a suffix that cannot be written is told before anything is read

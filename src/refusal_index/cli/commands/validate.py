@@ -43,7 +43,7 @@ def validate(
     longest = [longest_prompt(question, prompt_set) for question in checked.questions]
     problems = [str(problem) for problem in checked.problems]
     if max_context_tokens is not None:
-        problems += map(str, too_long(file, checked, longest, max_context_tokens, CHARACTERS_PER_TOKEN))
+        problems += map(str, too_long(checked, longest, max_context_tokens, CHARACTERS_PER_TOKEN))
     if problems:
         _print_problems(problems)
         raise typer.Exit(BAD_INPUT)

@@ -9,6 +9,7 @@ from typing import Any
 from refusal_index.datasets.imports.first_pass import FirstPassError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.tabular import TRUTH
 
 Vocabulary = Mapping[str, Grade]
 
@@ -85,10 +86,9 @@ def flag(value: Any, place: str) -> bool | None:
     >>> flag("True", "x.csv, line 2"), flag("", "x.csv, line 3")
     (True, None)
     """
-    words = {**dict.fromkeys(("TRUE", "1", "1.0", "YES"), True), **dict.fromkeys(("FALSE", "0", "0.0", "NO"), False)}
-    word = "" if value is None else str(value).strip().upper()
-    if word in ("", "NAN"):
+    word = "" if value is None else str(value).strip().casefold()
+    if word in ("", "nan"):
         return None
-    if word not in words:
+    if word not in TRUTH:
         raise FirstPassError(f"{place}: expected true, false, 1, 0, yes, no or nothing, got {shortened(value)}")
-    return words[word]
+    return TRUTH[word]

@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from refusal_index.datasets.columns import resolve_columns
 from refusal_index.datasets.dataset import Dataset
-from refusal_index.datasets.imports.columns import resolve_columns
 from refusal_index.datasets.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.datasets.imports.graded import USUAL_NAMES
 from refusal_index.datasets.imports.reader import GRADED, LM_EVAL, ReadOptions
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.question import Question
@@ -58,8 +59,7 @@ def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
     """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
     if kind != GRADED:
         return kind != LM_EVAL
-    present = list(dict.fromkeys(column for record in file.records for column in record.cells))
-    return "question_id" in resolve_columns(file.path, present, read.columns)
+    return "question_id" in resolve_columns(file.source, file.columns, read.columns, USUAL_NAMES)
 
 
 def _plain(text: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refusal_index.datasets.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError
-from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
 
@@ -32,9 +32,9 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
     if name is None and len(models) > 1:
         raise FirstPassError(f"{source} holds {len(models)} models; choose one with --name: {', '.join(models)}")
     if name is not None and name not in models:
-        guess = nearest(name, models)
-        advice = f"; did you mean {guess!r}?" if guess else ""
-        raise FirstPassError(f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{advice}")
+        raise FirstPassError(
+            f"{source}: expected --name to be one of {', '.join(models)}, got {name!r}{suggestion(name, models)}"
+        )
     found = tuple(one for one in passes if (one.model or "(not named)") == (name or models[0]))
     datasets = list(dict.fromkeys(one.dataset or "(not named)" for one in found))
     if len(datasets) > 1:

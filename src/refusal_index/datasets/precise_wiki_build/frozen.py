@@ -12,9 +12,8 @@ from typing import Any
 from refusal_index.datasets.precise_wiki_build.drawing import Drawing
 from refusal_index.datasets.precise_wiki_build.prompts import BuildPrompts
 from refusal_index.datasets.precise_wiki_build.verdicts import Tried
-from refusal_index.datasets.rows import sha256_of
 from refusal_index.outcomes.errors import RunFolderError, shortened
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import sha256_of, write_atomically
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
 
 BUILD_FORMAT = 1
@@ -145,7 +144,7 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
     refuse_others(paths.questions, record["settings"], settings)
     if not paths.questions.exists():
         return None
-    found = sha256_of(paths.questions.read_bytes())
+    found = sha256_of(paths.questions)
     if found != record["file"]["sha256"]:
         raise BuildError(
             f"{paths.questions} has changed since it was frozen: expected sha256 {record['file']['sha256']}, got "
