@@ -17,7 +17,7 @@ STATS_NAMES = """
     CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
     CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
     IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
-    MetricDifference MetricEstimate MidRankSpearman MisgradingRange MisgradingResult MissingBounds
+    Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
     NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
     PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
     RefusalIndexResult ReliabilityBin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -112,7 +111,7 @@ def _print_ranking(runs: Sequence[ComparedRun], found: RunRanking) -> None:
     for pair in ranking.pairs:
         names = f"{harmless(runs[pair.first].label)} - {harmless(runs[pair.second].label)}"
         tests = (_pvalue(p) for p in (pair.pvalue, pair.pvalue_holm, pair.pvalue_max_t))
-        pairs.add_row(names, f"{pair.estimate:.3f}", _interval(*pair.simultaneous_interval), *tests)
+        pairs.add_row(names, f"{pair.estimate:.3f}", _interval(*pair.simultaneous_interval.or_none()), *tests)
     typer.echo()
     console.print(pairs)
 
@@ -230,7 +229,7 @@ def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
 
 def _cells(difference: Difference, level: float) -> Iterable[str]:
     yield from _number(*both_numbers(difference), difference.estimate)
-    yield _interval(*difference.confidence_interval(level))
+    yield _interval(*difference.confidence_interval(level).or_none())
     yield _pvalue(difference.pvalue)
     yield difference.status
 
@@ -240,7 +239,7 @@ def _number(*values: float | None) -> Iterable[str]:
 
 
 def _interval(low: float | None, high: float | None) -> str:
-    if low is None or high is None or math.isnan(low) or math.isnan(high):
+    if low is None or high is None:
         return UNDEFINED
     return f"[{low:.3f}, {high:.3f}]"
 

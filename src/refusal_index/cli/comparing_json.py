@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from refusal_index.outcomes.comparison import CompareOptions, CorrectedPair, PairComparison, RunRanking
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import ConfidenceInterval, JointDifference, MetricDifference, NoiseCorrectedDifference
+from refusal_index.stats import JointDifference, MetricDifference, NoiseCorrectedDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -67,7 +66,7 @@ def _corrected_document(pair: CorrectedPair, level: float) -> dict[str, Any]:
 
 def _compared_document(difference: Difference, level: float) -> dict[str, Any]:
     first, second = both_numbers(difference)
-    low, high = _ends(difference.confidence_interval(level))
+    low, high = difference.confidence_interval(level).or_none()
     return {
         "first": first,
         "second": second,
@@ -100,7 +99,7 @@ def ranking_document(
                 **asdict(pair),
                 "first": runs[pair.first].label,
                 "second": runs[pair.second].label,
-                "simultaneous_interval": _ends(pair.simultaneous_interval),
+                "simultaneous_interval": pair.simultaneous_interval.or_none(),
             }
             for pair in ranking.pairs
         ],
@@ -123,8 +122,3 @@ def ranking_document(
 def _match_document(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
     left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
     return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high

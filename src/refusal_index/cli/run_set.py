@@ -71,8 +71,8 @@ class CellResult:
         if self.summary is None or not self.summary.variants:
             return None
         if self.summary.pooled:
-            joint = self.summary.pooled[0]
-            return SetIndex(joint.variants, joint.estimate, joint.low, joint.high, joint.status, joint.reason)
+            variants, joint = self.summary.pooled[0].variants, self.summary.pooled[0].index
+            return SetIndex(variants, joint.estimate, joint.low, joint.high, joint.status, joint.reason)
         only = self.summary.variants[0]
         index = only.metric("refusal_index")
         return SetIndex((str(only.variant),), index.estimate, index.low, index.high, index.status, index.reason)

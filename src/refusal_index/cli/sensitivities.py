@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -222,4 +221,4 @@ def _ends(low: float | None, high: float | None) -> str:
 
 
 def _interval(interval: ConfidenceInterval) -> str:
-    return UNDEFINED if math.isnan(interval.low) else f"[{interval.low:.3f}, {interval.high:.3f}]"
+    return _ends(*interval.or_none())

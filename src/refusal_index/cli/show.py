@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from refusal_index.cli.harmless import harmless
-from refusal_index.outcomes.draws import DrawsSummary, Estimate
+from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
-from refusal_index.stats import MetricEstimate
+from refusal_index.stats import Estimate
 
 COLUMNS = {
     "correct_rate": "correct",
@@ -142,10 +142,11 @@ def _pooled(summary: Summary, pooled: PooledSummary) -> str:
     whose = (
         "" if _shared_source(summary) else harmless(", ".join(p for p in (pooled.model, pooled.dataset) if p)) + ", "
     )
-    if pooled.estimate is None:
-        return f"{whose}all variants jointly: RI undefined ({pooled.reason})."
-    interval = f" {_interval(pooled)}" if pooled.low is not None else ""
-    text = f"{whose}all variants jointly: RI {pooled.estimate:.3f}{interval}"
+    index = pooled.index
+    if index.estimate is None:
+        return f"{whose}all variants jointly: RI undefined ({index.reason})."
+    interval = f" {_interval(index)}" if index.low is not None else ""
+    text = f"{whose}all variants jointly: RI {index.estimate:.3f}{interval}"
     if pooled.left_out:
         text += f", without {', '.join(map(harmless, pooled.left_out))}"
     gaussian = pooled.gaussian
@@ -183,17 +184,17 @@ def _draws_row(draws: DrawsSummary) -> Iterable[str]:
     yield f"{_number(draws.p_answering_auroc)} {_interval(draws.p_answering_auroc)}"
 
 
-def _interval(estimate: MetricEstimate | Estimate | PooledSummary) -> str:
+def _interval(estimate: Estimate) -> str:
     if estimate.low is None or estimate.high is None:
         return UNDEFINED
     return f"[{estimate.low:.3f}, {estimate.high:.3f}]"
 
 
-def _number(estimate: MetricEstimate | Estimate) -> str:
+def _number(estimate: Estimate) -> str:
     return UNDEFINED if estimate.estimate is None else f"{estimate.estimate:.3f}"
 
 
-def _in_words(estimate: MetricEstimate | Estimate) -> str:
+def _in_words(estimate: Estimate) -> str:
     return "undefined" if estimate.estimate is None else f"{_number(estimate)} {_interval(estimate)}"
 
 

@@ -2,7 +2,6 @@
 
 from refusal_index.stats.baseline import (
     METRIC_NAMES,
-    MetricEstimate,
     correct_given_attempted,
     f_score,
     metrics,
@@ -67,8 +66,9 @@ from refusal_index.stats.draws.noise import (
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
 from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import ConfidenceInterval, IntervalMethod
+from refusal_index.stats.intervals import IntervalMethod
 from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,
@@ -82,7 +82,7 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index, refusal_index_many
+from refusal_index.stats.refusal_index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -132,6 +132,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "Estimate",
     "FrequencyResult",
     "GraderLabels",
     "GraderRates",
@@ -142,7 +143,6 @@ __all__ = [
     "JointRefusalIndexResult",
     "KendallWResult",
     "MetricDifference",
-    "MetricEstimate",
     "MidRankSpearman",
     "MisgradingRange",
     "MisgradingResult",

@@ -15,18 +15,17 @@ References
 
 import math
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts
+from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.influence import spearman_slope, standard_error
-from refusal_index.stats.intervals import ConfidenceInterval, IntervalMethod, Seed, rho_interval
+from refusal_index.stats.intervals import IntervalMethod, Seed, rho_interval
 from refusal_index.stats.tetrachoric import tetrachoric, tetrachoric_of_counts
-
-Status = Literal["ok", "boundary", "undefined"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from scipy.stats import chi2
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     ContingencyTable,
-    MetricEstimate,
+    Estimate,
     PlanningScenario,
     correct_given_attempted,
     expected_half_width,
@@ -161,7 +161,7 @@ def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
 
 
 def _row(
-    whole: MetricEstimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
+    whole: Estimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
     spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan

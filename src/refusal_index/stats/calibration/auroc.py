@@ -23,8 +23,8 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import normal_quantile
 
 AurocMethod = Literal["auto", "delong", "newcombe"]
 
@@ -91,7 +91,7 @@ class AurocResult:
         if method not in get_args(AurocMethod):
             raise ValueError(f"method must be one of {', '.join(get_args(AurocMethod))}, got {method!r}")
         if self.estimate is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         few = self.standard_error is None or min(self.n_true, self.n_false) < FEW_OF_A_KIND
         if method == "newcombe" or (method == "auto" and few):
             return _newcombe(self.estimate, self.n_true, self.n_false, quantile)
@@ -100,7 +100,7 @@ class AurocResult:
     def _delong(self, confidence_level: float) -> ConfidenceInterval:
         area, error = self.estimate, self.standard_error
         if area is None or error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         quantile = float(special.stdtrit(self.degrees_of_freedom, (1 + confidence_level) / 2))
         centre, reach = float(special.logit(area)), quantile * error / (area * (1 - area))
         return ConfidenceInterval(float(special.expit(centre - reach)), float(special.expit(centre + reach)))

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status
 from refusal_index.stats.score_interval import wilson_interval
 
 Binning = Literal["equal_width", "equal_mass"]

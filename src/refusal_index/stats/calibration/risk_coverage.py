@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.influence import spearman_slope
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class JointDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None or self.standard_error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.standard_error == 0:
             return self._square_and_add(confidence_level)
         reach = quantile * self.standard_error

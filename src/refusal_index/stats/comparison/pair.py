@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from refusal_index.stats.baseline import METRIC_NAMES, MetricEstimate, checked_penalty, metrics
+from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, metrics
 from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.comparison.metric_influence import (
     ROUNDING,
@@ -37,8 +37,8 @@ from refusal_index.stats.comparison.metric_influence import (
     scaled_influence,
 )
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status
+from refusal_index.stats.intervals import normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class MetricDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.status == "ok" and self.standard_error is not None:
             reach = quantile * self.standard_error
             return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
@@ -185,7 +185,7 @@ def compare_metrics(
     )
 
 
-def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> MetricEstimate:
+def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> Estimate:
     """Estimate a single metric of a table, with its interval."""
     every = metrics(table, penalty=penalty, confidence_level=confidence_level)
     return every[METRIC_NAMES.index(metric)]
@@ -223,12 +223,12 @@ def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
     return ("boundary", ";".join(reasons)) if "boundary" in statuses else ("ok", None)
 
 
-def _square_and_add(first: MetricEstimate, second: MetricEstimate) -> ConfidenceInterval:
+def _square_and_add(first: Estimate, second: Estimate) -> ConfidenceInterval:
     (a, low_a, high_a), (b, low_b, high_b) = _defined(first), _defined(second)
     return ConfidenceInterval(a - b - math.hypot(a - low_a, high_b - b), a - b + math.hypot(high_a - a, b - low_b))
 
 
-def _defined(metric: MetricEstimate) -> tuple[float, float, float]:
+def _defined(metric: Estimate) -> tuple[float, float, float]:
     if metric.estimate is None or metric.low is None or metric.high is None:
         return math.nan, math.nan, math.nan
     return metric.estimate, metric.low, metric.high

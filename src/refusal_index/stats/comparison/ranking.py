@@ -33,8 +33,8 @@ from refusal_index.stats.comparison.metric_influence import (
 from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -51,7 +51,7 @@ class RankedRun:
     row : int
         Its row in the matrices.
     estimate, low, high : float or None
-        The metric with its own interval, as in `MetricEstimate`: of this run alone, not adjusted for the others.
+        The metric with its own interval, as in `Estimate`: of this run alone, not adjusted for the others.
     status : {"ok", "boundary", "undefined"}
         ``"ok"`` if the run is ranked.
     reason : str or None

@@ -22,7 +22,8 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaFamily, CopulaName, copula_family
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.refusal_index import refusal_index
 
 # Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
 TIE = 1e-6

@@ -19,7 +19,6 @@ References
    16, 41-46. :doi:`10.1109/TIT.1970.1054406`
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,8 +30,9 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_rho_and_error_rate
 from refusal_index.stats.curves.plane import correct_rate_at
-from refusal_index.stats.intervals import JEFFREYS_DRAWS, ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import JEFFREYS_DRAWS, Seed, normal_quantile
+from refusal_index.stats.refusal_index import refusal_index
 from refusal_index.stats.tetrachoric import tetrachoric
 
 
@@ -99,7 +99,7 @@ class OperatingPoint:
         if n_resamples < 1:
             raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
         if self.regret is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)

@@ -34,9 +34,10 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_range, checked_rho_and_error_rate, rho_from_refusal_index
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.refusal_index import refusal_index
 
 ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
 

@@ -21,10 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import MetricEstimate, checked_penalty
+from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.score_interval import ratio_score_interval
+from refusal_index.stats.score_interval import ratio
 
 
 def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
@@ -58,7 +59,7 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     return np.asarray(t / (1 - t))[()]
 
 
-def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> MetricEstimate:
+def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> Estimate:
     """Mean utility of a question, ``c - penalty * i``: right answers less a price for wrong ones.
 
     Parameters
@@ -71,7 +72,7 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
 
     Returns
     -------
-    MetricEstimate
+    Estimate
         In [-penalty, 1], with a score interval; undefined for a table without questions.
 
     Raises
@@ -93,7 +94,7 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     return _mean_score("utility", table, 1.0, checked_penalty(penalty), confidence_level)
 
 
-def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> MetricEstimate:
+def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:
     """Omniscience Index: 100 times the share answered right less the share answered wrong.
 
     Parameters
@@ -104,7 +105,7 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
 
     Returns
     -------
-    MetricEstimate
+    Estimate
         In [-100, 100]; 0 for a model that is right as often as wrong, or refuses everything. Undefined for a table
         without questions.
 
@@ -123,10 +124,7 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     return _mean_score("omniscience_index", table, 100.0, 100.0, confidence_level)
 
 
-def _mean_score(name: str, table: ContingencyTable, reward: float, price: float, level: float) -> MetricEstimate:
-    quantile = normal_quantile(level)
-    if not table.n:
-        return MetricEstimate(name, None, None, None, "undefined", "no_questions", "score")
-    counts = table.answered_right, table.answered_wrong, table.n_refused
-    estimate, low, high = ratio_score_interval(counts, (reward, -price, 0.0), (1.0, 1.0, 1.0), quantile)
-    return MetricEstimate(name, estimate, low, high, "ok", None, "score")
+def _mean_score(name: str, table: ContingencyTable, reward: float, price: float, level: float) -> Estimate:
+    counts, weights = (table.answered_right, table.answered_wrong, table.n_refused), (reward, -price, 0.0)
+    undefined = None if table.n else "no_questions"
+    return ratio(name, counts, (weights, (1.0, 1.0, 1.0)), normal_quantile(level), undefined)

@@ -32,8 +32,8 @@ from refusal_index.stats.draws.patterns import (
     question_counts,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class NoiseCorrectedDifference:
         """
         normal_quantile(confidence_level)
         if not self._lowest.size:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         # The order statistics that the p-value counts up to; the sum guards against rounding.
         place = math.floor((1 - confidence_level) / 2 * (self.n_resamples + 1) + 1e-9)
         if place == 0:

@@ -34,8 +34,8 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed
 from refusal_index.stats.tetrachoric import tetrachoric
 
 

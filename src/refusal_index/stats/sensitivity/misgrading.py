@@ -21,8 +21,9 @@ import numpy as np
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, central_quantiles, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, central_quantiles, normal_quantile
+from refusal_index.stats.refusal_index import refusal_index
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
 from refusal_index.stats.tetrachoric import tetrachoric
 
@@ -100,7 +101,7 @@ class MisgradingResult:
         if n_resamples < 1:
             raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
         if self.rho is None or self.rates is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
         return ConfidenceInterval(

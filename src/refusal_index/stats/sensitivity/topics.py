@@ -28,8 +28,9 @@ from scipy.special import gammaln, ndtri
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.refusal_index import refusal_index
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
@@ -79,7 +80,7 @@ class WithinTopicResult:
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         low, high = _limits(_Likelihood(_informative(self.tables)), self.rho, quantile)
         return ConfidenceInterval(_spearman(low), _spearman(high))
 

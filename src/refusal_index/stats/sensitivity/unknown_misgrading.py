@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,

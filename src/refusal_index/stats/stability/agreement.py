@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
 
 # Two statistics that differ by less come from the same ranks in another order of summation.
 ROUNDING = 1e-12

@@ -23,8 +23,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
 from refusal_index.stats.stability.agreement import (
     average_ranks,
     checked_resamples,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 Denominator = Literal["absolute_mean", "mean"]
 
