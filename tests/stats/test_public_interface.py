@@ -1,5 +1,6 @@
 """The public names, what importing them costs, and the benchmark that times them."""
 
+import pkgutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -68,3 +69,8 @@ def test_benchmark_times_every_contender(capsys, monkeypatch) -> None:
     for contender in ("plain SciPy", "refusal_index_many", "one call", "with profile interval"):
         (line,) = [line for line in printed.splitlines() if contender in line]
         assert float(line.split()[-2]) > 0
+
+
+def test_no_module_of_the_statistics_is_hidden_by_a_public_name() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(stats.__path__)}
+    assert modules & set(stats.__all__) == set()

@@ -67,6 +67,8 @@ from refusal_index.stats.draws.noise import (
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import IntervalMethod
 from refusal_index.stats.planning.power import (
@@ -82,7 +84,6 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
-from refusal_index.stats.refusal_index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -111,7 +112,6 @@ from refusal_index.stats.stability.random_agreement import (
 )
 from refusal_index.stats.stability.ranking_stability import RankingStability, ranking_stability
 from refusal_index.stats.stability.variability import VariabilityResult, coefficient_of_variation, normalized_difference
-from refusal_index.stats.tetrachoric import tetrachoric
 
 __all__ = [
     "ABSTENTION_METRIC_NAMES",

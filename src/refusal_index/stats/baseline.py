@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Estimate
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import refusal_index
 from refusal_index.stats.score_interval import proportion, ratio
 
 METRIC_NAMES = (
@@ -51,6 +51,11 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
     ValueError
         If a rate lies outside [0, 1] or is NaN, or two exceed 1 together.
 
+    References
+    ----------
+    .. [1] Wei, J., et al. (2024). Measuring short-form factuality in large language models. Metrics of SimpleQA.
+       :arxiv:`2411.04368`
+
     Examples
     --------
     >>> from refusal_index.stats import correct_given_attempted
@@ -75,6 +80,10 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
     ------
     ValueError
         As `correct_given_attempted`.
+
+    References
+    ----------
+    .. [1] Wei et al. (2024). :arxiv:`2411.04368`
 
     Examples
     --------
@@ -106,6 +115,11 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
     ------
     ValueError
         As `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Section "Experimental Setup".
 
     Examples
     --------
@@ -166,6 +180,16 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
     ------
     ValueError
         If the penalty is negative, infinite or NaN, or `confidence_level` does not lie strictly between 0 and 1.
+
+    References
+    ----------
+    .. [1] Pan et al. Section "Experimental Setup".
+    .. [2] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the
+       American Statistical Association, 22, 209-212. :doi:`10.1080/01621459.1927.10502953`
+    .. [3] Koopman, P. A. R. (1984). Confidence intervals for the ratio of two binomial proportions. Biometrics, 40,
+       513-517. :doi:`10.2307/2531405`
+    .. [4] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
+       intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
 
     Examples
     --------

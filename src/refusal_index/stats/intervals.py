@@ -20,9 +20,9 @@ import numpy as np
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
+from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import standard_error
 from refusal_index.stats.profile import boundary_limit, profile_limits
-from refusal_index.stats.tetrachoric import tetrachoric
 
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None

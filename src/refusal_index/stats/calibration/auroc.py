@@ -4,13 +4,6 @@ Coverage of nominal 95 % intervals, simulated for 200 and 1,000 questions, 5 to 
 .90 and scores with and without many ties: .94 to .96. DeLong's interval alone falls to .76 with ten right answers.
 Newcombe's does not, but it takes the variance from the area alone, so that with many ties it can stay at .90 for any
 number of questions.
-
-References
-----------
-.. [1] DeLong, E. R., DeLong, D. M. and Clarke-Pearson, D. L. (1988). Comparing the areas under two or more correlated
-   receiver operating characteristic curves. Biometrics, 44, 837-845. :doi:`10.2307/2531595`
-.. [2] Newcombe, R. G. (2006). Confidence intervals for an effect size measure based on the Mann-Whitney statistic.
-   Part 2. Statistics in Medicine, 25, 559-573. :doi:`10.1002/sim.2324`. Method 5.
 """
 
 import math
@@ -126,6 +119,13 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     ------
     TypeError, ValueError
         If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
+
+    References
+    ----------
+    .. [1] DeLong, E. R., DeLong, D. M. and Clarke-Pearson, D. L. (1988). Comparing the areas under two or more
+       correlated receiver operating characteristic curves. Biometrics, 44, 837-845. :doi:`10.2307/2531595`
+    .. [2] Newcombe, R. G. (2006). Confidence intervals for an effect size measure based on the Mann-Whitney statistic.
+       Part 2. Statistics in Medicine, 25, 559-573. :doi:`10.1002/sim.2324`. Method 5.
 
     Examples
     --------

@@ -1,10 +1,4 @@
-"""Calibration of a score that claims to be a probability: reliability table and expected calibration error.
-
-References
-----------
-.. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
-   equations 2 and 3. :arxiv:`1706.04599`
-"""
+"""Calibration of a score that claims to be a probability: reliability table and expected calibration error."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -103,6 +97,11 @@ def reliability_table(
         If the scores are not numbers in [0, 1], `outcome` not truth values, their lengths differ, or an option is not
         one of those named.
 
+    References
+    ----------
+    .. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
+       equations 2 and 3. :arxiv:`1706.04599`
+
     Examples
     --------
     >>> from refusal_index.stats import reliability_table
@@ -138,6 +137,10 @@ def expected_calibration_error(
     ------
     TypeError, ValueError
         As `reliability_table`.
+
+    References
+    ----------
+    .. [1] Guo et al. (2017). :arxiv:`1706.04599`
 
     Examples
     --------

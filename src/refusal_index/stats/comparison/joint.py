@@ -24,9 +24,9 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices, row_tables
 from refusal_index.stats.copulas.moments import inverse_correlation
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import RefusalIndexResult, refusal_index
 
 
 @dataclass(frozen=True, slots=True)

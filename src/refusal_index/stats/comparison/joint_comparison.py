@@ -91,6 +91,11 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
     TypeError, ValueError
         If the arguments are not arrays of truth values of one such shape.
 
+    References
+    ----------
+    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
+       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
+
     Examples
     --------
     >>> import numpy as np
@@ -151,6 +156,13 @@ def rank_joint(
     ------
     TypeError, ValueError
         As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
+
+    References
+    ----------
+    .. [1] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
+       Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
+    .. [2] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
 
     Examples
     --------

@@ -7,15 +7,10 @@ for every metric, at the rates of published models and with all, half or none of
 (`benchmarks/coverage/comparison.py`).
 
 Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error [1]_. With
+too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error. With
 these the coverage over all samples stays at .94 even where a cell is expected to hold two or three questions. Among
 the samples at the boundary alone it is lower, .49 and .76 in two such scenarios, as is that of one run's own profile
 interval, .25 and .70: an index of 1 where the truth is far from it is an unlucky sample to begin with.
-
-References
-----------
-.. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general approach.
-   Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
 """
 
 import math
@@ -155,6 +150,11 @@ def compare_metrics(
         If an argument holds something other than truth values.
     ValueError
         If there are not exactly two rows, the shapes differ, or the penalty is negative.
+
+    References
+    ----------
+    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
+       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
 
     Examples
     --------

@@ -6,11 +6,6 @@ questions that the model would get right it refuses, and how many of its refusal
 
 All of them move with the refusal rate: refusing more raises the recall and the over-refusal of any model. They
 describe one operating point, where the Refusal Index describes the ranking behind it.
-
-References
-----------
-.. [1] Dice, L. R. (1945). Measures of the amount of ecologic association between species. Ecology, 26, 297-302: F1,
-   and its relation to Jaccard's coefficient. :doi:`10.2307/1932409`
 """
 
 from dataclasses import replace
@@ -59,6 +54,11 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     The intervals are Wilson's. F1 depends on the table only through the share of refused-and-wrong questions among
     those that were refused or wrong, J: it is ``2 J / (1 + J)``. So the interval of that share is its interval, on
     another scale.
+
+    References
+    ----------
+    .. [1] Dice, L. R. (1945). Measures of the amount of ecologic association between species. Ecology, 26, 297-302:
+       F1, and its relation to Jaccard's coefficient. :doi:`10.2307/1932409`
 
     Examples
     --------

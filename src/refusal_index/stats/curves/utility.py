@@ -7,14 +7,6 @@ tenths.
 
 The same scale under other names: the weighted score of `refusal_index.stats.weighted_score` with penalty p is
 ``(1 - p)`` times the utility at ``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
-
-References
-----------
-.. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
-   confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
-.. [2] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
-   Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too; they
-   earn nothing there. :arxiv:`2511.13029`
 """
 
 import numpy as np
@@ -45,6 +37,11 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     ------
     ValueError
         If it lies outside its range.
+
+    References
+    ----------
+    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
+       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
 
     Examples
     --------
@@ -80,6 +77,10 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     ValueError
         If the penalty is negative, infinite or NaN.
 
+    References
+    ----------
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
+
     Examples
     --------
     >>> from refusal_index import ContingencyTable
@@ -113,6 +114,12 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     ------
     ValueError
         If `confidence_level` does not lie strictly between 0 and 1.
+
+    References
+    ----------
+    .. [1] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
+       Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too;
+       they earn nothing there. :arxiv:`2511.13029`
 
     Examples
     --------

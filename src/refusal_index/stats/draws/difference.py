@@ -136,6 +136,11 @@ def compare_noise_corrected(
     equality in .71 to .95. With slopes of 3 and 0.5 many resamples have no estimate, and the interval covers .975
     (`benchmarks/coverage/corrected_difference.py`).
 
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+
     Examples
     --------
     >>> import numpy as np

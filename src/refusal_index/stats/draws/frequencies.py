@@ -106,6 +106,11 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     ValueError
         If they are not matrices of one shape, or have fewer than two rows: a single draw says nothing about noise.
 
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+
     Examples
     --------
     >>> import numpy as np

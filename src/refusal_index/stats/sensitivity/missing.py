@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats.contingency import ContingencyTable, checked_count
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
-from refusal_index.stats.refusal_index import RefusalIndexResult, refusal_index, refusal_index_many
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,10 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
     Notes
     -----
     To grade refused-again answers as wrong is to report the upper bound.
+
+    References
+    ----------
+    .. [1] Manski, C. F. (2003). Partial Identification of Probability Distributions. Springer.
 
     Examples
     --------
