@@ -50,6 +50,12 @@ def test_samples_differ_by_seed_and_are_not_the_first_questions():
     assert len(one & set(data.questions[:100])) < 30
 
 
+def test_a_seed_draws_the_same_questions_for_ever():
+    """Pinned: runs of other days and versions with the same seed are over the same questions."""
+    drawn = {seed: [question.question_id for question in sample(numbered(1000), 5, seed).questions] for seed in (0, 7)}
+    assert drawn == {0: ["q414", "q510", "q530", "q589", "q998"], 7: ["q352", "q378", "q615", "q698", "q878"]}
+
+
 def test_every_question_is_drawn_about_equally_often_against_the_binomial():
     data = numbered(20)
     counts = dict.fromkeys(data.questions, 0)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.counts import Completeness, ForcedRefusals
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.stats import CELL_NAMES, ContingencyTable, MetricEstimate
+from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate
 
 MISSING_LIMIT = 0.02
 """Share of unscored questions above which a result is incomplete."""
@@ -59,7 +59,7 @@ class Caution:
 
 def cautions(
     table: ContingencyTable,
-    refusal_index: MetricEstimate,
+    refusal_index: Estimate,
     completeness: Completeness,
     forced: ForcedRefusals,
 ) -> tuple[Caution, ...]:
@@ -82,7 +82,7 @@ def cautions(
     )
 
 
-def _about_estimate(table: ContingencyTable, estimate: MetricEstimate) -> Iterator[Caution]:
+def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Caution]:
     if estimate.reason == FORCED_NOT_ASKED:
         return
     if estimate.status == "undefined":
@@ -96,7 +96,7 @@ def _about_estimate(table: ContingencyTable, estimate: MetricEstimate) -> Iterat
         yield from _small_cells(table)
 
 
-def _boundary(estimate: MetricEstimate) -> Caution:
+def _boundary(estimate: Estimate) -> Caution:
     empty = (estimate.reason or "").removeprefix("zero_cell:").split("+")
     cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
     return Caution(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -145,7 +144,7 @@ class RankedRuns:
                     **asdict(pair),
                     "first": labels[pair.first],
                     "second": labels[pair.second],
-                    "simultaneous_interval": _ends(pair.simultaneous_interval),
+                    "simultaneous_interval": pair.simultaneous_interval.or_none(),
                 }
                 for pair in ranking.pairs
             ],
@@ -213,7 +212,7 @@ def _corrected(pair: CorrectedPair, level: float) -> dict[str, Any]:
 
 
 def _compared(difference: Difference, level: float) -> dict[str, Any]:
-    (first, second), (low, high) = both_numbers(difference), _ends(difference.confidence_interval(level))
+    (first, second), (low, high) = both_numbers(difference), difference.confidence_interval(level).or_none()
     return {
         "first": first,
         "second": second,
@@ -230,7 +229,3 @@ def _matched(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
     left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
     return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
 
-
-def _ends(interval: Sequence[float]) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrices, draw_matrix
 from refusal_index.stats import (
-    ConfidenceInterval,
+    Estimate,
     NoiseCorrectedDifference,
-    Status,
     auroc,
     compare_noise_corrected,
     frequency_refusal_index,
@@ -20,25 +19,6 @@ from refusal_index.stats import (
 
 SEED = 0
 """Of the resamples behind the intervals: the same outcomes give the same summary."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its interval, where it has them.
-
-    Attributes
-    ----------
-    estimate, low, high
-        None where undefined, or where there is no interval.
-    status, reason
-        As in `refusal_index.stats.RefusalIndexResult`.
-    """
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -85,12 +65,12 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
     return DrawsSummary(
         questions=corrected.patterns.n_questions,
         draws=int(matrix.scored.sum(axis=0).max()),
-        noise_corrected=_estimate(corrected, corrected.confidence_interval(confidence_level, rng=SEED)),
+        noise_corrected=Estimate.of(corrected, corrected.confidence_interval(confidence_level, rng=SEED)),
         uncorrected=corrected.uncorrected,
         refusal_reliability=corrected.refusal_reliability,
         error_reliability=corrected.error_reliability,
-        mid_rank_spearman=_estimate(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
-        p_answering_auroc=_estimate(area, area.confidence_interval(confidence_level)),
+        mid_rank_spearman=Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
+        p_answering_auroc=Estimate.of(area, area.confidence_interval(confidence_level)),
     )
 
 
@@ -121,9 +101,3 @@ def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.
     scored, refused = matrix.scored[1:, usable], matrix.refused[1:, usable]
     share = (scored & ~refused).sum(axis=0) / scored.sum(axis=0)
     return share, ~matrix.wrong[0, usable]
-
-
-def _estimate(result: object, interval: ConfidenceInterval) -> Estimate:
-    value, status, reason = (getattr(result, name) for name in ("estimate", "status", "reason"))
-    low, high = (None if np.isnan(end) else float(end) for end in interval)
-    return Estimate(value, low, high, status, reason)

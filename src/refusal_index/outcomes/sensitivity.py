@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import polars as pl
 
 from refusal_index.outcomes.counts import contingency_table
-from refusal_index.outcomes.draws import Estimate
 from refusal_index.outcomes.grade import Grade
 from refusal_index.stats import (
+    Estimate,
     OutcomeCounts,
     RefusalIndexResult,
     ScoringRange,
@@ -123,5 +122,4 @@ def _topics(outcomes: pl.DataFrame, confidence_level: float) -> TopicSummary | N
 
 
 def _estimate(result: RefusalIndexResult | WithinTopicResult, confidence_level: float) -> Estimate:
-    low, high = (None if math.isnan(end) else end for end in result.confidence_interval(confidence_level))
-    return Estimate(result.estimate, low, high, result.status, result.reason)
+    return Estimate.of(result, result.confidence_interval(confidence_level))

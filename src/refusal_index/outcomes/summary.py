@@ -27,10 +27,10 @@ from refusal_index.outcomes.counts import (
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.outcomes.pooled import PooledSummary, pool
+from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
@@ -112,7 +112,7 @@ class VariantSummary:
     dataset: str | None
     variant: str | None
     table: ContingencyTable
-    metrics: tuple[MetricEstimate, ...]
+    metrics: tuple[Estimate, ...]
     completeness: Completeness
     forced_refusals: ForcedRefusals
     warnings: tuple[Caution, ...]
@@ -120,7 +120,7 @@ class VariantSummary:
     draws: DrawsSummary | None = None
     usage: Usage | None = None
 
-    def metric(self, name: str) -> MetricEstimate:
+    def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
         return _by_name(self.metrics, name)
 
@@ -146,6 +146,14 @@ class Summary:
     confidence_level: float
     penalty: float
     prices: Prices = UNPRICED
+
+    @property
+    def index(self) -> Estimate | None:
+        """The Refusal Index over all variants of the only model and dataset; None where there are several, or none."""
+        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+            return None
+        own = [variant.metric("refusal_index") for variant in self.variants]
+        return overall_index(own, self.pooled[0].index if self.pooled else None)
 
 
 def summarise(
@@ -212,20 +220,18 @@ def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, l
     )
 
 
-def _first_pass_metrics(
-    answered: ContingencyTable, refused: int, penalty: float, level: float
-) -> tuple[MetricEstimate, ...]:
+def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float, level: float) -> tuple[Estimate, ...]:
     """Return the metrics of a first pass whose refused questions were never forced: the others need their answers."""
     whole = replace(answered, refused_wrong=refused)
     return tuple(
-        replace(found, estimate=None, low=None, high=None, status="undefined", reason=FORCED_NOT_ASKED)
+        Estimate(None, status="undefined", reason=FORCED_NOT_ASKED, name=found.name, method=found.method)
         if found.name in NEED_FORCED_ANSWERS
         else found
         for found in metrics(whole, penalty=penalty, confidence_level=level)
     )
 
 
-def _by_name(estimates: tuple[MetricEstimate, ...], name: str) -> MetricEstimate:
+def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
     return next(estimate for estimate in estimates if estimate.name == name)
 
 
@@ -237,7 +243,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "penalty": summary.penalty,
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
-        "pooled": [_plain(pooled) for pooled in summary.pooled],
+        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
     }
 
 
@@ -247,13 +253,25 @@ def summary_to_json(summary: Summary) -> str:
 
 
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
-    estimates = {estimate.name: _plain(estimate) for estimate in variant.metrics}
-    for estimate in estimates.values():
-        del estimate["name"]
-    return {**_plain(variant), "n": variant.table.n, "metrics": estimates}
+    return {
+        **_plain(variant),
+        "n": variant.table.n,
+        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
+    }
+
+
+def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
+    found, index = _plain(pooled), pooled.index.to_document()
+    whose = {name: found.pop(name) for name in ("model", "dataset", "variants")}
+    number = {name: index[name] for name in ("estimate", "low", "high")}
+    del found["index"]
+    error = found.pop("standard_error")
+    return {**whose, **number, "standard_error": error, "status": index["status"], "reason": index["reason"], **found}
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Estimate):
+        value = value.to_document()
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

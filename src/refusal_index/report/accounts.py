@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.summary import Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.tables import Cell, cell_of
 from refusal_index.report.text import number, percent
+from refusal_index.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class DrawsRow:
     name: str
     questions: str
     draws: str
-    corrected: Cell
+    corrected: Estimate
     single: str
     refusals: str
     errors: str
-    spearman: Cell
-    auroc: Cell
+    spearman: Estimate
+    auroc: Estimate
 
 
 def draws_rows(run: ReportRun) -> tuple[DrawsRow, ...]:
@@ -91,10 +91,10 @@ def _draws_row(name: str, draws: DrawsSummary) -> DrawsRow:
         name,
         f"{draws.questions:,}",
         f"{draws.draws:,}",
-        cell_of(draws.noise_corrected),
+        draws.noise_corrected,
         number(draws.uncorrected),
         number(draws.refusal_reliability),
         number(draws.error_reliability),
-        cell_of(draws.mid_rank_spearman),
-        cell_of(draws.p_answering_auroc),
+        draws.mid_rank_spearman,
+        draws.p_answering_auroc,
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import Estimate
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import interval, listed, number, percent
+from refusal_index.stats import Estimate
 
 GRAVE = "grave"
 NOTE = "note"

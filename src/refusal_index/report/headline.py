@@ -11,8 +11,8 @@ from refusal_index.report.paper import PaperRows, paper_rows
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import IndexScale, index_scale
 from refusal_index.report.text import count, number
-from refusal_index.report.verdict import Index, pairs_sentence, verdict
-from refusal_index.stats import MetricEstimate
+from refusal_index.report.verdict import Finding, pairs_sentence, verdict
+from refusal_index.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Line:
     """One line of the picture: a name and its index with the interval."""
 
     name: str
-    index: MetricEstimate | Index
+    index: Estimate
     joint: bool = False
 
 
@@ -44,7 +44,7 @@ class Headline:
         The paper's own models, where they were asked the same questions; else None.
     """
 
-    index: Index
+    index: Estimate
     verdict: str
     pairs: str | None
     sure: tuple[str, ...]
@@ -57,13 +57,14 @@ class Headline:
 
 def headline(run: ReportRun) -> Headline:
     """Make the first screen of a run."""
-    index, lines = headline_index(run), tuple(_lines(run))
+    found, lines = finding(run), tuple(_lines(run))
+    index = found.index
     paper = paper_rows(run.run.dataset_id)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,
-        verdict=verdict(index),
-        pairs=pairs_sentence(index),
+        verdict=verdict(found),
+        pairs=pairs_sentence(found),
         sure=tuple(_sure(run, index)),
         compared=tuple(_compared(run, index, paper)),
         spoilers=spoilers(run),
@@ -73,25 +74,24 @@ def headline(run: ReportRun) -> Headline:
     )
 
 
-def headline_index(run: ReportRun) -> Index:
-    """Return the joint index where there are several variants, else that of the only one."""
+def finding(run: ReportRun) -> Finding:
+    """Return the index over all variants, with what decides how it may be put into words."""
     rates = [variant.table.error_rate for variant in run.variants if variant.table.n]
     error_rate = sum(rates) / len(rates) if rates else None
     codes = frozenset.intersection(*(frozenset(w.code for w in variant.warnings) for variant in run.variants))
-    found = run.pooled or run.variants[0].metric("refusal_index")
     corrected = [variant.draws.noise_corrected for variant in run.variants if variant.draws is not None]
     hidden = bool(corrected) and all(one.low is not None and one.low > 0 for one in corrected)
-    return Index(found.estimate, found.low, found.high, found.status, found.reason, error_rate, codes, hidden)
+    return Finding(run.index, error_rate, codes, hidden)
 
 
 def _lines(run: ReportRun) -> Iterator[Line]:
     if run.pooled is not None:
-        yield Line("jointly", headline_index(run), joint=True)
+        yield Line("jointly", run.index, joint=True)
     for name, variant in zip(run.names, run.variants, strict=True):
         yield Line(name, variant.metric("refusal_index"))
 
 
-def _sure(run: ReportRun, index: Index) -> Iterator[str]:
+def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     asked = max(variant.table.n for variant in run.variants)
     under = f" under {count(len(run.variants), 'prompt')}" if len(run.variants) > 1 else ""
     rests_on = f"{count(asked, 'question')}{under}"
@@ -103,7 +103,7 @@ def _sure(run: ReportRun, index: Index) -> Iterator[str]:
     yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
 
 
-def _compared(run: ReportRun, index: Index, paper: PaperRows | None) -> Iterator[str]:
+def _compared(run: ReportRun, index: Estimate, paper: PaperRows | None) -> Iterator[str]:
     yield "0 is a model that refuses like a coin, 1 one that refuses exactly what it would get wrong."
     known = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if _estimate(v) is not None]
     if len(known) > 1:
@@ -115,7 +115,7 @@ def _compared(run: ReportRun, index: Index, paper: PaperRows | None) -> Iterator
         yield found + number(paper.high, 2) + _place(index, paper) + "."
 
 
-def _place(index: Index, paper: PaperRows) -> str:
+def _place(index: Estimate, paper: PaperRows) -> str:
     if index.estimate is None:
         return ""
     below = paper.below(index.estimate)

@@ -10,13 +10,14 @@ from refusal_index.outcomes.comparison import INDEX, CompareOptions, compare_pai
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
-from refusal_index.report.headline import headline_index
+from refusal_index.report.headline import finding
 from refusal_index.report.paper import PaperRows, paper_rows
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import IndexScale, index_scale
 from refusal_index.report.text import count, listed, number, percent
-from refusal_index.report.verdict import Index, verdict
+from refusal_index.report.verdict import verdict
 from refusal_index.report.views import RunView
+from refusal_index.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class OverviewLine:
     anchor: str
     label: str
     dataset: str | None
-    index: Index
+    index: Estimate
     verdict: str
     grave: tuple[str, ...]
     letters: str = ""
@@ -67,9 +68,9 @@ def overview(views: Sequence[RunView]) -> Overview:
 
 
 def _line(view: RunView, letters: str) -> OverviewLine:
-    run, index = view.source, headline_index(view.source)
+    run = view.source
     grave = tuple(dict.fromkeys(one.title for one in view.headline.spoilers if one.weight == GRAVE))
-    return OverviewLine(view.anchor, run.run.label, run.run.dataset, index, verdict(index), grave, letters)
+    return OverviewLine(view.anchor, run.run.label, run.run.dataset, run.index, verdict(finding(run)), grave, letters)
 
 
 def _by_index(line: OverviewLine) -> float:

@@ -14,6 +14,7 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise
+from refusal_index.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,11 @@ class ReportRun:
     def pooled(self) -> PooledSummary | None:
         """The joint estimate; None where there is one variant only."""
         return self.summary.pooled[0] if self.summary.pooled else None
+
+    @property
+    def index(self) -> Estimate:
+        """The Refusal Index over all variants."""
+        return self.summary.index or Estimate(None, status="undefined")
 
     @property
     def names(self) -> tuple[str, ...]:

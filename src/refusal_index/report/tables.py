@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import Estimate
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import Scale, index_scale
+from refusal_index.stats import METRIC_NAMES, Estimate
+
 
 MEANINGS = {
     "refusal_index": "rank correlation of refusing with being wrong",
@@ -40,17 +41,6 @@ RULES = {"refused_again_right": "refused again is right", "refused_again_dropped
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A number with its interval; `reason` says why it is undefined."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    reason: str | None = None
-    status: str = "ok"
-
-
-@dataclass(frozen=True)
 class MetricRow:
     """One metric, or the index under one decision, of every variant on one axis.
 
@@ -67,7 +57,7 @@ class MetricRow:
     name: str
     meaning: str
     scale: Scale
-    cells: tuple[Cell | None, ...]
+    cells: tuple[Estimate | None, ...]
     kind: str = ""
 
 
@@ -77,8 +67,7 @@ def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 
 
 def _metric_row(run: ReportRun, name: str) -> MetricRow:
-    found = [variant.metric(name) for variant in run.variants]
-    cells = tuple(Cell(m.estimate, m.low, m.high, m.reason, m.status) for m in found)
+    cells = tuple(variant.metric(name) for variant in run.variants)
     title = "Refusal Index" if name == "refusal_index" else METRIC_LABELS[name]
     meaning = MEANINGS[name]
     if name == "weighted_score":
@@ -86,7 +75,7 @@ def _metric_row(run: ReportRun, name: str) -> MetricRow:
     return MetricRow(title, meaning, _scale(name, cells, run.summary.penalty), cells)
 
 
-def _scale(name: str, cells: tuple[Cell, ...], penalty: float) -> Scale:
+def _scale(name: str, cells: tuple[Estimate, ...], penalty: float) -> Scale:
     if name == "refusal_index":
         return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
     return Scale(-penalty, 1.0) if name == "weighted_score" else Scale(0.0, 1.0)
@@ -110,20 +99,14 @@ def _kind(decision: str) -> str:
     return {"as scored": "", "scoring rules": "range"}.get(decision, "other")
 
 
-def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Cell]]:
-    scored = variant.metric("refusal_index")
-    yield "as scored", Cell(scored.estimate, scored.low, scored.high, scored.reason, scored.status)
+def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
+    yield "as scored", variant.metric("refusal_index")
     ranges = variant.sensitivity.range_of("refusal_index")
-    yield "scoring rules", Cell(None, ranges.low, ranges.high, ranges.reason)
+    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
     for rule in variant.sensitivity.rules:
         if rule.rule in RULES and variant.forced_refusals.refused:
-            yield RULES[rule.rule], Cell(rule.estimate, None, None, rule.reason)
+            yield RULES[rule.rule], Estimate(rule.estimate, reason=rule.reason)
     if variant.sensitivity.topics is not None:
-        yield "within topics", cell_of(variant.sensitivity.topics.within)
+        yield "within topics", variant.sensitivity.topics.within
     if variant.draws is not None:
-        yield "noise-corrected", cell_of(variant.draws.noise_corrected)
-
-
-def cell_of(found: Estimate) -> Cell:
-    """Return an estimate as a cell."""
-    return Cell(found.estimate, found.low, found.high, found.reason, found.status)
+        yield "noise-corrected", variant.draws.noise_corrected

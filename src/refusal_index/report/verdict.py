@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refusal_index.report.text import percent
-from refusal_index.stats import latent_auroc, rho_from_refusal_index
+from refusal_index.stats import Estimate, latent_auroc, rho_from_refusal_index
 
 STEPS = ((0.2, "barely"), (0.4, "loosely"), (0.6, "moderately well"), (0.8, "closely"), (1.01, "very closely"))
 """Up to which estimate which word is used, where the interval lies above 0."""
@@ -22,15 +22,13 @@ MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 
 
 @dataclass(frozen=True)
-class Index:
-    """The number that a report is about.
+class Finding:
+    """The number that a report is about, and what decides how it may be put into words.
 
     Attributes
     ----------
-    estimate, low, high
-        The Refusal Index with its interval, each None where there is none.
-    status, reason
-        As in `refusal_index.stats.RefusalIndexResult`.
+    index
+        The Refusal Index with its interval.
     error_rate
         Mean share of wrong answers under forced answering; None where nothing was scored.
     codes
@@ -39,31 +37,28 @@ class Index:
         Whether repeated draws show, by an interval above 0, what single draws do not.
     """
 
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: str
-    reason: str | None
+    index: Estimate
     error_rate: float | None
     codes: frozenset[str] = frozenset()
     hidden_by_chance: bool = False
 
 
-def verdict(index: Index) -> str:
+def verdict(found: Finding) -> str:
     """Say in one clause how well the refusals follow the knowledge.
 
     Examples
     --------
-    >>> verdict(Index(0.27, 0.2, 0.34, "ok", None, 0.49))
+    >>> verdict(Finding(Estimate(0.27, 0.2, 0.34), error_rate=0.49))
     'Its refusals follow its knowledge loosely.'
-    >>> verdict(Index(0.05, -0.1, 0.2, "ok", None, 0.49))
+    >>> verdict(Finding(Estimate(0.05, -0.1, 0.2), error_rate=0.49))
     'There is no sign that its refusals follow its knowledge: they may be no better than a coin.'
     """
+    index = found.index
     if index.estimate is None:
         return "How well its refusals follow its knowledge cannot be said."
-    if index.codes & MEANINGLESS or index.low is None or index.high is None:
+    if found.codes & MEANINGLESS or index.low is None or index.high is None:
         return "How well its refusals follow its knowledge cannot be said from this number."
-    if index.low <= 0 <= index.high and index.hidden_by_chance:
+    if index.low <= 0 <= index.high and found.hidden_by_chance:
         return "One reply a question gives no sign that its refusals follow its knowledge; repeated draws do."
     if index.low <= 0 <= index.high:
         return "There is no sign that its refusals follow its knowledge: they may be no better than a coin."
@@ -73,10 +68,10 @@ def verdict(index: Index) -> str:
     return f"Its refusals follow its knowledge {word}."
 
 
-def pairs_sentence(index: Index) -> str | None:
+def pairs_sentence(found: Finding) -> str | None:
     """Say what the index means for two questions, one got wrong and one got right; None where it means nothing."""
-    shares = pair_shares(index)
-    if shares is None or index.codes & MEANINGLESS:
+    shares = pair_shares(found)
+    if shares is None or found.codes & MEANINGLESS:
         return None
     estimate, low, high = (percent(share) for share in shares)
     bare = low.removesuffix("\u00a0%")
@@ -87,12 +82,12 @@ def pairs_sentence(index: Index) -> str | None:
     )
 
 
-def pair_shares(index: Index) -> tuple[float, float, float] | None:
+def pair_shares(found: Finding) -> tuple[float, float, float] | None:
     """Share of such pairs told apart at the estimate and at both ends of its interval."""
-    ends = (index.estimate, index.low, index.high)
-    if index.error_rate is None or not 0 < index.error_rate < 1 or None in ends:
+    ends = (found.index.estimate, found.index.low, found.index.high)
+    if found.error_rate is None or not 0 < found.error_rate < 1 or None in ends:
         return None
     at_estimate, at_low, at_high = latent_auroc(
-        rho_from_refusal_index(np.array(ends, float)), index.error_rate
+        rho_from_refusal_index(np.array(ends, float)), found.error_rate
     ).tolist()
     return at_estimate, at_low, at_high

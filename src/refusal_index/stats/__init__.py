@@ -2,7 +2,6 @@
 
 from refusal_index.stats.baseline import (
     METRIC_NAMES,
-    MetricEstimate,
     correct_given_attempted,
     f_score,
     metrics,
@@ -67,8 +66,11 @@ from refusal_index.stats.draws.noise import (
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import ConfidenceInterval, IntervalMethod
+from refusal_index.stats.intervals import IntervalMethod
 from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,
@@ -82,7 +84,6 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index, refusal_index_many
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -111,7 +112,6 @@ from refusal_index.stats.stability.random_agreement import (
 )
 from refusal_index.stats.stability.ranking_stability import RankingStability, ranking_stability
 from refusal_index.stats.stability.variability import VariabilityResult, coefficient_of_variation, normalized_difference
-from refusal_index.stats.tetrachoric import tetrachoric
 
 __all__ = [
     "ABSTENTION_METRIC_NAMES",
@@ -132,6 +132,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "Estimate",
     "FrequencyResult",
     "GraderLabels",
     "GraderRates",
@@ -142,7 +143,6 @@ __all__ = [
     "JointRefusalIndexResult",
     "KendallWResult",
     "MetricDifference",
-    "MetricEstimate",
     "MidRankSpearman",
     "MisgradingRange",
     "MisgradingResult",

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.bivariate_normal import log_kernel
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+from refusal_index.stats.estimator import tetrachoric_of_counts
 
 
 def spearman_slope(rho: float) -> float:
@@ -65,6 +65,11 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
     ------
     TypeError, ValueError
         As `ContingencyTable.from_arrays`.
+
+    References
+    ----------
+    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
+       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
 
     Examples
     --------

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 
 @dataclass(frozen=True, slots=True)

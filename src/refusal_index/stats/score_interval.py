@@ -17,6 +17,8 @@ from collections.abc import Callable
 
 from scipy.optimize import brentq
 
+from refusal_index.stats.estimate import Estimate
+
 Triple = tuple[float, float, float]
 
 
@@ -51,6 +53,22 @@ def ratio_score_interval(
         return abs(_score_statistic(counts, (scores[0], scores[1], scores[2]))) - quantile
 
     return estimate, _crossing(excess, estimate, min(ratios)), _crossing(excess, estimate, max(ratios))
+
+
+def proportion(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> Estimate:
+    """Estimate a proportion with Wilson's interval; `undefined` is the reason why there is none."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="wilson")
+    return Estimate(successes / n, *wilson_interval(successes, n, quantile), name=name, method="wilson")
+
+
+def ratio(
+    name: str, counts: Triple, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
+) -> Estimate:
+    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="score")
+    return Estimate(*ratio_score_interval(counts, *weights, quantile), name=name, method="score")
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> float:

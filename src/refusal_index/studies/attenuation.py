@@ -7,7 +7,6 @@ moves the index away from 0; the refusal of one draw with the answer of another 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ConfidenceInterval, noise_corrected_refusal_index, refusal_index
+from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import display_names
@@ -88,39 +87,25 @@ def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[st
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
         found = refusal_index(refused=refused[0][both], wrong=answers[both])
-        ends = _ends(found.confidence_interval(options.confidence_level))
-        yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), found, ends)
+        index = Estimate.of(found, found.confidence_interval(options.confidence_level))
+        yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
         corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count])
-        ends = _ends(corrected.confidence_interval(options.confidence_level, rng=options.seed))
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level, rng=options.seed))
         yield {
-            **_row(CORRECTED, count, corrected.patterns.n_questions, corrected, ends),
+            **_row(CORRECTED, count, corrected.patterns.n_questions, index),
             "uncorrected": corrected.uncorrected,
             "refusal_reliability": corrected.refusal_reliability,
             "error_reliability": corrected.error_reliability,
         }
 
 
-def _row(kind: str, draws: int, questions: int, found: Any, ends: tuple[float | None, float | None]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "draws": draws,
-        "questions": questions,
-        "estimate": found.estimate,
-        "low": ends[0],
-        "high": ends[1],
-        "uncorrected": None,
-        "refusal_reliability": None,
-        "error_reliability": None,
-        "status": found.status,
-        "reason": found.reason,
-    }
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high
+def _row(kind: str, draws: int, questions: int, found: Estimate) -> dict[str, Any]:
+    number = found.to_document()
+    outcome = {name: number.pop(name) for name in ("status", "reason")}
+    further = dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"))
+    return {"kind": kind, "draws": draws, "questions": questions, **number, **further, **outcome}
 
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:

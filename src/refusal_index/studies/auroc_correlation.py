@@ -22,7 +22,7 @@ from refusal_index.outcomes.draws import p_answering
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ConfidenceInterval, auroc
+from refusal_index.stats import auroc
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
@@ -127,7 +127,7 @@ def _points(
                 continue
             if source is not run:
                 notes.append(f"P(Answering) of {where} comes from {source.label}.")
-            ends = _ends(area.confidence_interval(options.confidence_level))
+            ends = area.confidence_interval(options.confidence_level).or_none()
             common = {"model": model_name(run), "dataset": run.dataset, "variant": variant or ALL}
             drawn = {"draws": len(matrix.refused), "questions": len(matrix.question_ids), "drawn_in": source.label}
             score = {"auroc": area.estimate, "auroc_low": ends[0], "auroc_high": ends[1]}
@@ -195,11 +195,6 @@ def correlation(
     reach = normal_quantile(confidence_level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
     low, high = (math.tanh(math.atanh(pearson) + side * reach) for side in (-1, 1))
     return Correlation(pearson, spearman, low, high, basis)
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

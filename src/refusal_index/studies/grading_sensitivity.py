@@ -6,7 +6,6 @@ questions without a grade can be scored in several ways, of which the paper's, w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import outcome_counts
 from refusal_index.stats import (
     ContingencyTable,
+    Estimate,
     OutcomeCounts,
     correct_misgrading,
     misgrading_range,
@@ -115,17 +115,12 @@ def misgrading_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[
         for rate in RATES:
             found = correct_misgrading(table, rate * as_wrong, rate * as_right)
             interval = found.confidence_interval(options.confidence_level, n_resamples=_RESAMPLES, rng=options.seed)
-            low, high = (None if math.isnan(end) else end for end in interval)
             yield {
                 "part": "misgrading",
                 "name": name,
                 "rate": rate,
-                "estimate": found.estimate,
-                "low": low,
-                "high": high,
                 "questions": float(table.n),
-                "status": found.status,
-                "reason": found.reason,
+                **Estimate.of(found, interval).to_document(),
             }
 
 
@@ -150,8 +145,7 @@ def scoring_rows(counts: OutcomeCounts, table: ContingencyTable, confidence_leve
         Of the intervals.
     """
     own = refusal_index(table)
-    low, high = own.confidence_interval(confidence_level)
-    reported = {"estimate": own.estimate, "low": low, "high": high, "status": own.status, "reason": own.reason}
+    reported = Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
     for rule, found in scoring_rules(counts):
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}

@@ -150,10 +150,11 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
 
 
 def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
-    index = run_index(run, options)
+    overall = run_index(run, options)
+    index = overall.index
     estimate = (index.estimate, index.low, index.high)
     whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset_id))
-    return (*whose, *estimate, *_within_source(run, options), index.variants, index.reason)
+    return (*whose, *estimate, *_within_source(run, options), overall.variants, index.reason)
 
 
 def truth_of(dataset: str | None) -> str | None:

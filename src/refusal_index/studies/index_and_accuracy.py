@@ -120,7 +120,8 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    index, scores = run_index(run, options), variant_scores(run, options)
+    overall, scores = run_index(run, options), variant_scores(run, options)
+    index = overall.index
     if index.estimate is None:
         return
     resampled = resampled_metrics(run, options) if len(scores) > 1 else {}
@@ -132,7 +133,7 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
         ends = (only.low, only.high)
         if len(scores) > 1:
             ends = percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
-        estimate = (index.estimate, index.low, index.high, index.mean, index.variants)
+        estimate = (index.estimate, index.low, index.high, overall.mean, overall.variants)
         yield (metric, RUN, run.label, family_of(name_in_tables(run, known), known), value, *ends, *estimate)
 
 

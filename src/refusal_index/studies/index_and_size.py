@@ -145,7 +145,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
-    index, name = run_index(run, options), name_in_tables(run, known)
+    index, name = run_index(run, options).index, name_in_tables(run, known)
     row = find_model(name, known)
     if index.estimate is None or row is None or row[SIZE] is None:
         return None

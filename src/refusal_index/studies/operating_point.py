@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
+    ConfidenceInterval,
     ContingencyTable,
-    MetricEstimate,
+    Estimate,
     abstention_metrics,
     accuracy_refusal_curve,
     best_operating_point,
@@ -140,13 +141,14 @@ def _curve(table: ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
     curve = accuracy_refusal_curve(table)
     band = curve.confidence_band(level)
     points = np.stack([curve.refusal_rate, curve.correct_rate, *band], axis=1).tolist()
-    for refused, correct, low, high in points:
+    for refused, correct, *ends in points:
+        low, high = ConfidenceInterval(*ends).or_none()
         yield {
             "part": "curve",
             "refusal_rate": refused,
             "correct_rate": correct,
-            "correct_rate_low": None if math.isnan(low) else low,
-            "correct_rate_high": None if math.isnan(high) else high,
+            "correct_rate_low": low,
+            "correct_rate_high": high,
             "status": curve.status,
             "reason": curve.reason,
         }
@@ -170,7 +172,7 @@ def _observed(part: str, table: ContingencyTable, level: float) -> dict[str, Any
 
 def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
     point, rho = best_operating_point(table, penalty), refusal_index(table).rho
-    low, high = point.confidence_interval(options.confidence_level, rng=options.seed)
+    low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
     correct = None if rho is None else float(correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
     return {
         "part": "best",
@@ -179,8 +181,8 @@ def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dic
         "refusal_rate": point.refusal_rate,
         "correct_rate": correct,
         "estimate": point.regret,
-        "low": None if math.isnan(low) else low,
-        "high": None if math.isnan(high) else high,
+        "low": low,
+        "high": high,
         "utility_at_best": point.utility,
         "utility_today": point.utility_today,
         "status": point.status,
@@ -188,16 +190,8 @@ def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dic
     }
 
 
-def _metric(metric: MetricEstimate) -> dict[str, Any]:
-    return {
-        "part": "metric",
-        "name": metric.name,
-        "estimate": metric.estimate,
-        "low": metric.low,
-        "high": metric.high,
-        "status": metric.status,
-        "reason": metric.reason,
-    }
+def _metric(metric: Estimate) -> dict[str, Any]:
+    return {"part": "metric", "name": metric.name, **metric.to_document()}
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

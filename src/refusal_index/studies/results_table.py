@@ -94,15 +94,13 @@ def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any
     for scores in variant_scores(run, options):
         whose = (run.label, run.dataset, scores.variant, RUN, scores.table.n, scores.unscored)
         for name in COMPARED:
-            one = scores.metrics[name]
-            yield (*whose, name, one.estimate, one.low, one.high, one.status, one.reason)
+            yield (*whose, name, *scores.metrics[name].to_document().values())
 
 
 def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     if len(run.variants) > 1:
-        index = run_index(run, options)
-        estimate = (index.estimate, index.low, index.high, index.status, index.reason)
-        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *estimate)
+        index = run_index(run, options).index
+        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *index.to_document().values())
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:

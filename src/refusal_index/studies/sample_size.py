@@ -24,7 +24,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     ContingencyTable,
-    MetricEstimate,
+    Estimate,
     PlanningScenario,
     correct_given_attempted,
     expected_half_width,
@@ -162,7 +162,7 @@ def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
 
 
 def _row(
-    whole: MetricEstimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
+    whole: Estimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
     spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +10,10 @@ from statistics import fmean
 import polars as pl
 
 from refusal_index.outcomes.counts import completeness, contingency_table
-from refusal_index.outcomes.matching import first_draws, outcome_matrix
+from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ContingencyTable, MetricEstimate, Status, joint_refusal_index, metrics
+from refusal_index.stats import ContingencyTable, Estimate, metrics
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
@@ -43,7 +43,7 @@ class VariantScores:
 
     variant: str
     table: ContingencyTable
-    metrics: Mapping[str, MetricEstimate]
+    metrics: Mapping[str, Estimate]
     unscored: int
 
 
@@ -53,8 +53,8 @@ class RunIndex:
 
     Attributes
     ----------
-    estimate, low, high, status, reason
-        As in `refusal_index.stats.MetricEstimate`.
+    index
+        The number.
     mean
         The mean of the variants' own indices, as the paper averages; None where none is defined.
     variants
@@ -63,11 +63,7 @@ class RunIndex:
         Of the test that all variants have one index; None for one variant.
     """
 
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
+    index: Estimate
     mean: float | None
     variants: int
     homogeneity_pvalue: float | None
@@ -85,14 +81,11 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     own = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
     defined = [one.estimate for one in own if one.estimate is not None]
     mean = fmean(defined) if defined else None
-    if len(own) == 1:
-        (only,) = own
-        return RunIndex(only.estimate, only.low, only.high, only.status, only.reason, mean, len(defined), None)
-    matrix = outcome_matrix(list(run.variants.values()))
-    joint = joint_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
-    low, high = (None if math.isnan(end) else end for end in joint.confidence_interval(options.confidence_level))
-    entered = len(own) - len(joint.left_out)
-    return RunIndex(joint.estimate, low, high, joint.status, joint.reason, mean, entered, joint.homogeneity.pvalue)
+    joint = joint_index(list(run.variants.values()), options.confidence_level)
+    if joint is None:
+        return RunIndex(overall_index(own, None), mean, len(defined), None)
+    entered = len(own) - len(joint.result.left_out)
+    return RunIndex(overall_index(own, joint.index), mean, entered, joint.result.homogeneity.pvalue)
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:

@@ -20,7 +20,7 @@ from refusal_index.stats.copulas.families import (
     parameter_range,
     strength_slope,
 )
-from refusal_index.stats.tetrachoric import tetrachoric
+from refusal_index.stats.estimator import tetrachoric
 
 RATES = st.floats(0.001, 0.999)
 FAMILIES = st.sampled_from(COPULA_NAMES)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from refusal_index.datasets.imports.first_pass import FirstPass
 from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.grade import Grade
-from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the first pass alone decides."""
@@ -44,7 +44,7 @@ class Tally:
     unscored: int
     reasons: Mapping[str, int]
     to_force: int
-    metrics: tuple[MetricEstimate, ...]
+    metrics: tuple[Estimate, ...]
 
     @property
     def rows(self) -> int:

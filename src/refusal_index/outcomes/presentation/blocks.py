@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -105,10 +104,10 @@ def interval(low: float | None, high: float | None) -> str:
 
     Examples
     --------
-    >>> interval(0.2, 0.25), interval(None, None), interval(float("nan"), float("nan"))
-    ('[0.200, 0.250]', '-', '-')
+    >>> interval(0.2, 0.25), interval(None, None)
+    ('[0.200, 0.250]', '-')
     """
-    if low is None or high is None or math.isnan(low) or math.isnan(high):
+    if low is None or high is None:
         return UNDEFINED
     return f"[{low:.3f}, {high:.3f}]"
 

@@ -73,7 +73,7 @@ def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
         (
             f"{runs[pair.first].label} - {runs[pair.second].label}",
             f"{pair.estimate:.3f}",
-            interval(*pair.simultaneous_interval),
+            interval(*pair.simultaneous_interval.or_none()),
             *(pvalue(p) for p in (pair.pvalue, pair.pvalue_holm, pair.pvalue_max_t)),
         )
         for pair in ranking.pairs
@@ -110,7 +110,7 @@ def _corrected_cells(each: CorrectedPair, level: float) -> Iterator[str]:
 
 def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield from (number(value) for value in (*both_numbers(difference), difference.estimate))
-    yield interval(*difference.confidence_interval(level))
+    yield interval(*difference.confidence_interval(level).or_none())
     yield pvalue(difference.pvalue)
     yield difference.status
 

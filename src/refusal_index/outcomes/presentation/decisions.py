@@ -65,11 +65,11 @@ def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
     yield from _scoring_rows(found)
     missing, level = found.missing, options.confidence_level
     ends = f"{number(missing.low)} to {number(missing.high)}"
-    ends_interval = interval(*missing.confidence_interval(level))
+    ends_interval = interval(*missing.confidence_interval(level).or_none())
     yield "whatever is missing is anything", ends, ends_interval, missing.reason or "ok"
     yield from _topic_rows(found)
     for name, corrected in found.corrections.items():
-        spread = interval(*corrected.confidence_interval(level, rng=SEED))
+        spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
         yield name, number(corrected.estimate), spread, corrected.reason or "ok"
     right, wrong = (percent(rate) for rate in options.errors)
     name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"

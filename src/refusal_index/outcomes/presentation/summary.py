@@ -92,12 +92,13 @@ def _pooled(summary: Summary, pooled: PooledSummary) -> str:
     """Say the joint estimate, whether the variants agree, and whether the copula behind the index holds."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
-    if pooled.estimate is None:
-        return f"{whose}all variants jointly: RI undefined ({pooled.reason})."
-    ends = f" {interval_of(pooled)}" if pooled.low is not None else ""
+    index = pooled.index
+    if index.estimate is None:
+        return f"{whose}all variants jointly: RI undefined ({index.reason})."
+    ends = f" {interval_of(index)}" if index.low is not None else ""
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
     copula = _copula(pooled, 1 - summary.confidence_level)
-    return f"{whose}all variants jointly: RI {pooled.estimate:.3f}{ends}{left_out}{copula}."
+    return f"{whose}all variants jointly: RI {index.estimate:.3f}{ends}{left_out}{copula}."
 
 
 def _copula(pooled: PooledSummary, alpha: float) -> str:

@@ -1,10 +1,4 @@
-"""Calibration of a score that claims to be a probability: reliability table and expected calibration error.
-
-References
-----------
-.. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
-   equations 2 and 3. :arxiv:`1706.04599`
-"""
+"""Calibration of a score that claims to be a probability: reliability table and expected calibration error."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status
 from refusal_index.stats.score_interval import wilson_interval
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -103,6 +97,11 @@ def reliability_table(
         If the scores are not numbers in [0, 1], `outcome` not truth values, their lengths differ, or an option is not
         one of those named.
 
+    References
+    ----------
+    .. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
+       equations 2 and 3. :arxiv:`1706.04599`
+
     Examples
     --------
     >>> from refusal_index.stats import reliability_table
@@ -138,6 +137,10 @@ def expected_calibration_error(
     ------
     TypeError, ValueError
         As `reliability_table`.
+
+    References
+    ----------
+    .. [1] Guo et al. (2017). :arxiv:`1706.04599`
 
     Examples
     --------

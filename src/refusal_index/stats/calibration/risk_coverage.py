@@ -3,13 +3,6 @@
 Both curves refuse questions in the order of their score, lowest first. The risk-coverage curve shows the error rate
 among the questions still answered, the accuracy-refusal curve the correct rate over all questions. Where scores are
 tied, the curves are those expected when the tied questions are refused in random order.
-
-References
-----------
-.. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
-   classifiers. ICLR. :arxiv:`1805.08206`
-.. [2] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Accuracy-refusal curve.
 """
 
 from dataclasses import dataclass
@@ -19,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +62,11 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
     TypeError, ValueError
         If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
 
+    References
+    ----------
+    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
+       classifiers. ICLR. :arxiv:`1805.08206`
+
     Examples
     --------
     >>> from refusal_index.stats import risk_coverage_curve
@@ -101,6 +99,11 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
     -----
     With mu the error rate, the area under the curve (by the trapezoidal rule) is exactly
     ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Accuracy-refusal curve.
 
     Examples
     --------
@@ -136,6 +139,10 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     -----
     The least area is taken for the finite number of questions, so that E-AURC is never negative and 0 for a perfect
     order; for many questions it tends to the usual ``mu + (1 - mu) log(1 - mu)``.
+
+    References
+    ----------
+    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
 
     Examples
     --------

@@ -23,9 +23,10 @@ from scipy import special
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices, row_tables
 from refusal_index.stats.copulas.moments import inverse_correlation
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index
+from refusal_index.stats.intervals import normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class JointRefusalIndexResult:
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None or self.standard_error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         z, reach = math.atanh(self.rho), quantile * self.standard_error / _index_slope(self.rho)
         return ConfidenceInterval(_index(z - reach), _index(z + reach))
 

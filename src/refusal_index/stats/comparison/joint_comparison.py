@@ -20,9 +20,9 @@ from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.influence import spearman_slope
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class JointDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None or self.standard_error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.standard_error == 0:
             return self._square_and_add(confidence_level)
         reach = quantile * self.standard_error
@@ -90,6 +90,11 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
     ------
     TypeError, ValueError
         If the arguments are not arrays of truth values of one such shape.
+
+    References
+    ----------
+    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
+       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
 
     Examples
     --------
@@ -151,6 +156,13 @@ def rank_joint(
     ------
     TypeError, ValueError
         As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
+
+    References
+    ----------
+    .. [1] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
+       Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
+    .. [2] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
 
     Examples
     --------

@@ -2,11 +2,6 @@
 
 Two estimates share a letter if and only if they do not differ significantly. Not differing is not transitive (the
 middle one of three may differ from neither end while the ends differ), so an estimate can carry several letters.
-
-References
-----------
-.. [1] Piepho, H.-P. (2004). An algorithm for a letter-based representation of all-pairwise comparisons. Journal of
-   Computational and Graphical Statistics, 13, 456-466. :doi:`10.1198/1061860043515`
 """
 
 from itertools import product
@@ -37,6 +32,11 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
     ------
     ValueError
         If the matrix is not square or not symmetric, or says that an item differs from itself.
+
+    References
+    ----------
+    .. [1] Piepho, H.-P. (2004). An algorithm for a letter-based representation of all-pairwise comparisons. Journal of
+       Computational and Graphical Statistics, 13, 456-466. :doi:`10.1198/1061860043515`
 
     Examples
     --------

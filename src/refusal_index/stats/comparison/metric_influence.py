@@ -10,11 +10,6 @@ questions.
 
 All metrics but the Refusal Index are ratios of two means over the questions, and a ratio q of the means of u and v
 has the influence ``(u - q v) / mean(v)``.
-
-References
-----------
-.. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
-   Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
 """
 
 import math
@@ -28,8 +23,9 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
 from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.refusal_index import Status, refusal_index
 
 Quad = tuple[float, float, float, float]
 
@@ -82,6 +78,11 @@ def metric_influence(
     ------
     TypeError, ValueError
         As for `checked_matrices`, or if the metric has another name or the penalty is negative.
+
+    References
+    ----------
+    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
+       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
 
     Examples
     --------

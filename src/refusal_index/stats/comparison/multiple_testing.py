@@ -3,12 +3,6 @@
 A hypothesis is rejected where its adjusted p-value is at most alpha; the chance that any true one is rejected is then
 at most alpha, whichever of them are true. Both adjustments are step-down: once the clearest differences are found,
 the rest need not be adjusted for them, which makes the tests more powerful than adjusting all alike.
-
-References
-----------
-.. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics, 6,
-   65-70. https://www.jstor.org/stable/4615733
-.. [2] Westfall, P. H. and Young, S. S. (1993). Resampling-Based Multiple Testing. Wiley. Algorithm 2.8.
 """
 
 from collections.abc import Iterable
@@ -30,6 +24,11 @@ def holm(pvalues: FloatArray) -> FloatArray:
     -------
     ndarray, shape (m,)
         Adjusted p-values, in the order of those given.
+
+    References
+    ----------
+    .. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
 
     Examples
     --------

@@ -7,15 +7,10 @@ for every metric, at the rates of published models and with all, half or none of
 (`benchmarks/coverage/comparison.py`).
 
 Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error [1]_. With
+too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error. With
 these the coverage over all samples stays at .94 even where a cell is expected to hold two or three questions. Among
 the samples at the boundary alone it is lower, .49 and .76 in two such scenarios, as is that of one run's own profile
 interval, .25 and .70: an index of 1 where the truth is far from it is an unlucky sample to begin with.
-
-References
-----------
-.. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general approach.
-   Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
 """
 
 import math
@@ -26,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from refusal_index.stats.baseline import METRIC_NAMES, MetricEstimate, checked_penalty, metrics
+from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, metrics
 from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.comparison.metric_influence import (
     ROUNDING,
@@ -37,8 +32,8 @@ from refusal_index.stats.comparison.metric_influence import (
     scaled_influence,
 )
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status
+from refusal_index.stats.intervals import normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +90,7 @@ class MetricDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.status == "ok" and self.standard_error is not None:
             reach = quantile * self.standard_error
             return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
@@ -156,6 +151,11 @@ def compare_metrics(
     ValueError
         If there are not exactly two rows, the shapes differ, or the penalty is negative.
 
+    References
+    ----------
+    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
+       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
+
     Examples
     --------
     >>> import numpy as np
@@ -185,7 +185,7 @@ def compare_metrics(
     )
 
 
-def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> MetricEstimate:
+def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> Estimate:
     """Estimate a single metric of a table, with its interval."""
     every = metrics(table, penalty=penalty, confidence_level=confidence_level)
     return every[METRIC_NAMES.index(metric)]
@@ -223,12 +223,12 @@ def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
     return ("boundary", ";".join(reasons)) if "boundary" in statuses else ("ok", None)
 
 
-def _square_and_add(first: MetricEstimate, second: MetricEstimate) -> ConfidenceInterval:
+def _square_and_add(first: Estimate, second: Estimate) -> ConfidenceInterval:
     (a, low_a, high_a), (b, low_b, high_b) = _defined(first), _defined(second)
     return ConfidenceInterval(a - b - math.hypot(a - low_a, high_b - b), a - b + math.hypot(high_a - a, b - low_b))
 
 
-def _defined(metric: MetricEstimate) -> tuple[float, float, float]:
+def _defined(metric: Estimate) -> tuple[float, float, float]:
     if metric.estimate is None or metric.low is None or metric.high is None:
         return math.nan, math.nan, math.nan
     return metric.estimate, metric.low, metric.high

@@ -1,16 +1,9 @@
 """Runs ranked by a metric, with the ties that the data leave.
 
 All pairs of runs are tested at once, so that the chance of calling even one pair of equal runs different stays at
-1 - confidence_level. Two adjustments of the p-values keep to that: Holm's [1]_, which needs nothing but the p-values,
-and max-t [2]_, which knows from the influence functions how the estimates vary together. Simulated error rates are in
+1 - confidence_level. Two adjustments of the p-values keep to that: Holm's, which needs nothing but the p-values,
+and max-t, which knows from the influence functions how the estimates vary together. Simulated error rates are in
 `benchmarks/coverage/ranking.py`; single 95 % tests of eight equal runs find a difference half of the time.
-
-References
-----------
-.. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics, 6,
-   65-70. https://www.jstor.org/stable/4615733
-.. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models. Biometrical
-   Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
 """
 
 import math
@@ -33,8 +26,8 @@ from refusal_index.stats.comparison.metric_influence import (
 from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -51,7 +44,7 @@ class RankedRun:
     row : int
         Its row in the matrices.
     estimate, low, high : float or None
-        The metric with its own interval, as in `MetricEstimate`: of this run alone, not adjusted for the others.
+        The metric with its own interval, as in `Estimate`: of this run alone, not adjusted for the others.
     status : {"ok", "boundary", "undefined"}
         ``"ok"`` if the run is ranked.
     reason : str or None
@@ -170,6 +163,13 @@ def rank_runs(
     ------
     TypeError, ValueError
         As for `checked_matrices`, if there are fewer than two runs, or if another argument is not as described.
+
+    References
+    ----------
+    .. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
+    .. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
+       Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
 
     Examples
     --------

@@ -44,6 +44,11 @@ def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
     ValueError
         If the parameter lies outside its range, or the family is unknown.
 
+    References
+    ----------
+    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
+       :doi:`10.1007/0-387-28678-0`
+
     Examples
     --------
     >>> from refusal_index.stats import kendall_tau
@@ -77,6 +82,10 @@ def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: fl
     ------
     ValueError
         If the parameter lies outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen (2006). :doi:`10.1007/0-387-28678-0`
 
     Examples
     --------

@@ -22,7 +22,8 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaFamily, CopulaName, copula_family
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 
 # Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
 TIE = 1e-6
@@ -115,6 +116,11 @@ def fit_copula(
     The table is saturated, so that every family that reaches it has the same likelihood: a smaller one means only that
     the table is negative and the family cannot be. It is no sign of the right copula, nor is equality.
 
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Appendix "Validating the Gaussian Copula Assumption".
+
     Examples
     --------
     >>> from refusal_index import ContingencyTable
@@ -165,6 +171,10 @@ def fit_copulas(
     ------
     TypeError, ValueError
         As `fit_copula`.
+
+    References
+    ----------
+    .. [1] Pan et al. Appendix "Validating the Gaussian Copula Assumption".
 
     Examples
     --------
@@ -230,6 +240,10 @@ def copula_win_rates(
     Tables are saturated (see `fit_copula`), so that on a positive table every family ties and the Gaussian wins against
     t by its penalty alone if df is counted. A win rate above one half against Clayton or Gumbel counts the negative
     tables.
+
+    References
+    ----------
+    .. [1] Pan et al. Appendix "Validating the Gaussian Copula Assumption".
 
     Examples
     --------

@@ -8,14 +8,6 @@ The area under the ROC curve needs no integral. It is the probability that a wro
 one, ``P(X > X', Y > k, Y' <= k) / (mu (1 - mu))``. With ``D = (X - X') / sqrt(2)``, which has correlation
 ``rho / sqrt(2)`` with Y, the event of a wrong question above *any* other has probability
 ``orthant(0, k, rho / sqrt(2))``; half of the pairs of two wrong questions, ``mu^2 / 2``, have to be taken away.
-
-References
-----------
-.. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
-   classifiers. ICLR. The risk-coverage curve, its area (AURC) and the excess over the best possible (E-AURC).
-.. [2] Kruskal, W. H. (1958). Ordinal measures of association. Journal of the American Statistical Association, 53,
-   814-861. Kendall's and Spearman's measures of a normal distribution.
-   :doi:`10.1080/01621459.1958.10501481`
 """
 
 import math
@@ -85,6 +77,11 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     ValueError
         As `latent_auroc`.
 
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Accuracy-refusal curve.
+
     Examples
     --------
     >>> from refusal_index.stats.curves.closed_forms import accuracy_refusal_area
@@ -115,6 +112,11 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     The average is ``E[-log(U) w(U)]``, with U the rank of the score and w the share of wrong answers at that rank.
     Either that is summed, or, where w is steep, its integral by parts.
 
+    References
+    ----------
+    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
+       classifiers. ICLR. :arxiv:`1805.08206`
+
     Examples
     --------
     >>> from refusal_index.stats.curves.closed_forms import latent_aurc
@@ -143,6 +145,10 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     ValueError
         As `latent_auroc`.
 
+    References
+    ----------
+    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
+
     Examples
     --------
     >>> from refusal_index.stats.curves.closed_forms import latent_excess_aurc
@@ -170,6 +176,11 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
     ------
     ValueError
         If an index lies outside [-1, 1] or is NaN.
+
+    References
+    ----------
+    .. [1] Kruskal, W. H. (1958). Ordinal measures of association. Journal of the American Statistical Association, 53,
+       814-861. Kendall's and Spearman's measures of a normal distribution. :doi:`10.1080/01621459.1958.10501481`
 
     Examples
     --------

@@ -12,14 +12,8 @@ For any other rho a higher score is no reason to refuse, and the best is to answ
 The regret is what today's point lacks to the best one. Near the best point it is quadratic, and its estimate cannot
 be negative, so no interval of the usual kind covers. Its root, with the sign of refusing too much, is a regular
 parameter: the interval is made for that, and squared. Where it holds 0, so does the interval of the regret.
-
-References
-----------
-.. [1] Chow, C. K. (1970). On optimum recognition error and reject tradeoff. IEEE Transactions on Information Theory,
-   16, 41-46. :doi:`10.1109/TIT.1970.1054406`
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +25,10 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_rho_and_error_rate
 from refusal_index.stats.curves.plane import correct_rate_at
-from refusal_index.stats.intervals import JEFFREYS_DRAWS, ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
-from refusal_index.stats.tetrachoric import tetrachoric
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import JEFFREYS_DRAWS, Seed, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +94,7 @@ class OperatingPoint:
         if n_resamples < 1:
             raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
         if self.regret is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)
@@ -127,6 +122,11 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
     ------
     ValueError
         If a rate or the correlation lies outside its range, or the penalty is negative, infinite or NaN.
+
+    References
+    ----------
+    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
+       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
 
     Examples
     --------
@@ -159,6 +159,11 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     ------
     ValueError
         If an argument lies outside its range.
+
+    References
+    ----------
+    .. [1] Chow, C. K. (1970). On optimum recognition error and reject tradeoff. IEEE Transactions on Information
+       Theory, 16, 41-46. :doi:`10.1109/TIT.1970.1054406`
 
     Examples
     --------
@@ -196,6 +201,10 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     ------
     ValueError
         If the penalty is negative, infinite or NaN.
+
+    References
+    ----------
+    .. [1] Chow (1970). :doi:`10.1109/TIT.1970.1054406`
 
     Examples
     --------

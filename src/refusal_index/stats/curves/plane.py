@@ -12,13 +12,6 @@ The curve has two parameters, both estimated, and its derivatives in them are kn
 It is made for the logit of the accuracy among answered questions, ``c / (1 - r)``, and therefore stays inside the
 plane. With two parameters the simultaneous band is Scheffe's: the pointwise one with the root of a chi-squared
 quantile of two degrees of freedom in place of the normal quantile, 2.45 for 1.96 at 95 %.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
-.. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
-   :doi:`10.1093/biomet/40.1-2.87`
 """
 
 import math
@@ -34,9 +27,10 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_range, checked_rho_and_error_rate, rho_from_refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
 
 ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
 
@@ -127,6 +121,11 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     ValueError
         If an argument lies outside its range.
 
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
+
     Examples
     --------
     >>> from refusal_index.stats.curves.plane import correct_rate_at
@@ -158,6 +157,10 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     ------
     ValueError
         If an argument lies outside its range.
+
+    References
+    ----------
+    .. [1] Pan et al. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
 
     Examples
     --------
@@ -232,6 +235,12 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
     ------
     ValueError
         If a refusal rate lies outside [0, 1], or they are not one-dimensional.
+
+    References
+    ----------
+    .. [1] Pan et al. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
+    .. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
+       :doi:`10.1093/biomet/40.1-2.87`
 
     Examples
     --------

@@ -32,8 +32,8 @@ from refusal_index.stats.draws.patterns import (
     question_counts,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class NoiseCorrectedDifference:
         """
         normal_quantile(confidence_level)
         if not self._lowest.size:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         # The order statistics that the p-value counts up to; the sum guards against rounding.
         place = math.floor((1 - confidence_level) / 2 * (self.n_resamples + 1) + 1e-9)
         if place == 0:
@@ -135,6 +135,11 @@ def compare_noise_corrected(
     interval covers the difference in .947 to .958 of the samples, paired or not, while the test of first draws rejects
     equality in .71 to .95. With slopes of 3 and 0.5 many resamples have no estimate, and the interval covers .975
     (`benchmarks/coverage/corrected_difference.py`).
+
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
 
     Examples
     --------

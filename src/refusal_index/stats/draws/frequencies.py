@@ -28,8 +28,8 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,11 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
         If the arguments do not hold truth values.
     ValueError
         If they are not matrices of one shape, or have fewer than two rows: a single draw says nothing about noise.
+
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
 
     Examples
     --------

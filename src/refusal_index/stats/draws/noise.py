@@ -4,16 +4,11 @@ The index is defined on each question's probabilities of refusing and of being w
 each. Where the two are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, one draw of
 each has the tetrachoric correlation ``rho_L lambda_r lambda_w`` with ``lambda^2 = b^2 / (1 + b^2)``, which is nearer
 to 0 the more random the model is. ``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, and so
-can be estimated from a second draw and divided out, as Spearman did for correlations of scores [1]_:
+can be estimated from a second draw and divided out, as Spearman did for correlations of scores:
 
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
 The two draws of a pair are always different ones: within one draw, refusal and answer may share chance as well.
-
-References
-----------
-.. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
-   Psychology, 15, 72-101. :doi:`10.2307/1412159`
 """
 
 import math
@@ -34,9 +29,9 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed
-from refusal_index.stats.refusal_index import Status
-from refusal_index.stats.tetrachoric import tetrachoric
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.intervals import Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +132,11 @@ def noise_corrected_refusal_index(
     distributions or pile up at 0 and 1, and if one draw's refusal and answer share chance. With 800 questions its
     standard deviation is .04 to .11. At b = 1/2 reliabilities are 0.2, and the interval is nearly as wide as the range.
 
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+
     Examples
     --------
     >>> import numpy as np
@@ -190,6 +190,10 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     ------
     ValueError
         If an argument is out of its range.
+
+    References
+    ----------
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
 
     Examples
     --------

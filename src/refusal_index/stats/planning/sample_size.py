@@ -14,9 +14,9 @@ simulates both.
 import math
 from dataclasses import dataclass
 
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
-from refusal_index.stats.refusal_index import Status
 
 # Below this expectation of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are likely.
 SMALL_CELL = 5

@@ -21,7 +21,7 @@ from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_range, rho_from_refusal_index
 from refusal_index.stats.curves.plane import iso_refusal_index
-from refusal_index.stats.refusal_index import refusal_index
+from refusal_index.stats.index import refusal_index
 
 # A cell that is the difference of two probabilities is rounded by some 1e-16.
 RESOLVED_CELL = 1e-14

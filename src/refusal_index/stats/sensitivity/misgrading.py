@@ -2,15 +2,10 @@
 
 With ``f_c = P(graded wrong | right)`` and ``f_w = P(graded right | wrong)`` a group of n questions of which m are wrong
 has ``(1 - f_w) m + f_c (n - m)`` graded wrong on average. Solved for m, separately among the refused and the answered
-questions, this gives the four cells that a faultless grader would have counted [1]_; where both groups have the same
+questions, this gives the four cells that a faultless grader would have counted; where both groups have the same
 rates it is ``p11 = (p11* - f_c r) / (1 - f_c - f_w)`` and ``mu = (mu* - f_c) / (1 - f_c - f_w)``.
 
 A negative cell says that the grades cannot have come about with these rates. It is reported, never clipped.
-
-References
-----------
-.. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American Journal
-   of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
 """
 
 import math
@@ -21,10 +16,11 @@ import numpy as np
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, central_quantiles, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import Seed, central_quantiles, normal_quantile
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
-from refusal_index.stats.tetrachoric import tetrachoric
 
 Rate = float | tuple[float, float]
 
@@ -100,7 +96,7 @@ class MisgradingResult:
         if n_resamples < 1:
             raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
         if self.rho is None or self.rates is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
         return ConfidenceInterval(
@@ -138,6 +134,11 @@ def correct_misgrading(
     -----
     Guessing is misgrading of a kind: of answers that are not known, guessed among K choices, 1 in K is graded right.
     See `correct_guessing`.
+
+    References
+    ----------
+    .. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American
+       Journal of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
 
     Examples
     --------

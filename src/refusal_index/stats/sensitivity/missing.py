@@ -11,7 +11,6 @@ of the complete data lies between the smallest and the largest over all completi
   and refused and right or answered and wrong in the smallest. How many of either is found by trying all numbers.
 """
 
-import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -19,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats.contingency import ContingencyTable, checked_count
-from refusal_index.stats.intervals import ConfidenceInterval
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index, refusal_index_many
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class MissingBounds:
         """
         low = refusal_index(self.low_table).confidence_interval(confidence_level).low
         high = refusal_index(self.high_table).confidence_interval(confidence_level).high
-        return ConfidenceInterval(math.nan, math.nan) if self.low is None else ConfidenceInterval(low, high)
+        return NO_INTERVAL if self.low is None else ConfidenceInterval(low, high)
 
 
 def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0) -> MissingBounds:
@@ -86,6 +85,10 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
     Notes
     -----
     To grade refused-again answers as wrong is to report the upper bound.
+
+    References
+    ----------
+    .. [1] Manski, C. F. (2003). Partial Identification of Probability Distributions. Springer.
 
     Examples
     --------

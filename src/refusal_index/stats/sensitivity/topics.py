@@ -5,15 +5,10 @@ which it knows less gets credit for telling topics apart. Here every topic has i
 one correlation rho is shared by all.
 
 With free rates a topic's likelihood is conditioned on its margins. What remains depends on the odds ratio of the
-topic's table alone, and the count of refused and wrong questions has Fisher's noncentral hypergeometric distribution
-[1]_, whose odds ratio follows from rho and the topic's rates. This keeps the many rates from biasing rho, as they do
+topic's table alone, and the count of refused and wrong questions has Fisher's noncentral hypergeometric distribution,
+whose odds ratio follows from rho and the topic's rates. This keeps the many rates from biasing rho, as they do
 in the joint likelihood: with 100 topics of 10 questions and rho = .405 that gives .45 to .47 on average and this .41
 to .43. Topics with an empty cell take part like any other; one with a degenerate margin says nothing.
-
-References
-----------
-.. [1] Breslow, N. E. and Day, N. E. (1980). Statistical Methods in Cancer Research, volume 1: The Analysis of
-   Case-Control Studies. IARC, chapter 4.
 """
 
 import math
@@ -28,8 +23,9 @@ from scipy.special import gammaln, ndtri
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import normal_quantile
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
@@ -79,7 +75,7 @@ class WithinTopicResult:
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         low, high = _limits(_Likelihood(_informative(self.tables)), self.rho, quantile)
         return ConfidenceInterval(_spearman(low), _spearman(high))
 
@@ -109,6 +105,11 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     Questions of a topic should be alike but for what the model knows; a topic that is a mixture of topics inflates the
     index as before. The rates of a topic are taken at ``(count + 1/2) / (n + 1)`` when rho is turned into its odds
     ratio.
+
+    References
+    ----------
+    .. [1] Breslow, N. E. and Day, N. E. (1980). Statistical Methods in Cancer Research, volume 1: The Analysis of
+       Case-Control Studies. IARC, chapter 4.
 
     Examples
     --------

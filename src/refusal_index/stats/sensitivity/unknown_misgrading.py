@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -65,6 +65,11 @@ def misgrading_from_labels(
     implies sum to 1.
 
     The interval draws the cells, and the two error rates among the grades, from their posterior distributions.
+
+    References
+    ----------
+    .. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American
+       Journal of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
 
     Examples
     --------
@@ -158,6 +163,10 @@ def misgrading_range(
     proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being wrong)``, which has the sign
     of rho since refusals are more frequent beyond that threshold than at it; likewise in f_c. So the ends of the range
     are those at the smallest and the largest rates.
+
+    References
+    ----------
+    .. [1] Rogan and Gladen (1978). :doi:`10.1093/oxfordjournals.aje.a112510`
 
     Examples
     --------

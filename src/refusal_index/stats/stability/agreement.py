@@ -3,13 +3,6 @@
 A setting is a benchmark, a prompt or a run. Scores are a matrix with one row a setting and one column a model, and a
 higher score is a better one. W compares whole rankings, winner entropy only who comes first. Random rankings agree
 too: with few settings their W is 1/m on average, not 0, so that no W means anything without its random baseline.
-
-References
-----------
-.. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics, 10,
-   275-287. :doi:`10.1214/aoms/1177732186`
-.. [2] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Ranking Stability Metrics".
 """
 
 from dataclasses import dataclass
@@ -19,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
 
 # Two statistics that differ by less come from the same ranks in another order of summation.
 ROUNDING = 1e-12
@@ -136,6 +129,11 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
     TypeError, ValueError
         If `scores` is not a matrix of finite numbers.
 
+    References
+    ----------
+    .. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics,
+       10, 275-287. :doi:`10.1214/aoms/1177732186`
+
     Examples
     --------
     >>> from refusal_index.stats import kendall_w
@@ -171,6 +169,11 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
     ------
     TypeError, ValueError
         As `kendall_w`.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
 
     Examples
     --------

@@ -5,13 +5,6 @@ metric ranks models. The sums of monotonic functions of the covariates form a co
 steps at the covariates' values, and the fit is the projection of the metric onto it. Non-negative least squares finds
 that projection exactly, for any number of covariates, where backfitting (coordinate descent) stops somewhere near it.
 Exactness matters: the residuals are ranked next, and what is left of nothing would be ranked by its rounding errors.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Isotonic Regression Procedure".
-.. [2] Bacchetti, P. (1989). Additive isotonic models. Journal of the American Statistical Association, 84, 289-294.
-   :doi:`10.1080/01621459.1989.10478768`
 """
 
 import itertools
@@ -80,6 +73,13 @@ def isotonic_residuals(
     TypeError, ValueError
         If a matrix is not one of finite numbers, the shapes differ, there is no covariate, or not one direction for
         each.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Appendix "Isotonic Regression Procedure".
+    .. [2] Bacchetti, P. (1989). Additive isotonic models. Journal of the American Statistical Association, 84,
+       289-294. :doi:`10.1080/01621459.1989.10478768`
 
     Examples
     --------

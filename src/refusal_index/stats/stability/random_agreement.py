@@ -74,6 +74,11 @@ def expected_kendall_w(n_settings: int) -> float:
     ValueError
         If there are fewer than two settings.
 
+    References
+    ----------
+    .. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics,
+       10, 275-287. :doi:`10.1214/aoms/1177732186`
+
     Examples
     --------
     >>> from refusal_index.stats import expected_kendall_w
@@ -142,6 +147,11 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
     ------
     ValueError
         If there are fewer than two settings or models, or no resamples.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
 
     Examples
     --------

@@ -8,11 +8,6 @@ random values give any more.
 A metric that is a sum of monotonic functions of both rates, such as the weighted score ``c - penalty * (1 - r)`` and
 the rates themselves, leaves nothing when both are removed. Its status says so; any ranking would be one of rounding
 errors.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Section "Can Refusal Index Consistently Rank Models?", appendix "Ranking Stability Metrics".
 """
 
 from collections.abc import Sequence
@@ -23,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
 from refusal_index.stats.stability.agreement import (
     average_ranks,
     checked_resamples,
@@ -110,6 +105,12 @@ def ranking_stability(
     ------
     TypeError, ValueError
         If a matrix is not one of finite numbers, the shapes differ, or an option is not one of those named.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Section "Can Refusal Index Consistently Rank Models?", appendix "Ranking Stability
+       Metrics".
 
     Examples
     --------

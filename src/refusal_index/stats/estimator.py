@@ -5,11 +5,6 @@ root of ``orthant(h, k, rho) = p11`` and no optimisation is needed. The root is 
 Halley's method on the log odds ratio of the modelled table. That scale is nearly linear in z and gives all four
 cells, however small, their due weight; from the starting value of Bonett and Price two or three evaluations
 suffice. A bracket guards every step.
-
-References
-----------
-.. [1] Bonett, D. G. and Price, R. M. (2005). Inferential methods for the tetrachoric correlation coefficient.
-   Journal of Educational and Behavioral Statistics, 30, 213-225. :doi:`10.3102/10769986030002213`
 """
 
 import math
@@ -60,6 +55,16 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
     ndarray
         rho, to 1e-12 while every cell probability exceeds 1e-5. Exactly -1 or +1 where a cell is zero, exactly 0
         where the table is independent, NaN where a margin is degenerate or a cell is NaN.
+
+    References
+    ----------
+    .. [1] Pearson, K. (1900). Mathematical contributions to the theory of evolution. VII. On the correlation of
+       characters not quantitatively measurable. Philosophical Transactions of the Royal Society A, 195, 1-47.
+       :doi:`10.1098/rsta.1900.0022`
+    .. [2] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
+       Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
+    .. [3] Bonett, D. G. and Price, R. M. (2005). Inferential methods for the tetrachoric correlation coefficient.
+       Journal of Educational and Behavioral Statistics, 30, 213-225. :doi:`10.3102/10769986030002213`
 
     Examples
     --------

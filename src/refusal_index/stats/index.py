@@ -1,32 +1,18 @@
-"""The Refusal Index of one table or of many.
-
-The Refusal Index is Spearman's rank correlation between the probability that a model refuses a question and the
-probability that it would answer it wrongly, under a Gaussian copula. It is estimated from one refusal decision and
-one forced answer per question: the maximum-likelihood tetrachoric correlation rho of the 2x2 table, turned into
-``RI = 6/pi * asin(rho / 2)``.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Definition, section "Refusal Index"; likelihood, section "Two-Pass Evaluation".
-.. [2] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
-   Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
-"""
+"""The Refusal Index of one table or of many."""
 
 import math
 from dataclasses import dataclass
-from typing import Literal, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import spearman_slope, standard_error
-from refusal_index.stats.intervals import ConfidenceInterval, IntervalMethod, Seed, rho_interval
-from refusal_index.stats.tetrachoric import tetrachoric, tetrachoric_of_counts
-
-Status = Literal["ok", "boundary", "undefined"]
+from refusal_index.stats.intervals import IntervalMethod, Seed, rho_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +100,13 @@ def refusal_index(
 ) -> RefusalIndexResult:
     """Estimate the Refusal Index from a table of counts or from one outcome per question.
 
+    The Refusal Index is Spearman's rank correlation between the probability that a model refuses a question and the
+    probability that it would answer it wrongly, under a Gaussian copula. Two passes over the same questions show both:
+    a first in which the model may refuse, and a second in which it is forced to answer what it refused. The 2x2 table
+    of refusal and error then gives the tetrachoric correlation rho by maximum likelihood, and from it
+
+        RI = 6 / pi * asin(rho / 2)
+
     Parameters
     ----------
     table : ContingencyTable
@@ -136,6 +129,16 @@ def refusal_index(
     The estimate is the maximum of the multinomial likelihood over rho with the thresholds at the observed rates.
     This 2x2 table is saturated, so the maximum is where the modelled share of refused and wrong questions equals the
     observed one, and it is found as a root, to 1e-12 while every cell holds more than 1e-5 of the questions.
+
+    References
+    ----------
+    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
+       Refusal in Factual Tasks. Definition, section "Refusal Index"; likelihood, section "Two-Pass Evaluation".
+    .. [2] Pearson, K. (1900). Mathematical contributions to the theory of evolution. VII. On the correlation of
+       characters not quantitatively measurable. Philosophical Transactions of the Royal Society A, 195, 1-47.
+       :doi:`10.1098/rsta.1900.0022`
+    .. [3] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
+       Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
 
     Examples
     --------
@@ -218,6 +221,10 @@ def refusal_index_many(
         If an argument is not numeric.
     ValueError
         If a count is negative, fractional, infinite or NaN, or the shapes do not broadcast.
+
+    References
+    ----------
+    .. [1] Pan et al. Definition, section "Refusal Index"; likelihood, section "Two-Pass Evaluation".
 
     Examples
     --------
