@@ -11,8 +11,10 @@
 
 from __future__ import annotations
 
+from refusal_index.errors import RefusalIndexError
 
-class AlmanacError(Exception):
+
+class AlmanacError(RefusalIndexError):
     """Root of the almanac's errors."""
 
 

@@ -17,10 +17,10 @@ new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=
 
 GROUPS = {
     "Measure": {
-        "run": ("run:run", "Measure a model's Refusal Index."),
-        "score": ("score:score", "Compute the Refusal Index from outcomes."),
-        "force": ("force:force", "Ask a model what the first pass in a file refused."),
-        "regrade": ("regrade:regrade", "Grade the replies of a run anew."),
+        "run": ("commands.run:run", "Measure a model's Refusal Index."),
+        "score": ("commands.score:score", "Compute the Refusal Index from outcomes."),
+        "force": ("commands.force:force", "Ask a model what the first pass in a file refused."),
+        "regrade": ("commands.regrade:regrade", "Grade the replies of a run anew."),
     },
     "Look": {
         "report": ("commands.report:report", "Write one HTML file to look at."),
@@ -37,7 +37,7 @@ GROUPS = {
         "import": ("commands.import_:import_", "Import first passes that others asked for and graded."),
         "validate": ("commands.validate:validate", "Check a file of questions before anything is asked."),
         "prompts": ("commands.prompts:prompts", "Check a prompt set and show it as it is asked."),
-        "build": ("build:app", "Build a set of questions with the help of models."),
+        "build": ("commands.build:app", "Build a set of questions with the help of models."),
         "ls": ("commands.ls:ls", "List the datasets, prompt sets and models of the package."),
     },
     "Serve": {

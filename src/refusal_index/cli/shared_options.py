@@ -10,34 +10,7 @@ import typer
 
 from refusal_index.cli.bad_input import OptionError
 
-Data = Annotated[
-    list[Path] | None, typer.Option(help="A local file of questions; of a mix, one for each that needs one.")
-]
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
-Placement = Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")]
-
-Temperature = Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)]
-TopP = Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)]
-MaxTokens = Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)]
-
-MaxConnections = Annotated[
-    int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
-]
-MaxRetries = Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)]
-AttemptTimeout = Annotated[
-    int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-]
-
-ModelPrice = Annotated[
-    str | None,
-    typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
-]
-GraderPrice = Annotated[
-    str | None,
-    typer.Option(
-        help="Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the cost."
-    ),
-]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
 ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]

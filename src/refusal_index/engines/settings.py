@@ -7,8 +7,9 @@ A setting either tells replies apart, and so belongs to what a run's folder is m
 from __future__ import annotations
 
 import math
+import re
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,8 @@ ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
 COMPARABILITY_VERSION = 1
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
+
+NAMED = re.compile(r"\{([a-z_]+)\}")
 
 COUNTED = "shown beside the numbers, and enters no reply and no grade"
 CARRIED = "how requests are carried does not change what they ask"
@@ -42,12 +45,9 @@ class SettingError(RefusalIndexError, ValueError):
     def __str__(self) -> str:
         return self.shown(lambda name: name)
 
-    def shown(self, name: Any) -> str:
+    def shown(self, name: Callable[[str], str]) -> str:
         """Return the message, every setting that it names called as `name` says."""
-        text = self.message
-        for setting in SETTINGS:
-            text = text.replace(f"{{{setting}}}", name(setting))
-        return text
+        return NAMED.sub(lambda found: name(found[1]), self.message)
 
 
 def setting(default: Any, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:

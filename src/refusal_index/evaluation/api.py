@@ -12,7 +12,7 @@ from refusal_index.datasets import Dataset
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
@@ -92,18 +92,26 @@ def evaluate(
 
     Examples
     --------
-    >>> def parrot(messages):
-    ...     return "<answer>UNANSWERED</answer>" if "leaving the question open" not in messages[0]["content"] else "Lima"
+    >>> def shy(messages):
+    ...     return "Lima" if "leaving the question open" in messages[0]["content"] else "<answer>UNANSWERED</answer>"
     >>> import tempfile
     >>> questions = [{"question": "What is the capital of Peru?", "answer": "Lima"}]
-    >>> run = evaluate(
-    ...     parrot, questions, model_name="parrot", grader="exact", variants="high", engine="local", out=tempfile.mkdtemp()
-    ... )
+    >>> settings = {"variants": "high", "grader": "exact", "engine": "local"}
+    >>> run = evaluate(shy, questions, model_name="shy", out=tempfile.mkdtemp(), **settings)
     >>> run.outcomes["refused"].to_list(), run.outcomes["wrong"].to_list()
     ([True], [False])
     """
-    given = {"grader": grader, "model_name": model_name, "grader_name": grader_name, "dataset_name": dataset_name}
-    plan = plan_of(model, dataset, columns=columns, out=out, **given, **settings)
+    plan = plan_of(
+        model,
+        dataset,
+        grader=grader,
+        model_name=model_name,
+        grader_name=grader_name,
+        dataset_name=dataset_name,
+        columns=columns,
+        out=out,
+        **settings,
+    )
     return run_to_end(_carried_out(plan, progress))
 
 
@@ -118,7 +126,9 @@ async def evaluate_async(
     return await _carried_out(plan_of(model, dataset, **arguments), progress)
 
 
-def dry_run(model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any) -> RunEstimate:
+def dry_run(
+    model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any
+) -> RunEstimate:
     """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
     return run_to_end(estimate_run(plan_of(model, dataset, **arguments)))
 
@@ -143,7 +153,7 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
-    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes what `compare` does."""
+    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
     return rank_all(_compared(runs), CompareOptions(**options))
 
 
@@ -223,9 +233,7 @@ def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, obj
     elif callable(given):
         called = function_name(given, argument)
     else:
-        raise ModelError(
-            f"{argument}: expected a name, a model of Inspect's or a function, got {type(given).__name__}"
-        )
+        raise ModelError(f"{argument}: expected a name, a model of Inspect's or a function, got {type(given).__name__}")
     objects[called] = given
     return called
 

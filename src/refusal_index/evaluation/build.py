@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
-import platform
 from typing import Any
 
 from refusal_index.datasets.precise_wiki_build import (
@@ -165,7 +165,9 @@ def _pages(options: BuildOptions) -> Pages:
             f"{{shortest}}: expected at most {{longest}}, {longest}, got {shortest}; lower it, or raise {{longest}}"
         )
     if options.out.suffix not in {".jsonl", ".ndjson"}:
-        raise SettingError(f"{{out}}: expected a file that ends in .jsonl, got {str(options.out)!r}; it holds JSON Lines")
+        raise SettingError(
+            f"{{out}}: expected a file that ends in .jsonl, got {str(options.out)!r}; it holds JSON Lines"
+        )
     if not options.out.parent.is_dir():
         raise SettingError(f"{{out}}: expected a folder that is there, got {options.out.parent}; make it first")
     pages = read_pages(options.pages, options.difficulty)
@@ -208,4 +210,3 @@ def _about(options: BuildOptions, pages: Pages) -> dict[str, Any]:
         "source": {"name": options.pages.name, "pages": len(pages.entries), "rows_left_out": dict(pages.left_out)},
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
     }
-

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import TYPE_CHECKING
 
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html
+from refusal_index.outcomes.presentation.regrading import changes_blocks
 from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
+from refusal_index.outcomes.summary import Summary
 
 if TYPE_CHECKING:
     from refusal_index.evaluation.run import Run
@@ -18,9 +21,31 @@ PLANE_INCHES = (3.6, 3.2)
 def run_blocks(run: Run) -> Iterator[Block]:
     """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
     yield from summary_blocks(run.summary)
-    used = usage_text(run.summary)
+    if run.changes is not None and run.document is not None:
+        yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
+        yield from _not_forced(run)
+    if run.disagreements:
+        yield from ("", f"The graders differ over {run.disagreements:,} replies: see disagreements.csv.")
+    yield from used_blocks(run.summary)
+
+
+def used_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield what all variants took together, where it is known."""
+    used = usage_text(summary)
     if used is not None:
         yield from ("", used)
+
+
+def _not_forced(run: Run) -> Iterator[Block]:
+    """Say how many answers are refusals to the new grader, and what would ask for their forced answers."""
+    count = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
+    if count:
+        yield ""
+        yield (
+            f"{count:,} replies were answers before and are refusals now, so that no forced answer was asked for: "
+            f"they are unscored ({FORCED_NOT_ASKED}). 'refusal-index force {run.path}/outcomes.parquet --model "
+            "MODEL' asks for them."
+        )
 
 
 def as_text(run: Run) -> str:
@@ -32,12 +57,12 @@ def as_text(run: Run) -> str:
 
 
 def as_html(run: Run) -> str:
-    """Return a run as HTML: the table with intervals, and the small plane of accuracy and refusal beside it."""
-    return f"{to_html(run_blocks(run))}\n{_plane(run)}"
+    """Return a run as HTML: the table with intervals, and the small plane of refusals and right answers."""
+    return f"{to_html(run_blocks(run))}\n{_plane(run.summary)}"
 
 
 def _text_table(table: Table) -> list[str]:
-    rows = [table.columns, *([escape(cell) for cell in row] for row in table.rows)]
+    rows = [table.columns, *(tuple(escape(cell) for cell in row) for row in table.rows)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
     sides = ["<" if name in table.left else ">" for name in table.columns]
     return [
@@ -46,19 +71,19 @@ def _text_table(table: Table) -> list[str]:
     ]
 
 
-def _plane(run: Run) -> str:
-    """Draw every variant in the plane of refusal rate and accuracy, as an image within the page."""
+def _plane(summary: Summary) -> str:
+    """Draw every variant by its refusal rate and its correct rate, as an image within the page."""
     from matplotlib.figure import Figure  # noqa: PLC0415 - drawn in a notebook only
 
     figure = Figure(figsize=PLANE_INCHES, layout="constrained")
     axes = figure.subplots()
-    for variant in run.summary.variants:
-        refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
-        if refused is None or correct is None:
-            continue
-        axes.plot(refused, correct, "o", color="#1f5fa8")
-        axes.annotate((variant.variant or "all").replace("$", r"\$"), (refused, correct), (4, 4), textcoords="offset points")
     axes.plot([0, 1], [1, 0], color="0.8", linewidth=1)
+    for variant in summary.variants:
+        refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
+        if refused is not None and correct is not None:
+            axes.plot(refused, correct, "o", color="#1f5fa8")
+            name = (variant.variant or "all").replace("$", r"\$")
+            axes.annotate(name, (refused, correct), (4, 4), textcoords="offset points")
     axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="refusal rate", ylabel="correct rate")
     drawn = BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})

@@ -15,14 +15,13 @@ from typing import Any
 from refusal_index.almanac import chat
 from refusal_index.almanac.lengths import count_tokens
 from refusal_index.almanac.models import model_names
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import ModelError, ask_for
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
 from refusal_index.evaluation.run import assignment_of, open_store
 from refusal_index.outcomes.price import MILLION, Price, Prices
-from refusal_index.protocol import Asked, Conversation, Protocol, Reply, Request, about_tokens, due
+from refusal_index.protocol import Conversation, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.amounts import Estimate, Load, Range
 from refusal_index.protocol.estimate import Assumptions, Foreseen, Paid, ToAsk, estimate
 

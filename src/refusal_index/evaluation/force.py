@@ -92,8 +92,8 @@ def prepare_force(
     grader, graders = grader_of(settings.grader or _default_grader(passes[0].dataset or imported.file.stem, known))
     if grader in {GraderKind.CHOICE, GraderKind.REGEX} and known is None:
         raise SettingError(
-            f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name the "
-            "dataset that does ({dataset})"
+            f"{{grader}}: expected exact or a model, got {grader}; imported files hold no choices or patterns: name "
+            "the dataset that does ({dataset})"
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)

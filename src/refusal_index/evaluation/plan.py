@@ -10,7 +10,6 @@ from typing import Any
 from refusal_index.almanac.lengths import context_length, token_counter
 from refusal_index.almanac.models import model_names
 from refusal_index.datasets import Dataset, load_dataset, sample
-from refusal_index.engines.engine import ModelError
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
 from refusal_index.engines.store import ReplyStore
@@ -145,14 +144,18 @@ def prepare(
     check_gradable(dataset.questions, kind)
     check_context(settings.model, dataset.questions, prompts)
     if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
-        raise SettingError("{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?")
+        raise SettingError(
+            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
+        )
     placement = placement_of(settings)
     settings = replace(
         settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
     )
     for name in (settings.model, *graders):
         check_name(name, objects)
-    made_of = identity(settings, dataset, prompts, graders or (str(kind),), function_sources(settings, graders, objects))
+    made_of = identity(
+        settings, dataset, prompts, graders or (str(kind),), function_sources(settings, graders, objects)
+    )
     folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
     if folder.run_json.exists():
         refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
@@ -191,7 +194,7 @@ def load_questions(settings: Settings) -> Dataset:
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
-    """Return how often each question is drawn; samples of one seed nest, so that more draws keep those that are there."""
+    """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
     drawing, questions = settings.drawing, dataset.questions
     if drawing.draws == 1:
         return dict.fromkeys(questions, 1)
@@ -293,7 +296,7 @@ def check_name(name: str, objects: Mapping[str, object]) -> None:
 
 
 def _check_provider(name: str) -> None:
-    from refusal_index.engines.inspect.models import provider_names, resolve_model
+    from refusal_index.engines.inspect.models import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
 
     provider, _, rest = name.partition("/")
     if provider == ALMANAC or not rest or provider not in provider_names():
@@ -311,5 +314,3 @@ def function_sources(settings: Settings, graders: Sequence[str], objects: Mappin
         if source is not None:
             found[name] = source
     return found
-
-

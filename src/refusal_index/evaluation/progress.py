@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from refusal_index.datasets.precise_wiki_build import Tried, Usage
 from refusal_index.engines.engine import Begun, Event, Finished, Replied
 from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
@@ -78,3 +79,44 @@ def _short(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{letter}"
     return str(count)
+
+
+class BuildBar:
+    """Counts questions, sections and tokens while a build goes on."""
+
+    def __init__(self, progress: Progress, wanted: int) -> None:
+        self._progress, self._wanted = progress, wanted
+        self._task = progress.add_task("", total=wanted, spent="")
+        self._good = self._tried = 0
+        self._usage = Usage()
+
+    def replied(self, usage: Usage) -> None:
+        """Count the tokens of one reply."""
+        self._usage += usage
+        self._update()
+
+    def tried(self, one: Tried) -> None:
+        """Count one section."""
+        self._tried += 1
+        self._good += one.reason is None
+        self._update()
+
+    def _update(self) -> None:
+        used = self._usage
+        spent = f"{self._tried:,} sections, {used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)
+
+
+@contextmanager
+def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
+    """Show a progress bar of a build while the block runs."""
+    columns = (
+        TextColumn("questions"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        yield BuildBar(progress, wanted)

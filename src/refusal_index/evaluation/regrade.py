@@ -23,7 +23,15 @@ from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import (
-    Asked, Completion, Conversation, Pass, Procedure, Regrading, check_gradable, load_prompt_set, taken
+    Asked,
+    Completion,
+    Conversation,
+    Pass,
+    Procedure,
+    Regrading,
+    check_gradable,
+    load_prompt_set,
+    taken,
 )
 
 NOT_ANSWERED = "not answered in the run that is graded anew: "
@@ -132,9 +140,7 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched) -> Run:
     return await carry_out(plan, progress)
 
 
-def _finished(
-    store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure
-) -> list[_Replied]:
+def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:
     """Return every question that was asked with the model's replies, at no cost: they were paid for in that run."""
     questions, asked, failures = store.questions(), store.asked(), store.failures()
     found = [
@@ -143,9 +149,7 @@ def _finished(
             variant,
             draws,
             tuple(
-                _own(
-                    Conversation(questions[question_id], variant, procedure, draws), store.said(question_id, variant)
-                )
+                _own(Conversation(questions[question_id], variant, procedure, draws), store.said(question_id, variant))
             ),
             failures.get((variant, question_id)),
         )

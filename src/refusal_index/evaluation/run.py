@@ -16,16 +16,23 @@ from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore
 from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
-from refusal_index.outcomes.completeness import is_complete
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
-from refusal_index.outcomes.summary import Summary, summarise, summary_document
+from refusal_index.outcomes.summary import (
+    DEFAULT_CONFIDENCE_LEVEL,
+    DEFAULT_PENALTY,
+    Summary,
+    is_complete,
+    summarise,
+    summary_document,
+)
 from refusal_index.outcomes.table import defused, read_outcomes
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import RefusalIndexResult, refusal_index
@@ -33,8 +40,6 @@ from refusal_index.stats import RefusalIndexResult, refusal_index
 if TYPE_CHECKING:
     import pandas as pd
 
-DEFAULT_PENALTY = 1.0
-DEFAULT_CONFIDENCE_LEVEL = 0.95
 DISAGREEMENTS = "disagreements.csv"
 BEFORE = "before.parquet"
 """In the folder of a run that was graded anew: the outcome table under the grader before."""
@@ -133,13 +138,9 @@ class Run:
         return folder_runs(self.folder, self.outcomes, self.summary)
 
     def __repr__(self) -> str:
-        from refusal_index.evaluation.display import as_text  # noqa: PLC0415 - drawn when it is looked at
-
         return as_text(self)
 
     def _repr_html_(self) -> str:
-        from refusal_index.evaluation.display import as_html  # noqa: PLC0415
-
         return as_html(self)
 
 
@@ -178,7 +179,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
             return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
 
 
-def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress) -> Assignment:
+def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress = unwatched) -> Assignment:
     """Return what an engine is to carry of one variant."""
     conversations = plan.conversations(variant, store)
     return Assignment(

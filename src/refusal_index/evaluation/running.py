@@ -38,7 +38,7 @@ def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     def work() -> None:
         try:
             results.append(asyncio.run(main()))
-        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+        except BaseException as error:
             errors.append(error)
 
     thread = threading.Thread(target=copy_context().run, args=(work,), name="refusal-index")

@@ -228,4 +228,3 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
 def _matched(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
     left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
     return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
-

@@ -13,8 +13,8 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.sensitivity import Sensitivity, outcome_counts, sensitivity
 from refusal_index.stats import (
     ContingencyTable,
+    Estimate,
     GraderLabels,
-    MetricEstimate,
     MisgradingRange,
     MisgradingResult,
     MissingBounds,
@@ -77,7 +77,7 @@ class Decisions:
     model: str | None
     dataset: str | None
     variant: str | None
-    as_scored: Mapping[str, MetricEstimate]
+    as_scored: Mapping[str, Estimate]
     scoring: Sensitivity
     knows_refused_again: bool
     missing: MissingBounds

@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from refusal_index.errors import RefusalIndexError
 
-class TableError(ValueError):
+
+class TableError(RefusalIndexError, ValueError):
     """A table that a user handed in cannot be used as it is.
 
     Attributes
@@ -31,7 +33,7 @@ class OutcomeTableError(TableError):
     """An outcome table, or the file that should hold one, cannot be used as it is."""
 
 
-class RunFolderError(ValueError):
+class RunFolderError(RefusalIndexError, ValueError):
     """The folder of a run cannot be used for what was asked."""
 
 

@@ -1,7 +1,7 @@
 """The folder of a run: the only store, and the owner of everything that was paid for.
 
-`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt; `logs`
-are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
+`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt;
+`logs` are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
 """
 
 from __future__ import annotations
@@ -131,6 +131,12 @@ class RunFolder:
         # After `run.json`: folders that a killed run left without it would be taken for someone else's.
         self._make(self.logs)
         return resumed
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
+        document = self._read_run_json()
+        document["settings"] = {**self.read_settings(), **changes}
+        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def read_settings(self) -> dict[str, Any]:
         """Read the settings that the folder was made with.

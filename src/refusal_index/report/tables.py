@@ -12,8 +12,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.scales import Scale, index_scale
-from refusal_index.stats import METRIC_NAMES, Estimate
-
+from refusal_index.stats import Estimate
 
 MEANINGS = {
     "refusal_index": "rank correlation of refusing with being wrong",

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import polars as pl
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.study import StudyOptions
 
@@ -35,7 +36,7 @@ _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Fl
 _ACTIVE = "active_parameters_billion"
 
 
-class ModelTableError(ValueError):
+class ModelTableError(RefusalIndexError, ValueError):
     """A table of models cannot be used as it is."""
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.studies.style import house_style, new_figure
 
 
-class NotPossibleError(ValueError):
+class NotPossibleError(RefusalIndexError, ValueError):
     """The runs do not allow a study; the message says which runs it needs, and what was found."""
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.table import defused
@@ -25,7 +26,7 @@ FORMATS = ("csv", "tex", "svg", "pdf", "png")
 """All that can be written, in the order in which they are."""
 
 
-class WritingError(ValueError):
+class WritingError(RefusalIndexError, ValueError):
     """The files of a study cannot be written where they should be."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from refusal_index.datasets.precise_wiki_build.drawing import Drawing
 from refusal_index.datasets.precise_wiki_build.prompts import BuildPrompts
 from refusal_index.datasets.precise_wiki_build.verdicts import Tried
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import sha256_of, write_atomically
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
@@ -19,7 +20,7 @@ from refusal_index.outcomes.settings import as_json, refuse_other_settings
 BUILD_FORMAT = 1
 
 
-class BuildError(ValueError):
+class BuildError(RefusalIndexError, ValueError):
     """A build that cannot be begun or resumed as asked; the message names the file and what to do."""
 
 

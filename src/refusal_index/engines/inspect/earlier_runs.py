@@ -20,8 +20,8 @@ from inspect_ai.log import EvalLog, EvalSample, read_eval_log
 from inspect_ai.model import CachePolicy, GenerateConfig, Model
 from inspect_ai.model import _cache as inspect_cache
 
-from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, ask_for, completed
 from refusal_index.engines.completions import CARRIED, from_metadata
+from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, ask_for, completed
 from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
@@ -225,4 +225,8 @@ def _reason(sample: EvalSample) -> str:
     if sample.error:
         return error_line(sample.error.message)
     before = sample.metadata.get(NOT_ANSWERED)
-    return f"not answered in the run that is graded anew: {before}" if before else "the question ended before the protocol did"
+    return (
+        f"not answered in the run that is graded anew: {before}"
+        if before
+        else "the question ended before the protocol did"
+    )

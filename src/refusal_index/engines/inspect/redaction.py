@@ -14,6 +14,7 @@ from weakref import WeakSet
 from inspect_ai.model import ModelAPI
 
 from refusal_index.engines.inspect.multi_choice import packed
+from refusal_index.errors import RefusalIndexError
 
 SECRET_NAME = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD)$")
 SHORTEST = 6  # a shorter value would black out ordinary text
@@ -22,7 +23,7 @@ BLACKED_OUT = "[key]"
 _guarded: WeakSet[ModelAPI] = WeakSet()
 
 
-class EmptyResponseError(RuntimeError):
+class EmptyResponseError(RefusalIndexError, RuntimeError):
     """A provider's response without a single choice in it."""
 
 

@@ -13,9 +13,9 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value,
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.engines.breaker import is_key_refused
+from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, Failure, converse
 from refusal_index.engines.functions import FunctionError
-from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED, tells_bad_input
-from refusal_index.cli.shared_options import AttemptTimeout, MaxConnections, MaxRetries, MaxTokens
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, tells_bad_input
+from refusal_index.cli.groups import new_group
+from refusal_index.cli.options import takes_settings
 
-app = typer.Typer(
-    help="Build a set of questions with the help of models.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+app = new_group(help="Build a set of questions with the help of models.", no_args_is_help=True)
 
 
 @app.callback()
@@ -25,6 +24,7 @@ def _build() -> None:
 
 @app.command("precise-wiki")
 @tells_bad_input
+@takes_settings("max_tokens", "max_connections", "max_retries", "attempt_timeout")
 def precise_wiki(
     pages: Annotated[
         Path,
@@ -57,11 +57,9 @@ def precise_wiki(
     temperature: Annotated[float, typer.Option(help="Sampling temperature of the writer.", min=0)] = 0.7,
     answer_temperature: Annotated[float, typer.Option(help="Sampling temperature of the answerer.", min=0)] = 0.3,
     top_p: Annotated[float, typer.Option(help="Nucleus of the sampling of both.", min=0, max=1)] = 0.9,
-    max_tokens: MaxTokens = 4096,
-    max_connections: MaxConnections = None,
-    max_retries: MaxRetries = 5,
-    attempt_timeout: AttemptTimeout = 60,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and send nothing.")] = False,
+    *,
+    values: Mapping[str, Any],
 ) -> None:
     """Build a PreciseWikiQA set: short questions of fact about sections of Wikipedia.
 
@@ -70,31 +68,38 @@ def precise_wiki(
     build that was interrupted and pays for no reply twice. Exit status: 0 done, 1 fewer questions than wanted or
     failed, 2 bad input, 130 interrupted.
     """
-    try:
-        from refusal_index.cli import build_job
+    from refusal_index.cli.runs import asking
+    from refusal_index.datasets.precise_wiki_build import Lengths
+    from refusal_index.engines.settings import Decoding, Settings
+    from refusal_index.evaluation import build
+    from refusal_index.evaluation.presentation import build_lines
+    from refusal_index.evaluation.progress import build_bar
 
-        options = build_job.BuildOptions(
-            pages=pages,
-            out=out,
-            writer=writer,
-            answerer=answerer or writer,
-            questions=questions,
-            seed=seed,
-            difficulty=difficulty,
-            revision=revision,
-            shortest=shortest,
-            longest=longest,
-            temperature=temperature,
-            answer_temperature=answer_temperature,
-            top_p=top_p,
-            max_tokens=max_tokens,
-            max_connections=max_connections,
-            max_retries=max_retries,
-            attempt_timeout=attempt_timeout,
+    settings = Settings.of(**values)
+    options = build.BuildOptions(
+        pages=pages,
+        out=out,
+        writer=writer,
+        answerer=answerer or writer,
+        questions=questions,
+        seed=seed,
+        difficulty=difficulty,
+        revision=revision,
+        lengths=Lengths(shortest, longest),
+        writing=Decoding(temperature, top_p, settings.decoding.max_tokens),
+        answering=Decoding(answer_temperature, top_p, settings.decoding.max_tokens),
+        sending=settings.sending,
+    )
+    if dry_run:
+        found = build.estimate(options)
+        console.say(f"{found.pages:,} pages{f' of {found.levels} levels of difficulty' if found.levels else ''}")
+        console.say(
+            f"{questions:,} questions take at least {found.requests:,} requests and about {found.tokens:,.0f} tokens "
+            "in; each section that is thrown out takes one or two requests more"
         )
-        complete = build_job.estimate(options) if dry_run else build_job.build(options)
-    except KeyboardInterrupt:
-        typer.echo("interrupted; the same command resumes, and pays for no reply twice", err=True)
-        raise typer.Exit(INTERRUPTED) from None
-    if not complete:
+        return
+    record = asking(build.build(options, partial(build_bar, console.terminal(stderr=True))))
+    for line in build_lines(record, options.paths, questions):
+        console.say(line)
+    if record["file"]["questions"] != questions:
         raise typer.Exit(INCOMPLETE)
