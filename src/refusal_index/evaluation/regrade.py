@@ -166,7 +166,8 @@ def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Com
     """Yield the model's replies that an outcome rests on, the first pass before the forced one."""
     own = [one for one in taken(conversation, said) if one.reply.asked is Asked.MODEL]
     for one in sorted(own, key=lambda one: (one.reply.of is Pass.FORCED, one.draw)):
-        yield replace(one, input_tokens=0, output_tokens=0, requests=0)
+        # its variant's own: that another variant was forced says nothing of what this one was asked
+        yield replace(one, variant=conversation.variant, input_tokens=0, output_tokens=0, requests=0)
 
 
 def _hash(replied: Iterable[_Replied]) -> str:

@@ -112,7 +112,7 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
     >>> due(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
     []
     """
-    known = _Said(conversation, said)
+    known = _Said(conversation, taken(conversation, said))
     if not conversation.in_turn:
         return [one for of in Pass for one in _due_of_pass(conversation, of, known)]
     step = conversation.procedure.step(conversation.question, known.in_draw(0))
@@ -121,7 +121,7 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
     """Return what became of every draw, in their order; None while a reply is missing."""
-    known = _Said(conversation, said)
+    known = _Said(conversation, taken(conversation, said))
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
     drawn = []

@@ -31,7 +31,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked, Conversation, due
+from refusal_index.protocol import Asked, Completion, Conversation, due
 
 CACHE = CachePolicy(expiry=None, per_epoch=False)
 LATE_ADDRESS = frozenset({"vllm", "sglang"})
@@ -54,6 +54,9 @@ ADMITTED = {
 """All that a reply in Inspect's cache is made of."""
 
 UNREAD_FIELDS = {"events", "messages", "attachments", "output", "store", "timelines"}
+REGRADED = "regraded"
+"""Marks the header of a log whose replies were taken from another run."""
+
 NOT_ANSWERED = "not_answered"
 """Names, in a sample of a regraded log, what had kept the question from being answered."""
 
@@ -194,6 +197,7 @@ def take_over_logs(folder: RunFolder, store: ReplyStore) -> None:
     for variant, path in finished_logs(folder).items():
         log = read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
         samples = log.samples or []
+        regraded = bool((log.eval.metadata or {}).get(REGRADED))
         questions = [_question(sample) for sample in samples]
         store.ask(
             variant,
@@ -202,18 +206,17 @@ def take_over_logs(folder: RunFolder, store: ReplyStore) -> None:
                 for question, sample in zip(questions, samples, strict=True)
             },
         )
-        store.put(
-            [
-                one
-                for sample in samples
-                for one in from_metadata(
-                    sample.metadata.get(CARRIED) or (), str(sample.id), variant, first_draw=sample.epoch - 1
-                )
-            ]
-        )
+        store.put([one for sample in samples for one in _completions(sample, variant, regraded=regraded)])
         for sample in samples:
             if sample.error or CARRIED not in sample.metadata:
                 store.fail(variant, str(sample.id), _reason(sample))
+
+
+def _completions(sample: EvalSample, variant: str, *, regraded: bool) -> Iterator[Completion]:
+    """Yield what a sample holds; what was graded anew belongs to its variant, also in the forced pass."""
+    found = from_metadata(sample.metadata.get(CARRIED) or (), str(sample.id), variant, sample.epoch - 1)
+    for one in found:
+        yield replace(one, variant=variant) if regraded and one.reply.asked is Asked.MODEL else one
 
 
 def _question(sample: EvalSample) -> Any:
