@@ -252,12 +252,22 @@ def _variant_document(variant: VariantSummary) -> dict[str, Any]:
 
 
 def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    found, index = _plain(pooled), pooled.index.to_document()
-    whose = {name: found.pop(name) for name in ("model", "dataset", "variants")}
-    number = {name: index[name] for name in ("estimate", "low", "high")}
-    del found["index"]
-    error = found.pop("standard_error")
-    return {**whose, **number, "standard_error": error, "status": index["status"], "reason": index["reason"], **found}
+    index = pooled.index.to_document()
+    outcome = {name: index.pop(name) for name in ("status", "reason")}
+    return {
+        "model": pooled.model,
+        "dataset": pooled.dataset,
+        "variants": pooled.variants,
+        **index,
+        "standard_error": pooled.standard_error,
+        **outcome,
+        "left_out": pooled.left_out,
+        "homogeneity": _plain(pooled.homogeneity),
+        "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],
+    }
+
+
+_OF_A_COPULA = ("family", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
 
 
 def _plain(value: Any) -> Any:

@@ -17,17 +17,14 @@ from refusal_index.outcomes.matching import outcome_matrix
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import (
     COPULA_NAMES,
-    ContingencyTable,
     CopulaComparison,
     CopulaTestResult,
     copula_tests,
     copula_win_rates,
-    refusal_index,
 )
 from refusal_index.studies.cells import number
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL
-from refusal_index.studies.selection import chosen_runs, display_names, table_of
+from refusal_index.studies.selection import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (
     GREY,
@@ -68,15 +65,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
         If no table has a defined index.
     """
     chosen, notes = chosen_runs(runs)
-    tables: list[ContingencyTable] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        for variant in run.variants:
-            table = table_of(run, variant)
-            found = refusal_index(table)
-            if found.status == "undefined":
-                notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-            else:
-                tables.append(table)
+    defined, undefined = defined_tables(chosen)
+    notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     tests, said = _tests(chosen)
@@ -86,20 +76,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
 
 
 _SCHEMA = {
-    "part": pl.String,
-    "family": pl.String,
-    "model": pl.String,
-    "dataset": pl.String,
+    **dict.fromkeys(("part", "family", "model", "dataset"), pl.String),
     "tables": pl.Int64,
-    "log_likelihood": pl.Float64,
-    "aic": pl.Float64,
-    "bic": pl.Float64,
-    "gaussian_wins_log_likelihood": pl.Float64,
-    "gaussian_wins_aic": pl.Float64,
-    "gaussian_wins_bic": pl.Float64,
-    "ties": pl.Float64,
-    "parameter": pl.Float64,
-    "statistic": pl.Float64,
+    **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
+    **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
     "degrees_of_freedom": pl.Int64,
     "pvalue": pl.Float64,
     "status": pl.String,

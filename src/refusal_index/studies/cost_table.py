@@ -29,20 +29,9 @@ SCHEMA = {
     "model": pl.String,
     "dataset": pl.String,
     "variant": pl.String,
-    "questions": pl.Int64,
-    "draws": pl.Int64,
-    "first_answers": pl.Int64,
-    "forced_answers": pl.Int64,
-    "two_pass_answers": pl.Int64,
-    "twice_all_answers": pl.Int64,
-    "sampling_answers": pl.Int64,
-    "requests": pl.Int64,
-    "input_tokens": pl.Int64,
-    "output_tokens": pl.Int64,
-    "cost_usd": pl.Float64,
-    "requests_per_question": pl.Float64,
-    "tokens_per_question": pl.Float64,
-    "sampling_tokens": pl.Float64,
+    **dict.fromkeys(("questions", "draws", "first_answers", "forced_answers", "two_pass_answers"), pl.Int64),
+    **dict.fromkeys(("twice_all_answers", "sampling_answers", "requests", "input_tokens", "output_tokens"), pl.Int64),
+    **dict.fromkeys(("cost_usd", "requests_per_question", "tokens_per_question", "sampling_tokens"), pl.Float64),
 }
 _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 

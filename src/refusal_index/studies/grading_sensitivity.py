@@ -29,8 +29,8 @@ from refusal_index.stats import (
 )
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import level_text
+from refusal_index.studies.selection import chosen_runs, defined_tables, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (
     GREY,
@@ -73,20 +73,15 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         If no run has a defined index.
     """
     chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen)
+    notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        for variant, outcomes in run.variants.items():
-            where = {"model": name, "dataset": run.dataset, "variant": variant or ALL}
-            table = table_of(run, variant)
-            found = refusal_index(table)
-            if found.status == "undefined":
-                notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-                continue
-            parts = list(scoring_rows(outcome_counts(first_draws(outcomes)), table, options.confidence_level))
-            parts += misgrading_bounds_rows(table)
-            if variant == reference_variant(run):
-                parts += misgrading_rows(table, options)
-            rows += ({**where, **part} for part in parts)
+    for one in defined:
+        counts = outcome_counts(first_draws(one.run.variants[one.variant]))
+        parts = [*scoring_rows(counts, one.table, options.confidence_level), *misgrading_bounds_rows(one.table)]
+        if one.variant == reference_variant(one.run):
+            parts += misgrading_rows(one.table, options)
+        rows += ({**one.where, **part} for part in parts)
     if not rows:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     frame = pl.DataFrame(rows, schema=_SCHEMA)
@@ -94,16 +89,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 _SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "part": pl.String,
-    "name": pl.String,
-    "rate": pl.Float64,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "questions": pl.Float64,
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("rate", "estimate", "low", "high", "questions"), pl.Float64),
     "status": pl.String,
     "reason": pl.String,
 }

@@ -40,16 +40,8 @@ AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy"
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
 SCHEMA = {
-    "statistic": pl.String,
-    "model": pl.String,
-    "dataset": pl.String,
-    "truth": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "within_source": pl.Float64,
-    "within_low": pl.Float64,
-    "within_high": pl.Float64,
+    **dict.fromkeys(("statistic", "model", "dataset", "truth"), pl.String),
+    **dict.fromkeys(("estimate", "low", "high", "within_source", "within_low", "within_high"), pl.Float64),
     "variants": pl.Int64,
     "reason": pl.String,
 }

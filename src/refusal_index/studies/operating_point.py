@@ -32,7 +32,7 @@ from refusal_index.stats import (
 )
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.selection import chosen_runs, defined_tables, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import (
     GREY,
@@ -72,40 +72,24 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         If no run has a defined index.
     """
     chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen, only_reference=True)
+    notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        variant = reference_variant(run)
-        table, where = table_of(run, variant), {"model": name, "dataset": run.dataset}
-        found = refusal_index(table)
-        if found.status == "undefined":
-            notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-            continue
-        rows += ({**where, "variant": variant or ALL, **row} for row in point_rows(table, options))
-        for other in run.variants:
-            if other != variant and table_of(run, other).n:
-                point = _observed("other_variant", table_of(run, other), options.confidence_level)
-                rows.append({**where, "variant": other or ALL, **point})
+    for one in defined:
+        rows += ({**one.where, **row} for row in point_rows(one.table, options))
+        for other in one.run.variants:
+            if other != one.variant and table_of(one.run, other).n:
+                point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
+                rows.append({**one.where, "variant": other or ALL, **point})
     if not rows:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     return Study(NAME, TITLE, _caption(options), pl.DataFrame(rows, schema=_SCHEMA), draw, notes, printed)
 
 
 _SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "part": pl.String,
-    "name": pl.String,
-    "penalty": pl.Float64,
-    "refusal_rate": pl.Float64,
-    "refusal_rate_low": pl.Float64,
-    "refusal_rate_high": pl.Float64,
-    "correct_rate": pl.Float64,
-    "correct_rate_low": pl.Float64,
-    "correct_rate_high": pl.Float64,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("penalty", "refusal_rate", "refusal_rate_low", "refusal_rate_high", "correct_rate"), pl.Float64),
+    **dict.fromkeys(("correct_rate_low", "correct_rate_high", "estimate", "low", "high"), pl.Float64),
     "utility_at_best": pl.Float64,
     "utility_today": pl.Float64,
     "status": pl.String,

@@ -86,11 +86,7 @@ _TYPES = {
     "place": pl.Int64,
     "run": pl.Int64,
     "other_model": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "pvalue": pl.Float64,
-    "pvalue_max_t": pl.Float64,
+    **dict.fromkeys(("estimate", "low", "high", "pvalue", "pvalue_max_t"), pl.Float64),
     "reason": pl.String,
 }
 

@@ -7,8 +7,8 @@ import numpy as np
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.stability.agreement import checked_resamples, concordance, entropy_of_winners
+from refusal_index.stats.intervals import Seed, checked_resamples
+from refusal_index.stats.stability.agreement import concordance, entropy_of_winners
 
 QUANTILES = 0.05, 0.5, 0.95
 

@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.estimate import Status
-from refusal_index.stats.intervals import Seed
+from refusal_index.stats.intervals import Seed, checked_resamples
 from refusal_index.stats.stability.agreement import (
     average_ranks,
-    checked_resamples,
     checked_scores_matrix,
     concordance,
     entropy_of_winners,
