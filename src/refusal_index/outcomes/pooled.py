@@ -79,7 +79,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
     if len(tables) < 2:
         return None
     matrix = outcome_matrix(tables)
-    joint = joint_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
+    joint = joint_refusal_index(*matrix.arrays)
     return JointIndex(Estimate.of(joint, joint.confidence_interval(confidence_level)), joint, matrix)
 
 
@@ -106,7 +106,7 @@ def pool(groups: Sequence[VariantGroup], confidence_level: float) -> Iterator[Po
 
 
 def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex) -> PooledSummary:
-    matrix, result = joint.matrix, joint.result
+    result = joint.result
     return PooledSummary(
         model=model,
         dataset=dataset,
@@ -115,5 +115,5 @@ def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], join
         standard_error=result.standard_error,
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
-        copulas=copula_tests(matrix.refused, matrix.wrong, matrix.scored),
+        copulas=copula_tests(*joint.matrix.arrays),
     )

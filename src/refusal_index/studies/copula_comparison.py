@@ -22,22 +22,11 @@ from refusal_index.stats import (
     copula_tests,
     copula_win_rates,
 )
+from refusal_index.studies import style
 from refusal_index.studies.cells import number
 from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.selection import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    few_ticks,
-    model_colours,
-    model_legend,
-    model_markers,
-    short_names,
-)
 
 NAME = "copula_comparison"
 TITLE = "Copula comparison"
@@ -108,8 +97,7 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
-        matrix = outcome_matrix(list(run.variants.values()))
-        found = copula_tests(matrix.refused, matrix.wrong, matrix.scored)
+        found = copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
         if all(test.pvalue is None for test in found):
             notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
         else:
@@ -161,44 +149,49 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
     # Of many models the points of one family need room below each other.
     models = tests["model"].unique(maintain_order=True).to_list()
-    height = 2.9 + 0.1 * max(0, len(models) - MOST_LABELS)
-    figure.set_size_inches(WIDTH * 1.25 if tests.height else WIDTH * 0.7, height)
+    height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
+    figure.set_size_inches(style.WIDTH * 1.25 if tests.height else style.WIDTH * 0.7, height)
     axes = figure.subplots(1, 2 if tests.height else 1, sharey=True, squeeze=False)[0]
     _draw_fits(axes[0], fits)
     axes[0].set_yticks(range(fits.height), [FAMILY_LABELS[family] for family in fits["family"]])
     axes[0].set_ylim(fits.height - 0.5, -0.5)
     if tests.height:
         _draw_tests(axes[1], tests)
-        if len(models) > MOST_LABELS:
-            model_legend(figure, models)
+        if len(models) > style.MOST_LABELS:
+            style.model_legend(figure, models)
     for panel in axes:
         panel.grid(visible=False, axis="y")
 
 
 def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     gaussian = fits.filter(family="gaussian")["log_likelihood"][0]
-    axes.axvline(0, color=PALE)
+    axes.axvline(0, color=style.PALE)
     axes.set_title("One table at a time")
     axes.set_xlabel("mean log-likelihood less the Gaussian's")
     gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
     for y, (gap, ties) in enumerate(gaps):
         # What rounding leaves of a tie is not a gap.
-        axes.plot(0.0 if ties == 1 else gap, y, "o", color=INK)
+        axes.plot(0.0 if ties == 1 else gap, y, "o", color=style.INK)
         if y:
             axes.annotate(
-                f"{ties:.0%} ties", (1.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=6.5, color=GREY
+                f"{ties:.0%} ties",
+                (1.02, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=6.5,
+                color=style.GREY,
             )
     widest = max(abs(gap) for gap, ties in gaps if ties < 1) if any(ties < 1 for _, ties in gaps) else 1.0
     axes.set_xlim(-1.3 * widest, 0.5 * widest)
-    few_ticks(axes.xaxis, 4)
+    style.few_ticks(axes.xaxis, 4)
 
 
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].to_list()
-    colours, markers = model_colours(models), model_markers(models)
+    colours, markers = style.model_colours(models), style.model_markers(models)
     places = {family: y for y, family in enumerate(COPULA_NAMES)}
-    names, short = list(colours), short_names(models)
-    spread = 0.5 if len(names) <= MOST_LABELS else 0.8
+    names, short = list(colours), style.short_names(models)
+    spread = 0.5 if len(names) <= style.MOST_LABELS else 0.8
     axes.set_xscale("log")
     axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
     for row in tests.filter(pl.col("pvalue").is_not_null()).iter_rows(named=True):
@@ -206,7 +199,7 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
         x, y = max(row["pvalue"], SMALLEST_PVALUE), places[row["family"]] + shift
         axes.plot(x, y, markers[row["model"]], color=colours[row["model"]], markersize=4.5)
     axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel="p-value; shaded: ruled out at 5 %")
-    if len(names) > MOST_LABELS:
+    if len(names) > style.MOST_LABELS:
         return
     first = tests.filter(pl.col("pvalue").is_not_null(), family="gaussian")
     shifts = [spread * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]

@@ -27,27 +27,12 @@ from refusal_index.stats import (
     refusal_index,
     scoring_rules,
 )
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import level_text
 from refusal_index.studies.selection import chosen_runs, defined_tables, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    MOST_BANDS,
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    model_colours,
-    model_handles,
-    model_legend,
-    model_markers,
-    safe_text,
-    short_names,
-    ticks_above_too,
-)
 
 NAME = "grading_sensitivity"
 TITLE = "Sensitivity to grading"
@@ -186,25 +171,25 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
-    figure.set_size_inches(WIDTH * 1.25, height)
+    figure.set_size_inches(style.WIDTH * 1.25, height)
     # Beside a long list of variants the curves keep their height, and what is free below them names the models.
     tall = height > 1.5 * LEFT_HEIGHT
     grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
     left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
     _draw_misgrading(left, frame.filter(part="misgrading"), models)
     _draw_rules(right, frame, keys)
-    if len(models) > MOST_LABELS and tall:
+    if len(models) > style.MOST_LABELS and tall:
         below = figure.add_subplot(grid[1, 0])
         below.set_axis_off()
-        below.legend(handles=model_handles(models), loc="upper left", fontsize=6.5)
-    elif len(models) > MOST_LABELS:
-        model_legend(figure, models)
+        below.legend(handles=style.model_handles(models), loc="upper left", fontsize=6.5)
+    elif len(models) > style.MOST_LABELS:
+        style.model_legend(figure, models)
 
 
 def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
-    axes.axhline(0, color=PALE)
-    colours, markers = model_colours(models), model_markers(models)
-    few = len(models) <= MOST_LABELS
+    axes.axhline(0, color=style.PALE)
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    few = len(models) <= style.MOST_LABELS
     ends: list[tuple[float, float, str]] = []
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
         known, colour = part.drop_nulls("estimate"), colours[str(model)]
@@ -213,7 +198,7 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
         if name != "both" or not known.height:
             continue
         ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
-        if len(models) <= MOST_BANDS:
+        if len(models) <= style.MOST_BANDS:
             bounded = known.drop_nulls("low")
             axes.fill_between(
                 100 * bounded["rate"], bounded["low"], bounded["high"], color=colour, alpha=0.12, linewidth=0
@@ -231,9 +216,9 @@ def _name_curves(
 ) -> None:
     """Say which line is what, and write each model's name at the end of its curve."""
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
-    axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=GREY)
+    axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * LARGEST_RATE)
-    names = short_names([model for *_, model in ends], 22)
+    names = style.short_names([model for *_, model in ends], 22)
     # Only what the labels could cover: the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
     lines = [(100 * rate, index) for rate, index in near.iter_rows()]
@@ -242,31 +227,29 @@ def _name_curves(
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
-    axes.axvline(0, color=PALE)
-    labels, names = [], short_names(keys["model"].to_list(), 22)
+    axes.axvline(0, color=style.PALE)
+    labels, names = [], style.short_names(keys["model"].to_list(), 22)
     for y, (model, dataset, variant) in enumerate(keys.iter_rows()):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
         own = part.filter(part="reported").row(0, named=True)
         everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
-        axes.plot([own["low"], own["high"]], [y, y], color=GREY, linewidth=0.8)
-        for bound, width, colour in ((everything, 6, PALE), (again, 3, MODEL_COLOURS[4])):
+        axes.plot([own["low"], own["high"]], [y, y], color=style.GREY, linewidth=0.8)
+        for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
             if bound["low"] is not None:
                 axes.plot([bound["low"], bound["high"]], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
         rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
-        axes.plot(rules, [y] * rules.len(), "|", color=INK, markersize=5, markeredgewidth=0.7)
-        axes.plot(own["estimate"], y, "o", color=INK, markersize=4)
-        labels.append(f"{names[model]}, {safe_text(variant, 8)} ({again['questions']:.0f})")
-    axes.set_yticks(range(len(labels)), labels, fontsize=6.3)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+        axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
+        axes.plot(own["estimate"], y, "o", color=style.INK, markersize=4)
+        labels.append(f"{names[model]}, {style.safe_text(variant, 8)} ({again['questions']:.0f})")
+    style.name_rows(axes, labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
-    ticks_above_too(axes)
+    style.ticks_above_too(axes)
 
 
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     models = frame["model"].n_unique()
-    left_out = ["the intervals"] if models > MOST_BANDS else []
-    left_out += ["the curves of one kind of error alone"] if models > MOST_LABELS else []
+    left_out = ["the intervals"] if models > style.MOST_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
     return (
         "Left: the Refusal Index that a grader without errors would have given, if this one graded right answers as "
         "wrong, wrong answers as right, or both, at the assumed rate; one prompt variant a model, with "

@@ -30,29 +30,18 @@ from refusal_index.stats import (
     refusal_index,
     utility,
 )
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
 from refusal_index.studies.selection import chosen_runs, defined_tables, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    PALE,
-    PAPER,
-    WIDTH,
-    short_names,
-    switch_off_rest,
-    title_with_key,
-    variant_colours,
-)
 
 NAME = "operating_point"
 TITLE = "Operating point"
 NEEDS = "a run whose Refusal Index is defined"
 
 PENALTIES = (1.0, 3.0, 9.0)
-_PENALTY_COLOURS = dict(zip(PENALTIES, (MODEL_COLOURS[4], MODEL_COLOURS[1], "#8b1a1a"), strict=True))
+_PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
 _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
 _PANELS_A_ROW = 3
 _METRIC_LABELS = {
@@ -202,17 +191,17 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
     regrets = 0.9 + 0.3 * keys.height
-    figure.set_size_inches(WIDTH * max(0.8, 0.42 * columns), 2.3 * rows + regrets)
+    figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), 2.3 * rows + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.3 * rows, regrets])[:, 0]
     axes = above.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    names = short_names(keys["model"].to_list())
+    names = style.short_names(keys["model"].to_list())
     for panel, (model, dataset) in zip(axes.flat, keys.iter_rows(), strict=False):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
         _draw_plane(panel, part)
         panel.set_title(names[model], fontsize=7.5)
     # The panels share their axis: a limit set while some are still empty would cut off what comes later.
     axes[0, 0].set_ylim(bottom=-0.02)
-    switch_off_rest(axes, keys.height)
+    style.switch_off_rest(axes, keys.height)
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
@@ -224,16 +213,16 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
         bounded["refusal_rate"],
         bounded["correct_rate_low"],
         bounded["correct_rate_high"],
-        color=PALE,
+        color=style.PALE,
         alpha=0.6,
         linewidth=0,
     )
-    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=GREY, linewidth=1)
+    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=style.GREY, linewidth=1)
     observed = part.filter(pl.col("part").is_in(["today", "other_variant"]))
-    colours = variant_colours(observed["variant"].to_list())
+    colours = style.variant_colours(observed["variant"].to_list())
     for row in observed.iter_rows(named=True):
         r, c, today = row["refusal_rate"], row["correct_rate"], row["part"] == "today"
-        colour = INK if today else colours[row["variant"]]
+        colour = style.INK if today else colours[row["variant"]]
         if today:
             axes.plot([row["refusal_rate_low"], row["refusal_rate_high"]], [c, c], color=colour, linewidth=0.9)
         axes.plot([r, r], [row["correct_rate_low"], row["correct_rate_high"]], color=colour, linewidth=0.9)
@@ -253,7 +242,7 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
-    axes.axvline(0, color=PALE)
+    axes.axvline(0, color=style.PALE)
     places = {key: place for place, key in enumerate(keys.iter_rows())}
     shifts = dict(zip(PENALTIES, (-0.25, 0.0, 0.25), strict=True))
     for row in best.drop_nulls("estimate").iter_rows(named=True):
@@ -263,13 +252,11 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
         axes.plot(
             row["estimate"], y, _PENALTY_MARKERS[row["penalty"]], color=colour, markerfacecolor="white", markersize=5
         )
-    names = short_names(keys["model"].to_list(), 28)
-    axes.set_yticks(range(keys.height), [names[model] for model in keys["model"]])
-    axes.set_ylim(keys.height - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+    names = style.short_names(keys["model"].to_list(), 28)
+    style.name_rows(axes, [names[model] for model in keys["model"]])
     axes.set(xlabel="utility a question, best less today's")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
-    title_with_key(axes, "Regret", {name: (*look, PAPER) for name, look in looks.items()})
+    style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})
 
 
 def _caption(options: StudyOptions) -> str:

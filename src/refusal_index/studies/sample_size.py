@@ -34,20 +34,11 @@ from refusal_index.stats import (
     refusal_index_many,
 )
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, widened
 from refusal_index.studies.scores import ALL, METRIC_LABELS, level_text
 from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    WIDTH,
-    outside_legend,
-    safe_text,
-    short_names,
-    switch_off_rest,
-)
 
 NAME = "sample_size"
 TITLE = "Number of questions"
@@ -57,7 +48,7 @@ SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
 CV_WANTED = 0.1
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
-_COLOURS = dict(zip(COMPARED, (MODEL_COLOURS[1], MODEL_COLOURS[0], MODEL_COLOURS[2]), strict=True))
+_COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
 
 FloatArray = NDArray[np.float64]
@@ -217,14 +208,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
+    figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    names = short_names(keys["model"].to_list(), 20)
+    names = style.short_names(keys["model"].to_list(), 20)
     for panel, key in zip(axes.flat, keys.iter_rows(named=True), strict=False):
         part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
         _draw_run(panel, part)
-        panel.set_title(f"{names[key['model']]}, {safe_text(key['variant'], 12)}", fontsize=7)
-    switch_off_rest(axes, keys.height)
+        panel.set_title(f"{names[key['model']]}, {style.safe_text(key['variant'], 12)}", fontsize=7)
+    style.switch_off_rest(axes, keys.height)
     for panel in axes[:, 0]:
         panel.set_ylabel("Coefficient of variation")
     # One label for the whole figure would lie on the legend.
@@ -233,12 +224,12 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     lines = [
         Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRIC_LABELS[name]) for name in COMPARED
     ]
-    outside_legend(figure, lines)
+    style.outside_legend(figure, lines)
 
 
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
-    axes.axhline(CV_WANTED, color=GREY, linewidth=0.7, linestyle=":")
+    axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
     for name in COMPARED:
         part, colour = rows.filter(metric=name).drop_nulls("cv"), _COLOURS[name]
         axes.plot(part["size"], part["predicted_cv"], color=colour, linewidth=1.2)
@@ -249,7 +240,7 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.tick_params(axis="both", colors=INK)
+    axes.tick_params(axis="both", colors=style.INK)
 
 
 def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:

@@ -172,8 +172,7 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
 
     Examples
     --------

@@ -150,8 +150,7 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
 
     Examples
     --------

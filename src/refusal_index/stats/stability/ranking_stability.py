@@ -107,9 +107,8 @@ def ranking_stability(
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Section "Can Refusal Index Consistently Rank Models?", appendix "Ranking Stability
-       Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Can Refusal Index Consistently Rank Models?", appendix
+       "Ranking Stability Metrics".
 
     Examples
     --------
