@@ -25,10 +25,12 @@ from refusal_index.outcomes.counts import (
     variant_groups,
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
@@ -224,6 +226,19 @@ def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
     return next(estimate for estimate in estimates if estimate.name == name)
+
+
+def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
+    """Read what each variant of a run took from the summary in its folder: only the logs know it besides.
+
+    Without one, and for a file, it is not known.
+    """
+    try:
+        variants = json.loads(RunFolder(run.source).summary.read_bytes())["variants"] if run.source.is_dir() else []
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
+        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
