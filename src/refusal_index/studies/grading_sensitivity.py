@@ -14,19 +14,10 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import outcome_counts
-from refusal_index.stats import (
-    ContingencyTable,
-    Estimate,
-    OutcomeCounts,
-    correct_misgrading,
-    misgrading_range,
-    missing_bounds,
-    refusal_index,
-    scoring_rules,
-)
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
@@ -81,30 +72,32 @@ _SCHEMA = {
 }
 
 
-def misgrading_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the corrected index for every assumed pair of error rates, with its interval."""
     for name, (as_wrong, as_right) in ERRORS.items():
         for rate in RATES:
-            found = correct_misgrading(table, rate * as_wrong, rate * as_right)
+            found = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
             interval = found.confidence_interval(options.confidence_level, n_resamples=_RESAMPLES, rng=options.seed)
             yield {
                 "part": "misgrading",
                 "name": name,
                 "rate": rate,
                 "questions": float(table.n),
-                **Estimate.of(found, interval).to_document(),
+                **stats.Estimate.of(found, interval).to_document(),
             }
 
 
-def misgrading_bounds_rows(table: ContingencyTable) -> Iterator[dict[str, Any]]:
+def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
     """Yield the range of the corrected index while both error rates go from 0 to one and to five in a hundred."""
     for rate in (0.01, LARGEST_RATE):
-        found = misgrading_range(table, (0.0, rate), (0.0, rate))
+        found = stats.misgrading_range(table, (0.0, rate), (0.0, rate))
         ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
         yield {"part": "misgrading_range", "name": f"up_to_{rate:g}", "rate": rate, "questions": float(table.n), **ends}
 
 
-def scoring_rows(counts: OutcomeCounts, table: ContingencyTable, confidence_level: float) -> Iterator[dict[str, Any]]:
+def scoring_rows(
+    counts: stats.OutcomeCounts, table: stats.ContingencyTable, confidence_level: float
+) -> Iterator[dict[str, Any]]:
     """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
 
     Parameters
@@ -116,17 +109,17 @@ def scoring_rows(counts: OutcomeCounts, table: ContingencyTable, confidence_leve
     confidence_level
         Of the intervals.
     """
-    own = refusal_index(table)
-    reported = Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
+    own = stats.refusal_index(table)
+    reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
-    for rule, found in scoring_rules(counts):
+    for rule, found in stats.scoring_rules(counts):
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
         yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
     again, missing = counts.refused_again, counts.unscored_forced
     bounds = {
-        "forced_refusals": missing_bounds(ContingencyTable(*known), unknown_refused=again),
-        "everything": missing_bounds(ContingencyTable(*known), again + missing, counts.unscored_first),
+        "forced_refusals": stats.missing_bounds(stats.ContingencyTable(*known), unknown_refused=again),
+        "everything": stats.missing_bounds(stats.ContingencyTable(*known), again + missing, counts.unscored_first),
     }
     open_questions = {"forced_refusals": again, "everything": again + missing + counts.unscored_first}
     for name, bound in bounds.items():

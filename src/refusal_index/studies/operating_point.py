@@ -16,20 +16,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    ConfidenceInterval,
-    ContingencyTable,
-    Estimate,
-    abstention_metrics,
-    accuracy_refusal_curve,
-    best_operating_point,
-    correct_rate_at,
-    metrics,
-    omniscience_index,
-    refusal_index,
-    utility,
-)
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, level_text
@@ -86,7 +74,7 @@ _SCHEMA = {
 }
 
 
-def point_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
 
     Parameters
@@ -102,20 +90,20 @@ def point_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[
     for penalty in PENALTIES:
         yield _best(table, penalty, options)
     for penalty in PENALTIES:
-        yield {**_metric(utility(table, penalty, confidence_level=level)), "penalty": penalty}
+        yield {**_metric(stats.utility(table, penalty, confidence_level=level)), "penalty": penalty}
     for metric in (
-        omniscience_index(table, confidence_level=level),
-        *abstention_metrics(table, confidence_level=level),
+        stats.omniscience_index(table, confidence_level=level),
+        *stats.abstention_metrics(table, confidence_level=level),
     ):
         yield _metric(metric)
 
 
-def _curve(table: ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
-    curve = accuracy_refusal_curve(table)
+def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
+    curve = stats.accuracy_refusal_curve(table)
     band = curve.confidence_band(level)
     points = np.stack([curve.refusal_rate, curve.correct_rate, *band], axis=1).tolist()
     for refused, correct, *ends in points:
-        low, high = ConfidenceInterval(*ends).or_none()
+        low, high = stats.ConfidenceInterval(*ends).or_none()
         yield {
             "part": "curve",
             "refusal_rate": refused,
@@ -127,8 +115,8 @@ def _curve(table: ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
         }
 
 
-def _observed(part: str, table: ContingencyTable, level: float) -> dict[str, Any]:
-    found = {metric.name: metric for metric in metrics(table, confidence_level=level)}
+def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
+    found = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
     refused, correct = found["refusal_rate"], found["correct_rate"]
     return {
         "part": part,
@@ -143,10 +131,10 @@ def _observed(part: str, table: ContingencyTable, level: float) -> dict[str, Any
     }
 
 
-def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
-    point, rho = best_operating_point(table, penalty), refusal_index(table).rho
+def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
+    point, rho = stats.best_operating_point(table, penalty), stats.refusal_index(table).rho
     low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
-    correct = None if rho is None else float(correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
+    correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
     return {
         "part": "best",
         "name": "regret",
@@ -163,7 +151,7 @@ def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dic
     }
 
 
-def _metric(metric: Estimate) -> dict[str, Any]:
+def _metric(metric: stats.Estimate) -> dict[str, Any]:
     return {"part": "metric", "name": metric.name, **metric.to_document()}
 
 

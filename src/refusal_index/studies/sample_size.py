@@ -20,19 +20,8 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    ContingencyTable,
-    Estimate,
-    PlanningScenario,
-    correct_given_attempted,
-    expected_half_width,
-    f_score,
-    metrics,
-    questions_for_cv,
-    refusal_index,
-    refusal_index_many,
-)
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, widened
@@ -61,7 +50,7 @@ class _Source:
     model: str
     dataset: str | None
     variant: str
-    table: ContingencyTable
+    table: stats.ContingencyTable
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
@@ -102,19 +91,19 @@ def _named(source: _Source) -> list[pl.Expr]:
     return [*texts, pl.lit(source.table.n).alias("questions")]
 
 
-def _why_not(table: ContingencyTable) -> str | None:
+def _why_not(table: stats.ContingencyTable) -> str | None:
     if table.n <= SIZES[0]:
         return f"it has {table.n} graded questions"
-    found = refusal_index(table)
+    found = stats.refusal_index(table)
     return None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
 
 
-def _told_from_zero(table: ContingencyTable, options: StudyOptions) -> bool:
-    low, high = refusal_index(table).confidence_interval(options.confidence_level)
+def _told_from_zero(table: stats.ContingencyTable, options: StudyOptions) -> bool:
+    low, high = stats.refusal_index(table).confidence_interval(options.confidence_level)
     return not low <= 0 <= high
 
 
-def spread_frame(table: ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
     """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
 
     Parameters
@@ -130,7 +119,7 @@ def spread_frame(table: ContingencyTable, options: StudyOptions) -> pl.DataFrame
         One row a metric and size.
     """
     rng = np.random.default_rng(options.seed)
-    whole = {metric.name: metric for metric in metrics(table)}
+    whole = {metric.name: metric for metric in stats.metrics(table)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
@@ -145,14 +134,14 @@ def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
     n = n11 + n10 + n01 + n00
     correct, refused = n00 / n, (n11 + n10) / n
     return {
-        "refusal_index": np.asarray(refusal_index_many(n11, n10, n01, n00)),
-        "correct_given_attempted": np.asarray(correct_given_attempted(correct, refused)),
-        "f_score": np.asarray(f_score(correct, refused)),
+        "refusal_index": np.asarray(stats.refusal_index_many(n11, n10, n01, n00)),
+        "correct_given_attempted": np.asarray(stats.correct_given_attempted(correct, refused)),
+        "f_score": np.asarray(stats.f_score(correct, refused)),
     }
 
 
 def _row(
-    whole: Estimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
+    whole: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
     spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan
@@ -176,13 +165,15 @@ def _row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": questions_for_cv(PlanningScenario.from_table(table), CV_WANTED, metric=whole.name).n,
+        "questions_for_cv_10": stats.questions_for_cv(
+            stats.PlanningScenario.from_table(table), CV_WANTED, metric=whole.name
+        ).n,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
-def _predicted(table: ContingencyTable, size: int, metric: str) -> float:
-    plan = expected_half_width(PlanningScenario.from_table(table), size, metric=metric)
+def _predicted(table: stats.ContingencyTable, size: int, metric: str) -> float:
+    plan = stats.expected_half_width(stats.PlanningScenario.from_table(table), size, metric=metric)
     return math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
 
 
@@ -246,8 +237,8 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
 def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
     needed = []
     for source in sources:
-        scenario = PlanningScenario.from_table(source.table)
-        plans = {name: questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
+        scenario = stats.PlanningScenario.from_table(source.table)
+        plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
         counts = (f"{METRIC_LABELS[name]} {n:,}" for name, n in plans.items() if n)
         needed.append(f"{source.model} {', '.join(counts)}")
     return (
