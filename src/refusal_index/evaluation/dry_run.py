@@ -179,8 +179,12 @@ async def _foreseen(
     """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
     if plan.settings.forecast.assume_refusal is not None or not counts_exactly(plan.settings.model):
         return {}
-    unasked = [talk for talk in talks if talk.draws == 1 and not store.said(talk.question.question_id, talk.variant)]
-    asks = {_key(talk): ask_for(plan.settings, talk, one) for talk in unasked for one in due(talk, ())}
+    asks = {
+        _key(talk): ask_for(plan.settings, talk, one)
+        for talk in talks
+        for one in due(talk, store.said(talk.question.question_id, talk.variant))
+        if talk.draws == 1 and one.step.of is Pass.FIRST and one.step.asked is Asked.MODEL
+    }
     if not asks:
         return {}
     send = embedded(plan.settings.model.partition("/")[2])

@@ -141,7 +141,7 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
     """
     matches = matched_variants(runs, options.variant)
     compared = tuple(
-        VariantComparison(name, found, compare_metrics(*_matrices(found), penalty=options.penalty))
+        VariantComparison(name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty))
         for name, found in matches.items()
     )
     usable = _defined_everywhere(matches)
@@ -169,7 +169,7 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     found = next(iter(usable.values()))
     if len(usable) == 1:
         ranking = rank_runs(
-            *_matrices(found),
+            *found.matrix.arrays,
             metric=options.metric,
             penalty=options.penalty,
             confidence_level=options.confidence_level,
@@ -229,7 +229,7 @@ def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
 
 
 def _statuses(found: Match) -> np.ndarray:
-    tables = row_tables(*_matrices(found))
+    tables = row_tables(*found.matrix.arrays)
     return np.array([refusal_index(table).status for table in tables])
 
 
@@ -258,10 +258,6 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     )
 
 
-def _matrices(found: Match) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return found.matrix.refused, found.matrix.wrong, found.matrix.scored
-
-
 def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
     """Put the variants' matrices together, shape (runs, variants, questions), by question."""
     ids = {
@@ -271,6 +267,6 @@ def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
     stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
     for row, found in enumerate(matches.values()):
         columns = [ids[question] for question in found.matrix.question_ids]
-        for whole, part in zip(stacked, _matrices(found), strict=True):
+        for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
     return tuple(stacked)

@@ -59,7 +59,7 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
     matrix = draw_matrix(outcomes)
     if len(matrix.refused) < 2:
         return None
-    found = frequency_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
+    found = frequency_refusal_index(*matrix.arrays)
     corrected, spearman = found.copula, found.spearman
     area = auroc(*p_answering(matrix))
     return DrawsSummary(
@@ -88,8 +88,8 @@ def corrected_difference(first: pl.DataFrame, second: pl.DataFrame, seed: int) -
         return None
     if shared.sum() >= fewest / 2:
         matrices = tuple(matrix.of_questions(shared) for matrix in matrices)
-    one, other = ((matrix.refused, matrix.wrong, matrix.scored) for matrix in matrices)
-    return compare_noise_corrected(one, other, rng=seed)
+    one, other = matrices
+    return compare_noise_corrected(one.arrays, other.arrays, rng=seed)
 
 
 def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -39,6 +39,11 @@ class OutcomeMatrix:
     scored: BoolMatrix
 
     @property
+    def arrays(self) -> tuple[BoolMatrix, BoolMatrix, BoolMatrix]:
+        """`refused`, `wrong` and `scored`, as the functions of `refusal_index.stats` take them."""
+        return self.refused, self.wrong, self.scored
+
+    @property
     def shared(self) -> BoolMatrix:
         """The questions scored in every row, shape (n,)."""
         return np.asarray(self.scored.all(axis=0))

@@ -11,37 +11,15 @@ import polars as pl
 from refusal_index.outcomes.counts import VariantGroup
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.stats import (
+    CopulaTestResult,
     Estimate,
     HomogeneityTest,
     JointRefusalIndexResult,
-    Status,
     copula_tests,
     joint_refusal_index,
 )
 
 GAUSSIAN = "gaussian"
-
-
-@dataclass(frozen=True)
-class CopulaFit:
-    """How well one family of copulas describes all variants at once.
-
-    Attributes
-    ----------
-    family
-        Its name.
-    statistic, degrees_of_freedom, pvalue
-        Of the test that all variants share one copula of the family; None where it is undefined.
-    status, reason
-        As in `refusal_index.stats.CopulaTestResult`.
-    """
-
-    family: str
-    statistic: float | None
-    degrees_of_freedom: int | None
-    pvalue: float | None
-    status: Status
-    reason: str | None
 
 
 @dataclass(frozen=True)
@@ -61,7 +39,7 @@ class PooledSummary:
     homogeneity
         Whether the variants share one index.
     copulas
-        Families of copulas, the best fitting first.
+        How well each family of copulas describes all variants at once, the best fitting first.
     """
 
     model: str | None
@@ -71,10 +49,10 @@ class PooledSummary:
     standard_error: float | None
     left_out: Mapping[str, str]
     homogeneity: HomogeneityTest
-    copulas: tuple[CopulaFit, ...]
+    copulas: tuple[CopulaTestResult, ...]
 
     @property
-    def gaussian(self) -> CopulaFit:
+    def gaussian(self) -> CopulaTestResult:
         """The fit of the copula that the index is defined by."""
         return next(fit for fit in self.copulas if fit.family == GAUSSIAN)
 
@@ -101,7 +79,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
     if len(tables) < 2:
         return None
     matrix = outcome_matrix(tables)
-    joint = joint_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
+    joint = joint_refusal_index(*matrix.arrays)
     return JointIndex(Estimate.of(joint, joint.confidence_interval(confidence_level)), joint, matrix)
 
 
@@ -128,8 +106,7 @@ def pool(groups: Sequence[VariantGroup], confidence_level: float) -> Iterator[Po
 
 
 def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex) -> PooledSummary:
-    matrix, result = joint.matrix, joint.result
-    tests = copula_tests(matrix.refused, matrix.wrong, matrix.scored)
+    result = joint.result
     return PooledSummary(
         model=model,
         dataset=dataset,
@@ -138,7 +115,5 @@ def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], join
         standard_error=result.standard_error,
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
-        copulas=tuple(
-            CopulaFit(t.family, t.statistic, t.degrees_of_freedom, t.pvalue, t.status, t.reason) for t in tests
-        ),
+        copulas=copula_tests(*joint.matrix.arrays),
     )

@@ -25,10 +25,12 @@ from refusal_index.outcomes.counts import (
     variant_groups,
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
@@ -235,6 +237,19 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
     return next(estimate for estimate in estimates if estimate.name == name)
 
 
+def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
+    """Read what each variant of a run took from the summary in its folder: only the logs know it besides.
+
+    Without one, and for a file, it is not known.
+    """
+    try:
+        variants = json.loads(RunFolder(run.source).summary.read_bytes())["variants"] if run.source.is_dir() else []
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
+        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
 def summary_document(summary: Summary) -> dict[str, Any]:
     """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
     return {
@@ -261,12 +276,22 @@ def _variant_document(variant: VariantSummary) -> dict[str, Any]:
 
 
 def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    found, index = _plain(pooled), pooled.index.to_document()
-    whose = {name: found.pop(name) for name in ("model", "dataset", "variants")}
-    number = {name: index[name] for name in ("estimate", "low", "high")}
-    del found["index"]
-    error = found.pop("standard_error")
-    return {**whose, **number, "standard_error": error, "status": index["status"], "reason": index["reason"], **found}
+    index = pooled.index.to_document()
+    outcome = {name: index.pop(name) for name in ("status", "reason")}
+    return {
+        "model": pooled.model,
+        "dataset": pooled.dataset,
+        "variants": pooled.variants,
+        **index,
+        "standard_error": pooled.standard_error,
+        **outcome,
+        "left_out": pooled.left_out,
+        "homogeneity": _plain(pooled.homogeneity),
+        "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],
+    }
+
+
+_OF_A_COPULA = ("family", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
 
 
 def _plain(value: Any) -> Any:

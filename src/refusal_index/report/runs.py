@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ import polars as pl
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
-from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise
+from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise
 from refusal_index.stats import Estimate
 
 
@@ -115,18 +114,8 @@ def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: flo
     chosen = about.get("penalty", 1.0) if penalty is None else penalty
     summary = summarise(
         pl.concat(list(run.variants.values())),
-        usage=_usage(folder, run) if folder else None,
+        usage=recorded_usage(run),
         penalty=chosen,
         confidence_level=confidence_level,
     )
     return ReportRun(run, summary, about)
-
-
-def _usage(folder: RunFolder, run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what the run took from its summary: only the logs know it besides. Without one it is not known."""
-    try:
-        variants = json.loads(folder.summary.read_bytes())["variants"]
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}

@@ -118,8 +118,7 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Section "Experimental Setup".
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Experimental Setup".
 
     Examples
     --------
@@ -183,7 +182,7 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
 
     References
     ----------
-    .. [1] Pan et al. Section "Experimental Setup".
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Experimental Setup".
     .. [2] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the
        American Statistical Association, 22, 209-212. :doi:`10.1080/01621459.1927.10502953`
     .. [3] Koopman, P. A. R. (1984). Confidence intervals for the ratio of two binomial proportions. Biometrics, 40,

@@ -46,6 +46,12 @@ class Estimated(Protocol):
     def reason(self) -> str | None: ...  # noqa: D102
 
 
+def reasons_of(first: Estimated, second: Estimated) -> str | None:
+    """Return the reasons of two results that are compared, each with whose it is; None where neither has one."""
+    pair = (("first", first), ("second", second))
+    return ";".join(f"{name}:{one.reason}" for name, one in pair if one.reason) or None
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A number with its confidence interval.

@@ -11,7 +11,7 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric, tetrachoric_of_counts
-from refusal_index.stats.influence import spearman_slope, standard_error
+from refusal_index.stats.influence import spearman, spearman_slope, standard_error
 from refusal_index.stats.intervals import IntervalMethod, Seed, rho_interval
 
 
@@ -86,7 +86,7 @@ class RefusalIndexResult:
         (0.3596, 0.5922)
         """
         low, high = rho_interval(self.table, self.rho, confidence_level, method, n_resamples=n_resamples, rng=rng)
-        return ConfidenceInterval(_spearman(low), _spearman(high))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
 
 @overload
@@ -177,7 +177,7 @@ def _estimate(table: ContingencyTable) -> RefusalIndexResult:
         return RefusalIndexResult(end, end, None, "boundary", "zero_cell:" + "+".join(empty), table)
     rho = tetrachoric_of_counts(*table.counts)
     error = standard_error(table, rho) * spearman_slope(rho)
-    return RefusalIndexResult(_spearman(rho), rho, error, "ok", None, table)
+    return RefusalIndexResult(spearman(rho), rho, error, "ok", None, table)
 
 
 def _why_undefined(table: ContingencyTable) -> str | None:
@@ -192,11 +192,6 @@ def _why_undefined(table: ContingencyTable) -> str | None:
     if table.refused_wrong == table.answered_wrong == 0:
         return "all_right"
     return None
-
-
-def _spearman(rho: float) -> float:
-    # Dividing by asin(1/2), the double nearest to pi/6, makes the ends exactly -1 and +1.
-    return math.asin(rho / 2) / math.asin(0.5)
 
 
 def refusal_index_many(

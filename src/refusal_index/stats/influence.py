@@ -17,6 +17,17 @@ from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimator import tetrachoric_of_counts
 
 
+def spearman(rho: float) -> float:
+    """Return ``RI = 6/pi asin(rho/2)``; NaN stays NaN."""
+    # Dividing by asin(1/2), the double nearest to pi/6, makes the ends exactly -1 and +1.
+    return math.asin(rho / 2) / math.asin(0.5)
+
+
+def spearman_slope_in_z(rho: float) -> float:
+    """Return the derivative of the Refusal Index in atanh(rho)."""
+    return spearman_slope(rho) * (1 - rho) * (1 + rho)
+
+
 def spearman_slope(rho: float) -> float:
     """Return the derivative of ``RI = 6/pi asin(rho/2)`` in rho."""
     return 6 / (math.pi * math.sqrt(4 - rho * rho))

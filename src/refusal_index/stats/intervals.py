@@ -44,8 +44,8 @@ def rho_interval(
     quantile = normal_quantile(confidence_level)
     if method not in get_args(IntervalMethod):
         raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
-    if n_resamples is not None and n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    if n_resamples is not None:
+        checked_resamples(n_resamples)
     if rho is None:
         return NO_INTERVAL
     if method == "profile":
@@ -55,6 +55,13 @@ def rho_interval(
     if method == "jeffreys":
         return _jeffreys(table, rho, confidence_level, n_resamples or JEFFREYS_DRAWS, rng)
     return _bootstrap(table, rho, confidence_level, n_resamples or BOOTSTRAP_RESAMPLES, rng)
+
+
+def checked_resamples(n_resamples: int) -> int:
+    """Return the number of resamples if there is at least one."""
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    return n_resamples
 
 
 def normal_quantile(confidence_level: float) -> float:

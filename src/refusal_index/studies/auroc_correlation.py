@@ -24,20 +24,12 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import auroc
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import ALL, COMPARED, level_text, variant_scores
 from refusal_index.studies.selection import chosen_runs, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    model_colours,
-    model_legend,
-    model_markers,
-    short_names,
-)
 
 NAME = "auroc_correlation"
 TITLE = "Agreement with the AUROC of P(Answering)"
@@ -215,7 +207,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel a metric, the AUROC over the metric, each point with both intervals."""
-    figure.set_size_inches(WIDTH * 1.25, 4.6)
+    figure.set_size_inches(style.WIDTH * 1.25, 4.6)
     axes = figure.subplots(2, 3, sharey=True)
     for panel, name in zip(axes.flat, COMPARED, strict=True):
         _draw_metric(panel, frame.filter(metric=name))
@@ -223,15 +215,15 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
     last = frame.filter(metric=COMPARED[-1])
-    if last["model"].n_unique() > MOST_LABELS:
-        model_legend(figure, last["model"].to_list())
+    if last["model"].n_unique() > style.MOST_LABELS:
+        style.model_legend(figure, last["model"].to_list())
     else:
         _name_models(axes.flat[-1], last.drop_nulls("value"))
 
 
 def _draw_metric(axes: Axes, rows: pl.DataFrame) -> None:
-    colours, markers = model_colours(rows["model"].to_list()), model_markers(rows["model"].to_list())
-    axes.axhline(0.5, color=PALE, linewidth=0.8)
+    colours, markers = style.model_colours(rows["model"].to_list()), style.model_markers(rows["model"].to_list())
+    axes.axhline(0.5, color=style.PALE, linewidth=0.8)
     for row in rows.filter(pl.col("value").is_not_null()).iter_rows(named=True):
         colour = colours[row["model"]]
         spans = (
@@ -255,9 +247,9 @@ def _correlation_text(row: dict[str, Any]) -> str:
 
 def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
     """Write each model's name beside its point in the middle."""
-    colours = model_colours(rows["model"].to_list())
+    colours = style.model_colours(rows["model"].to_list())
     middle = rows.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    labels = list(short_names(middle["model"].to_list()).values())
+    labels = list(style.short_names(middle["model"].to_list()).values())
     label_points(
         axes,
         middle.select("value", "auroc").rows(),

@@ -41,16 +41,8 @@ NEEDS = "runs of three models or more on one dataset; on SimpleQA one is enough,
 METRICS = ("correct_rate", "correct_given_attempted")
 AXIS_LABELS = {"correct_rate": "Correct answer rate", "correct_given_attempted": "Correct given attempted (C/A)"}
 POINT_SCHEMA = {
-    "metric": pl.String,
-    "source": pl.String,
-    "model": pl.String,
-    "family": pl.String,
-    "value": pl.Float64,
-    "value_low": pl.Float64,
-    "value_high": pl.Float64,
-    "refusal_index": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys(("metric", "source", "model", "family"), pl.String),
+    **dict.fromkeys(("value", "value_low", "value_high", "refusal_index", "low", "high"), pl.Float64),
     "mean_refusal_index": pl.Float64,
     "variants": pl.Int64,
 }

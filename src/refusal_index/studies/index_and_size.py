@@ -44,11 +44,7 @@ POINT_SCHEMA = {
     "source": pl.String,
     "model": pl.String,
     "family": pl.String,
-    SIZE: pl.Float64,
-    "active_parameters_billion": pl.Float64,
-    "refusal_index": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
 }
 DRAWN_AT = "drawn_at_billion"
 """Where a model is drawn: at its size, or beside it where others have the same."""

@@ -16,15 +16,8 @@ from refusal_index.studies.scores import mean_of, run_index, variant_scores
 from refusal_index.studies.study import StudyOptions
 
 PLANE_SCHEMA = {
-    "kind": pl.String,
-    "panel": pl.String,
-    "model": pl.String,
-    "variant": pl.String,
-    "level": pl.Float64,
-    "refusal_rate": pl.Float64,
-    "refusal_low": pl.Float64,
-    "refusal_high": pl.Float64,
-    "correct_rate": pl.Float64,
+    **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),
+    **dict.fromkeys(("level", "refusal_rate", "refusal_low", "refusal_high", "correct_rate"), pl.Float64),
     "correct_low": pl.Float64,
     "correct_high": pl.Float64,
 }

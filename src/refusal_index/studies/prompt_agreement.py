@@ -35,10 +35,7 @@ SCHEMA = {
     "other_prompt": pl.String,
     "both_answered": pl.Int64,
     "same": pl.Int64,
-    "agreement": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "kappa": pl.Float64,
+    **dict.fromkeys(("agreement", "low", "high", "kappa"), pl.Float64),
     "reason": pl.String,
 }
 

@@ -82,13 +82,7 @@ def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_
 
 
 REGRESSION_SCHEMA = {
-    "fitted": pl.Float64,
-    "fitted_low": pl.Float64,
-    "fitted_high": pl.Float64,
-    "slope": pl.Float64,
-    "intercept": pl.Float64,
-    "r_squared": pl.Float64,
-    "pvalue": pl.Float64,
+    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept", "r_squared", "pvalue"), pl.Float64),
     "points": pl.Int64,
 }
 """The columns that `with_regression` adds."""

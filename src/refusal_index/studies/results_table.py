@@ -32,10 +32,7 @@ NEEDS = "one run or more"
 JOINT = "joint"
 """In the column `variant`: the index over all variants of a run."""
 SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "source": pl.String,
+    **dict.fromkeys(("model", "dataset", "variant", "source"), pl.String),
     "n": pl.Int64,
     "unscored": pl.Int64,
     "metric": pl.String,

@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ContingencyTable
+from refusal_index.stats import ContingencyTable, refusal_index
+from refusal_index.studies.scores import ALL
+
+
+@dataclass(frozen=True)
+class DefinedTable:
+    """One variant of a run whose Refusal Index is defined: what to call the run, the variant, and its counts."""
+
+    run: ComparedRun
+    name: str
+    variant: str | None
+    table: ContingencyTable
+
+    @property
+    def where(self) -> dict[str, str | None]:
+        """The columns that say whose row it is."""
+        return {"model": self.name, "dataset": self.run.dataset, "variant": self.variant or ALL}
 
 
 def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
@@ -53,6 +70,30 @@ def reference_variant(run: ComparedRun) -> str | None:
 def table_of(run: ComparedRun, variant: str | None) -> ContingencyTable:
     """Count the first draws of one variant."""
     return contingency_table(first_draws(run.variants[variant]))
+
+
+def defined_tables(
+    runs: Sequence[ComparedRun], *, only_reference: bool = False
+) -> tuple[list[DefinedTable], tuple[str, ...]]:
+    """Count every variant of some runs, or the one that stands for each, and say which has no index.
+
+    Returns
+    -------
+    tables
+        Those whose Refusal Index is defined.
+    notes
+        A sentence for each of the others.
+    """
+    tables, notes = [], []
+    for run, name in zip(runs, display_names(runs), strict=True):
+        for variant in [reference_variant(run)] if only_reference else run.variants:
+            table = table_of(run, variant)
+            found = refusal_index(table)
+            if found.status == "undefined":
+                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
+            else:
+                tables.append(DefinedTable(run, name, variant, table))
+    return tables, tuple(notes)
 
 
 def _graded(run: ComparedRun) -> int:

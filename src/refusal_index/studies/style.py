@@ -318,6 +318,14 @@ def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, s
     axes.set_title(title, pad=16)
 
 
+def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> None:
+    """Name what is drawn at the heights 0, 1, 2 and so on, from the top down."""
+    font: dict[str, Any] = {} if size is None else {"fontsize": size}
+    axes.set_yticks(range(len(labels)), labels, **font)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+
+
 def ticks_above_too(axes: Axes) -> None:
     """Repeat the ticks of a tall panel above it."""
     if axes.figure.figure.get_size_inches()[1] > _TALL:

@@ -102,8 +102,7 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Accuracy-refusal curve.
+    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
 
     Examples
     --------

@@ -25,7 +25,7 @@ from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices,
 from refusal_index.stats.copulas.moments import inverse_correlation
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index
-from refusal_index.stats.influence import cell_influence, spearman_slope
+from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
 from refusal_index.stats.intervals import normal_quantile
 
 
@@ -111,8 +111,8 @@ class JointRefusalIndexResult:
         quantile = normal_quantile(confidence_level)
         if self.rho is None or self.standard_error is None:
             return NO_INTERVAL
-        z, reach = math.atanh(self.rho), quantile * self.standard_error / _index_slope(self.rho)
-        return ConfidenceInterval(_index(z - reach), _index(z + reach))
+        z, reach = math.atanh(self.rho), quantile * self.standard_error / spearman_slope_in_z(self.rho)
+        return ConfidenceInterval(spearman(math.tanh(z - reach)), spearman(math.tanh(z + reach)))
 
 
 def joint_refusal_index(
@@ -189,9 +189,9 @@ def _combine(
     left_over = float((z - mean) @ inverse @ (z - mean))
     by_row = dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
-        _index(mean),
+        spearman(rho),
         rho,
-        error * _index_slope(rho),
+        error * spearman_slope_in_z(rho),
         "ok",
         None,
         _homogeneity(left_over, len(kept), int(rank)),
@@ -220,12 +220,3 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
         reason = "all_variants_undefined" if variants else "no_variants"
     nothing = (None,) * len(variants)
     return JointRefusalIndexResult(end, end, None, status, reason, _homogeneity(0.0, 0, 0), variants, nothing)
-
-
-def _index(z: float) -> float:
-    return math.asin(math.tanh(z) / 2) / math.asin(0.5)
-
-
-def _index_slope(rho: float) -> float:
-    """Return the derivative of the Refusal Index in atanh(rho)."""
-    return spearman_slope(rho) * (1 - rho) * (1 + rho)

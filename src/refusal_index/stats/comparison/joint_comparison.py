@@ -20,8 +20,8 @@ from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
-from refusal_index.stats.influence import spearman_slope
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.influence import spearman_slope_in_z
 from refusal_index.stats.intervals import Seed, normal_quantile
 
 
@@ -115,10 +115,9 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
         )
     first, second = (joint_refusal_index(*model) for model in zip(*arrays, strict=True))
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
-    reasons = [f"{name}:{one.reason}" for name, one in (("first", first), ("second", second)) if one.reason]
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
-        return JointDifference(first, second, estimate, None, None, status, ";".join(reasons))
+        return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
     influence = _influence(arrays, (first, second))
     error = difference_error(*influence)
     shared = int(np.count_nonzero(arrays[2].any(axis=1).all(axis=0)))
@@ -197,8 +196,7 @@ def rank_joint(
 
 
 def _described(row: int, result: JointRefusalIndexResult, confidence_level: float) -> RankedRun:
-    ends = result.confidence_interval(confidence_level)
-    low, high = (None if math.isnan(end) else end for end in ends)
+    low, high = result.confidence_interval(confidence_level).or_none()
     return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
@@ -240,10 +238,5 @@ def _joint_influence(
         return np.full(refused.shape[1], np.nan)
     kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
     on_index = metric_influence(refused[kept], wrong[kept], scored[kept]) / scored[kept].sum(axis=1, keepdims=True)
-    weights = [(joint.weights[row] or 0.0) / _slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
-    return np.asarray(_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
-
-
-def _slope_in_z(rho: float) -> float:
-    """Return the derivative of the Refusal Index in atanh(rho)."""
-    return spearman_slope(rho) * (1 - rho) * (1 + rho)
+    weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
+    return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))

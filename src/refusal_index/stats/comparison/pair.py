@@ -32,7 +32,7 @@ from refusal_index.stats.comparison.metric_influence import (
     scaled_influence,
 )
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
 from refusal_index.stats.intervals import normal_quantile
 
 
@@ -216,11 +216,10 @@ def _difference(
 
 
 def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
-    reasons = [f"{run}:{point.reason}" for run, point in zip(("first", "second"), points, strict=True) if point.reason]
     statuses = {point.status for point in points}
     if "undefined" in statuses:
-        return "undefined", ";".join(reasons)
-    return ("boundary", ";".join(reasons)) if "boundary" in statuses else ("ok", None)
+        return "undefined", reasons_of(*points)
+    return ("boundary", reasons_of(*points)) if "boundary" in statuses else ("ok", None)
 
 
 def _square_and_add(first: Estimate, second: Estimate) -> ConfidenceInterval:

@@ -27,7 +27,7 @@ from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status
-from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -261,8 +261,7 @@ def _check_options(confidence_level: float, adjustment: str, n_resamples: int) -
     normal_quantile(confidence_level)
     if adjustment not in get_args(Adjustment):
         raise ValueError(f"adjustment must be one of {', '.join(get_args(Adjustment))}, got {adjustment!r}")
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    checked_resamples(n_resamples)
 
 
 def _letters(k: int, differences: PairwiseDifferences, significant: NDArray[np.bool_]) -> tuple[str, ...]:

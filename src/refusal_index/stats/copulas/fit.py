@@ -118,8 +118,7 @@ def fit_copula(
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Validating the Gaussian Copula Assumption".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
 
     Examples
     --------
@@ -174,7 +173,7 @@ def fit_copulas(
 
     References
     ----------
-    .. [1] Pan et al. Appendix "Validating the Gaussian Copula Assumption".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
 
     Examples
     --------
@@ -243,7 +242,7 @@ def copula_win_rates(
 
     References
     ----------
-    .. [1] Pan et al. Appendix "Validating the Gaussian Copula Assumption".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
 
     Examples
     --------

@@ -79,8 +79,7 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Accuracy-refusal curve.
+    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
 
     Examples
     --------

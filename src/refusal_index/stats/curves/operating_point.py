@@ -28,7 +28,7 @@ from refusal_index.stats.curves.plane import correct_rate_at
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.index import refusal_index
-from refusal_index.stats.intervals import JEFFREYS_DRAWS, Seed, normal_quantile
+from refusal_index.stats.intervals import JEFFREYS_DRAWS, Seed, checked_resamples, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,7 @@ class OperatingPoint:
         (0.002, 0.016)
         """
         normal_quantile(confidence_level)
-        if n_resamples < 1:
-            raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+        checked_resamples(n_resamples)
         if self.regret is None:
             return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5

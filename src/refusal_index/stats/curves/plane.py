@@ -123,8 +123,7 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
 
     Examples
     --------
@@ -160,7 +159,7 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
 
     References
     ----------
-    .. [1] Pan et al. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
 
     Examples
     --------
@@ -238,7 +237,7 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
 
     References
     ----------
-    .. [1] Pan et al. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
     .. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
        :doi:`10.1093/biomet/40.1-2.87`
 

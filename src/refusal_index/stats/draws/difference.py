@@ -32,7 +32,7 @@ from refusal_index.stats.draws.patterns import (
     question_counts,
     resample,
 )
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.intervals import Seed, normal_quantile
 
 
@@ -209,7 +209,7 @@ def _difference(
 ) -> NoiseCorrectedDifference:
     """Make the result of both models' estimates and their indices in the resamples, shape (n_resamples, 2) or empty."""
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
-    reason = ";".join(f"{name}:{one.reason}" for name, one in (("first", first), ("second", second)) if one.reason)
+    reason = reasons_of(first, second)
     # No number is made up: an index that a resample lacks may be anything, so each end of the interval takes its worst.
     smallest, largest = (np.nan_to_num(indices, nan=end).T for end in (-1.0, 1.0))
     lowest, highest = smallest[0] - largest[1], largest[0] - smallest[1]
@@ -221,5 +221,5 @@ def _difference(
             reason, lowest, highest = reason or "constant_difference", lowest[:0], highest[:0]
     status: Status = "undefined" if estimate is None else "boundary" if reason else "ok"
     return NoiseCorrectedDifference(
-        first, second, estimate, pvalue, status, reason or None, n_shared, n_resamples, lowest, highest
+        first, second, estimate, pvalue, status, reason, n_shared, n_resamples, lowest, highest
     )

@@ -31,6 +31,7 @@ from refusal_index.stats.draws.patterns import (
 )
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import Seed
 
 
@@ -96,7 +97,7 @@ class NoiseCorrectedResult:
             cells = pair_cells(self.patterns)
             resampled = resample([self.patterns.questions], lambda w: corrected_rho(w @ cells)[0], n_resamples, rng)
         low, high = percentiles(resampled, confidence_level)
-        return ConfidenceInterval(_spearman(low), _spearman(high))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def noise_corrected_refusal_index(
@@ -234,9 +235,9 @@ def estimate_from_patterns(patterns: DrawPatterns) -> NoiseCorrectedResult:
             rho, status = math.copysign(1.0, corrected), "boundary"
             reason = "zero_cell:" + "+".join(empty) if empty else "corrected_rho_reaches_one"
     return NoiseCorrectedResult(
-        estimate=None if rho is None else _spearman(rho),
+        estimate=None if rho is None else spearman(rho),
         rho=rho,
-        uncorrected=None if uncorrected is None else _spearman(uncorrected),
+        uncorrected=None if uncorrected is None else spearman(uncorrected),
         refusal_reliability=refusals,
         error_reliability=errors,
         status=status,
@@ -264,7 +265,3 @@ def _why_undefined(
     if refusals is None or refusals <= 0:
         return "refusal_reliability_not_positive"
     return "error_reliability_not_positive" if errors is None or errors <= 0 else None
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

@@ -19,7 +19,8 @@ from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.index import refusal_index
-from refusal_index.stats.intervals import Seed, central_quantiles, normal_quantile
+from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
 
 Rate = float | tuple[float, float]
@@ -93,15 +94,14 @@ class MisgradingResult:
             At the boundary it ends at the estimate; ``(nan, nan)`` where undefined.
         """
         normal_quantile(confidence_level)
-        if n_resamples < 1:
-            raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+        checked_resamples(n_resamples)
         if self.rho is None or self.rates is None:
             return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
         return ConfidenceInterval(
-            _spearman(-1.0 if self.rho == -1 else low),
-            _spearman(1.0 if self.rho == 1 else high),
+            spearman(-1.0 if self.rho == -1 else low),
+            spearman(1.0 if self.rho == 1 else high),
         )
 
 
@@ -244,7 +244,7 @@ def estimate_from_cells(
     reason = _why_not_ok(table, corrected)
     if reason is None or reason.startswith("zero_cell"):
         status: Status = "boundary" if reason else "ok"
-        return MisgradingResult(_spearman(rho), rho, status, reason, found, rates, table, labels)
+        return MisgradingResult(spearman(rho), rho, status, reason, found, rates, table, labels)
     return MisgradingResult(None, None, "undefined", reason, found, rates, table, labels)
 
 
@@ -293,7 +293,3 @@ def _posterior(
     with np.errstate(invalid="ignore"):
         possible = (corrected > 0).all(axis=(-2, -1))
     return tetrachoric(*corrected[possible].reshape(-1, 4).T)
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

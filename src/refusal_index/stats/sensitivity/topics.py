@@ -25,6 +25,7 @@ from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import refusal_index
+from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import normal_quantile
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
@@ -77,7 +78,7 @@ class WithinTopicResult:
         if self.rho is None:
             return NO_INTERVAL
         low, high = _limits(_Likelihood(_informative(self.tables)), self.rho, quantile)
-        return ConfidenceInterval(_spearman(low), _spearman(high))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: ArrayLike) -> WithinTopicResult:
@@ -134,7 +135,7 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     if rho is not None:
         return WithinTopicResult(rho, rho, pooled, "boundary", "zero_cell_in_every_topic", tables)
     rho = math.tanh(_maximise(_Likelihood(informative)))
-    return WithinTopicResult(_spearman(rho), rho, pooled, "ok", None, tables)
+    return WithinTopicResult(spearman(rho), rho, pooled, "ok", None, tables)
 
 
 def _checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
@@ -223,7 +224,3 @@ def _limits(likelihood: _Likelihood, rho: float, quantile: float) -> tuple[float
         inside = rho != side and excess(end) > 0
         limits.append(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side)
     return limits[0], limits[1]
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

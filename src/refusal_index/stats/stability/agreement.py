@@ -13,7 +13,7 @@ from scipy import special
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.estimate import Status
-from refusal_index.stats.intervals import Seed
+from refusal_index.stats.intervals import Seed, checked_resamples
 
 # Two statistics that differ by less come from the same ranks in another order of summation.
 ROUNDING = 1e-12
@@ -172,8 +172,7 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
 
     Examples
     --------
@@ -204,13 +203,6 @@ def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
             "is the metric undefined for a model? Leave that model or that setting out"
         )
     return array.astype(np.float64, copy=False)
-
-
-def checked_resamples(n_resamples: int) -> int:
-    """Return the number of resamples if there is at least one."""
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
-    return n_resamples
 
 
 def why_unranked(scores: FloatArray) -> str | None:

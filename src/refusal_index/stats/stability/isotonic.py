@@ -76,8 +76,7 @@ def isotonic_residuals(
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Isotonic Regression Procedure".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Isotonic Regression Procedure".
     .. [2] Bacchetti, P. (1989). Additive isotonic models. Journal of the American Statistical Association, 84,
        289-294. :doi:`10.1080/01621459.1989.10478768`
 

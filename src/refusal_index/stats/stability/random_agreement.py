@@ -7,8 +7,8 @@ import numpy as np
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.stability.agreement import checked_resamples, concordance, entropy_of_winners
+from refusal_index.stats.intervals import Seed, checked_resamples
+from refusal_index.stats.stability.agreement import concordance, entropy_of_winners
 
 QUANTILES = 0.05, 0.5, 0.95
 
@@ -150,8 +150,7 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Appendix "Ranking Stability Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
 
     Examples
     --------

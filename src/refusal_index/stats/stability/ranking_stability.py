@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.estimate import Status
-from refusal_index.stats.intervals import Seed
+from refusal_index.stats.intervals import Seed, checked_resamples
 from refusal_index.stats.stability.agreement import (
     average_ranks,
-    checked_resamples,
     checked_scores_matrix,
     concordance,
     entropy_of_winners,
@@ -108,9 +107,8 @@ def ranking_stability(
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Section "Can Refusal Index Consistently Rank Models?", appendix "Ranking Stability
-       Metrics".
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Can Refusal Index Consistently Rank Models?", appendix
+       "Ranking Stability Metrics".
 
     Examples
     --------

@@ -60,8 +60,7 @@ def normalized_difference(
 
     References
     ----------
-    .. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware
-       Refusal in Factual Tasks. Table "Score variability across different refusal rates".
+    .. [1] Pan et al., as cited in `refusal_index`. Table "Score variability across different refusal rates".
 
     Examples
     --------
@@ -102,7 +101,7 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> V
 
     References
     ----------
-    .. [1] Pan et al. Table "Score variability across different refusal rates".
+    .. [1] Pan et al., as cited in `refusal_index`. Table "Score variability across different refusal rates".
 
     Examples
     --------
