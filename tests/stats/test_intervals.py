@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize
 from scipy.stats import chi2, norm
+from tests.tiers import one_fast
 
 from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import profile, upper_orthant
@@ -238,14 +239,14 @@ def covered(method: str, scenario, replicates: int) -> float:
 SCENARIOS = [(200, 0.42, 0.8, 0.5), (1000, 0.74, 0.92, 0.5), (4326, 0.06, 0.65, 0.3)]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@one_fast("scenario", SCENARIOS)
 @pytest.mark.parametrize("method", ["profile", "delta"])
 def test_coverage(method: str, scenario) -> None:
     # The standard error of the share is .005.
     assert 0.935 < covered(method, scenario, replicates=2000) < 0.97
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS[:2])
+@one_fast("scenario", SCENARIOS[:2])
 @pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
 def test_coverage_of_the_resampling_methods(method: str, scenario) -> None:
     # The standard error of the share is .011, and the bootstrap's coverage is .92 to .96.
@@ -257,7 +258,7 @@ def test_profile_keeps_its_coverage_where_cells_are_often_empty() -> None:
     assert covered("profile", scenario, replicates=1000) > 0.92
 
 
-@pytest.mark.parametrize("n", [840, 1080, 4326])
+@one_fast("n", [840, 1080, 4326])
 def test_profile_coverage_where_a_cell_is_often_empty(n: int) -> None:
     # Two questions or fewer expected in the smallest cell: a fall of half a chi-squared quantile would cover .90.
     row = coverage_of((0.16, 0.95, 0.3, n), "profile", 1500, np.random.default_rng(n))
