@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant("the delta interval is one for atanh(rho)", "stats/intervals.py",
            "standard_error(table, rho) / ((1 - rho) * (1 + rho))", "standard_error(table, rho) / (1 - rho)",
            "stats/test_intervals.py"),
-    Mutant("the bootstrap claims nothing at the boundary", "stats/intervals.py",
+    Mutant("resamples without an estimate are left out", "stats/intervals.py",
            "estimates[~np.isnan(estimates)]", "np.nan_to_num(estimates)", "stats/test_intervals.py"),
     Mutant("cells counted from arrays", "stats/contingency.py",
            "refusals - both, errors - both,", "errors - both, refusals - both,", "stats/test_contingency.py"),
@@ -206,6 +206,9 @@ def survives(mutant: Mutant) -> bool:
 def main(words: Sequence[str]) -> int:
     """Try the chosen mutants and print what became of each."""
     chosen = [one for one in MUTANTS if not words or any(word in f"{one.file} {one.breaks}" for word in words)]
+    if not chosen:
+        print(f"no mutant is like {' or '.join(words)}", file=sys.stderr)
+        return 2
     if said := list(problems(chosen)):
         print(*said, sep="\n", file=sys.stderr)
         return 2

@@ -153,14 +153,13 @@ def test_delta_against_its_definition() -> None:
     assert result.confidence_interval(0.9, "delta") == pytest.approx(expected, abs=1e-12)
 
 
-def test_jeffreys_against_its_definition() -> None:
-    draws = np.random.default_rng(4).dirichlet([40.5, 10.5, 20.5, 30.5], size=100_000)
+@pytest.mark.parametrize("counts", [(40, 10, 20, 30), (4, 1, 2, 3)])
+def test_jeffreys_against_its_definition(counts) -> None:
+    draws = np.random.default_rng(4).dirichlet(np.array(counts) + 0.5, size=100_000)
     # Whole numbers large enough that rounding the draws to them does not show.
     posterior = refusal_index_many(*np.round(draws.T * 1e9))
-    low, high = refusal_index(ContingencyTable(40, 10, 20, 30)).confidence_interval(
-        0.9, "jeffreys", n_resamples=100_000
-    )
-    assert (low, high) == pytest.approx(tuple(np.quantile(posterior, [0.05, 0.95])), abs=0.01)
+    interval = refusal_index(ContingencyTable(*counts)).confidence_interval(0.9, "jeffreys", n_resamples=100_000, rng=1)
+    assert interval == pytest.approx(tuple(np.quantile(posterior, [0.05, 0.95])), abs=0.01)
 
 
 def test_bootstrap_against_its_definition() -> None:
@@ -172,9 +171,11 @@ def test_bootstrap_against_its_definition() -> None:
 
 
 def test_bootstrap_leaves_out_resamples_without_an_estimate() -> None:
-    # Of five questions with one refused, a third of the resamples refuse nothing.
-    result = refusal_index(ContingencyTable(1, 1, 1, 2))
-    assert -1 <= result.confidence_interval(method="bootstrap", rng=2).low <= 1
+    counts = (3, 1, 1, 1)
+    resamples = refusal_index_many(*np.random.default_rng(2).multinomial(6, np.array(counts) / 6, size=1000).T)
+    assert np.isnan(resamples).mean() > 0.15
+    interval = refusal_index(ContingencyTable(*counts)).confidence_interval(0.2, "bootstrap", rng=2)
+    assert interval == pytest.approx(tuple(np.nanquantile(resamples, [0.4, 0.6])), abs=1e-6)
 
 
 @pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
