@@ -35,7 +35,7 @@ def test_a_mutant_that_no_longer_applies_is_refused(change, said, monkeypatch, c
 def test_a_survivor_is_named_and_makes_it_fail(survived, status, last, monkeypatch, capsys):
     monkeypatch.setattr(mutants, "MUTANTS", MUTANTS[:1])
     # Without a mutant the tests pass; over the changed copy they pass or fail.
-    monkeypatch.setattr(mutants, "failing", lambda source, tests: source != mutants.ROOT / "src" and not survived)
+    monkeypatch.setattr(mutants, "failing", lambda source, _: source != mutants.ROOT / "src" and not survived)
     assert main([]) == status
     first, end = capsys.readouterr().out.splitlines()
     assert first.startswith("SURVIVED" if survived else "killed")
