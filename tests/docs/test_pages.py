@@ -21,7 +21,7 @@ ASKING = frozenset(
         "docs/how-to/training-run.md",
     }
 )
-"""Pages on which the embedded models answer."""
+"""Pages on which the embedded models answer many questions; `docs/configurations.md`, a few, is in the fast tier."""
 
 README = {
     "make run": "tests/cli/test_main_job.py runs it with fewer questions",

@@ -81,6 +81,21 @@ def test_a_pair_is_compared_as_stats_does_variant_by_variant_and_jointly(three):
     assert found.joint.pvalue < 0.05
 
 
+def test_variants_that_lack_different_questions_are_joined_question_by_question(three, tmp_path):
+    number = pl.col("question_id").str.slice(1).cast(pl.Int64)
+    lacking = (pl.col("variant") == "low") & (number >= N - 60) | (pl.col("variant") == "high") & (number < 40)
+    tables = {run.label: pl.concat(run.variants.values()).filter(~lacking) for run in three[:2]}
+    pair, ranking = (do(read_runs(written(tmp_path, **tables)), CompareOptions()) for do in (compare_pair, rank))
+    stacked = np.zeros((3, 2, 2, N), bool)
+    for model, table in enumerate(tables.values()):
+        for variant, question, refused, wrong in table.select("variant", number, "refused", "wrong").iter_rows():
+            stacked[:, model, ("low", "high").index(variant), question] = refused, wrong, True
+    joint = compare_joint(*stacked)
+    assert pair.joint.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert pair.joint.standard_error == pytest.approx(joint.standard_error, abs=1e-12)
+    assert ranking.ranking.pairs[0].standard_error == pytest.approx(joint.standard_error, abs=1e-12)
+
+
 def test_a_ranking_is_that_of_stats_jointly_or_under_one_variant(three):
     jointly, low = rank(three, CompareOptions(seed=3)), rank(three, CompareOptions(variant="low", metric="f_score"))
     matches = matched_variants(three, None)
@@ -117,10 +132,11 @@ def test_only_the_index_has_a_joint_ranking(three):
         (range(100, N + 100), True, N - 100, (100, 100)),
         (range(300, N + 300), False, 2 * N - 100, (0, 0)),
         (range(N, 2 * N), False, 2 * N, (0, 0)),
+        (range(50), True, 50, (N - 50, 0)),
     ],
-    ids=["the same questions", "most of them", "a quarter of them", "none of them"],
+    ids=["the same questions", "most of them", "a quarter of them", "none of them", "all of far fewer"],
 )
-def test_questions_are_matched_where_half_or_more_are_shared(tmp_path, ids, paired, questions, left_out):
+def test_questions_are_matched_where_half_of_the_smaller_run_are_shared(tmp_path, ids, paired, questions, left_out):
     runs = read_runs(written(tmp_path, a=table_of(0.8, 1, model="a"), b=table_of(0.5, 2, model="b", ids=ids)))
     found = match(runs, ["low"] * len(runs))
     assert (found.paired, len(found.matrix.question_ids), found.left_out) == (paired, questions, left_out)
