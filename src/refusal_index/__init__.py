@@ -1,26 +1,27 @@
 """Does a language model know what it does not know? The Refusal Index, measured in two passes.
 
-`evaluate` measures a model; `refusal_index` computes the index of a table. Nothing heavy is imported before it is used.
+`evaluate` measures a model; `refusal_index` computes the index of a table. Nothing is imported before it is used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from refusal_index.errors import RefusalIndexError
-from refusal_index.stats import (
-    ConfidenceInterval,
-    ContingencyTable,
-    RefusalIndexResult,
-    refusal_index,
-    refusal_index_many,
-)
 
 if TYPE_CHECKING:
+    from refusal_index import stats
     from refusal_index.evaluation.api import compare, dry_run, evaluate, evaluate_async, rank, study
     from refusal_index.evaluation.run import Run, open_run
+    from refusal_index.stats import (
+        ConfidenceInterval,
+        ContingencyTable,
+        RefusalIndexResult,
+        refusal_index,
+        refusal_index_many,
+    )
+    from refusal_index.version import __version__
 
 __all__ = [
     "ConfidenceInterval",
@@ -28,6 +29,7 @@ __all__ = [
     "RefusalIndexError",
     "RefusalIndexResult",
     "Run",
+    "__version__",
     "compare",
     "dry_run",
     "evaluate",
@@ -36,21 +38,25 @@ __all__ = [
     "rank",
     "refusal_index",
     "refusal_index_many",
+    "stats",
     "study",
 ]
 
-__version__ = version("refusal-index")
-
 _PLACES = {
-    **dict.fromkeys(("compare", "dry_run", "evaluate", "evaluate_async", "rank", "study"), "evaluation.api"),
-    **dict.fromkeys(("Run", "open_run"), "evaluation.run"),
+    "evaluation.api": ("compare", "dry_run", "evaluate", "evaluate_async", "rank", "study"),
+    "evaluation.run": ("Run", "open_run"),
+    "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
+    "version": ("__version__",),
 }
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PLACES:
+    if name == "stats":
+        return import_module("refusal_index.stats")
+    if name not in _PLACE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"refusal_index.{_PLACES[name]}"), name)
+    return getattr(import_module(f"refusal_index.{_PLACE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from aiohttp import web
 from click.testing import Result
-from typer.testing import CliRunner
-
 from refusal_index.cli.build import app
 from refusal_index.cli.build import precise_wiki as build_command
+from refusal_index.engines.inspect.solver import DEFAULT_GRADER
+from typer.testing import CliRunner
+
 from refusal_index.datasets import precise_wiki
 from refusal_index.datasets.precise_wiki_build import Lengths
 from refusal_index.engines.inspect.build import BuildPlan
-from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from tests.engines.fake_api import FakeApi
 from tests.engines.wiki_writer import FACT, FAULTS, error_500, fault_of, is_question, write_pages, writer
 

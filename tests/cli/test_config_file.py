@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-
-from refusal_index.cli import config_file
 from refusal_index.cli.config_file import ConfigError, config_names, read_config
 from refusal_index.cli.option_types import OptionType, option_types
 from refusal_index.cli.run import run
+
+from refusal_index.cli import config_file
 
 CONFIG = """
 [defaults]

@@ -17,11 +17,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 import typer
+from refusal_index.cli.force import force
+from refusal_index.cli.forced_results import write_forced_results
 from typer.testing import CliRunner
 
 from refusal_index.cli import app as whole_app
-from refusal_index.cli.force import force
-from refusal_index.cli.forced_results import write_forced_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import read_outcomes
 from tests.engines.fake_api import FakeApi, is_grading

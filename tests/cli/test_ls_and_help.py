@@ -5,16 +5,16 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from refusal_index.cli.run import run
+from refusal_index.engines.inspect.run import MAX_RETRIES
+from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from typer.testing import CliRunner
 
 from refusal_index import __version__
 from refusal_index.almanac.models import model_names
 from refusal_index.cli import app, job
 from refusal_index.cli.commands.ls import DATASET_NOTES, MODEL_NOTES
-from refusal_index.cli.run import run
 from refusal_index.datasets import dataset_names, load_dataset
-from refusal_index.engines.inspect.run import MAX_RETRIES
-from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
 from refusal_index.protocol import load_prompt_set, prompt_set_names

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-
 from refusal_index.cli.config_file import Config, config_names, read_config
 from refusal_index.cli.execution import check_model_name
 from refusal_index.cli.job import grader_of
+
 from refusal_index.datasets import dataset_names
 from refusal_index.outcomes.price import Price
 

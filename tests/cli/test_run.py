@@ -13,9 +13,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from refusal_index.cli.run import run
 
 from refusal_index.cli import job
-from refusal_index.cli.run import run
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.protocol import load_prompt_set
 from refusal_index.stats import refusal_index

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-
 from refusal_index.cli.show import print_missing, print_places, print_summary, print_usage
+
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.summary import Summary, Usage, summarise
 from refusal_index.outcomes.table import Identification, outcome_table

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from refusal_index.engines.inspect.run import RunPlan
 
 from refusal_index.datasets import Dataset
-from refusal_index.engines.inspect.run import RunPlan
 from refusal_index.engines.inspect.task import Asking
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 from inspect_ai.log import read_eval_log
+from refusal_index.engines.inspect.derive import Derived, derive
+from refusal_index.engines.inspect.run import RunPlan, finished_logs, pending_variants, resolve_models, run_variants
 
 from refusal_index.datasets import Dataset
-from refusal_index.engines.inspect.derive import Derived, derive
 from refusal_index.engines.inspect.models import ModelError
-from refusal_index.engines.inspect.run import RunPlan, finished_logs, pending_variants, resolve_models, run_variants
 from refusal_index.engines.inspect.task import Asking
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question

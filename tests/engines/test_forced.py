@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 from aiohttp import web
-
-from refusal_index.datasets.imports import FirstPass, to_outcomes
-from refusal_index.datasets.imports.selection import questions_to_force
 from refusal_index.engines.inspect.derive import Derived
 from refusal_index.engines.inspect.derive_forced import derive_forced, first_pass_table, model_name
 from refusal_index.engines.inspect.forced import run_forced
 from refusal_index.engines.inspect.logs import LogError
 from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models
+
+from refusal_index.datasets.imports import FirstPass, to_outcomes
+from refusal_index.datasets.imports.selection import questions_to_force
 from refusal_index.outcomes import Grade, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import write_outcomes

@@ -12,11 +12,11 @@ from inspect_ai.log import read_eval_log, write_eval_log
 from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import Score, Scorer, Target, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from refusal_index.engines.inspect.run import resolve_models, run_variants
 
 from refusal_index.datasets.imports import FirstPassError, detected_format
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.engines.inspect.foreign_log import read_foreign_log
-from refusal_index.engines.inspect.run import resolve_models, run_variants
 from refusal_index.engines.inspect.samples import ONCE
 from refusal_index.outcomes import Grade
 from tests.engines.fake_api import FakeApi

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 from aiohttp import web
-
 from refusal_index.engines.inspect.derive import derive
 from refusal_index.engines.inspect.fuse import QUESTIONS_IN_A_ROW, Fuse, is_key_refused
-from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.run import RunFailedError, pending_variants, resolve_models, run_variants
+
+from refusal_index.engines.inspect.models import resolve_model
 from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from refusal_index.engines.inspect.guard import EmptyResponseError, black_out, guard, known_secrets
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"

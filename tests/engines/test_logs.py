@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 
 import pytest
-
 from refusal_index.engines.inspect.derive import derive
 from refusal_index.engines.inspect.gist import gist
 from refusal_index.engines.inspect.logs import LogError, read_header, variant_of
 from refusal_index.engines.inspect.run import finished_logs, pending_variants, resolve_models, run_variants
+
 from refusal_index.engines.inspect.samples import ONCE
 from tests.engines.fake_api import FakeApi
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-from refusal_index.engines.inspect.models import ModelError
 from refusal_index.engines.inspect.paid import paid_replies
 from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models, run_variants
+
+from refusal_index.engines.inspect.models import ModelError
 from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import GraderKind, Placement, Protocol, Request, load_prompt_set, next_request

@@ -8,9 +8,9 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
-
 from refusal_index.engines.inspect.derive import Derived, derive
 from refusal_index.engines.inspect.run import RunPlan, finished_logs, pending_variants, resolve_models, run_variants
+
 from refusal_index.engines.inspect.samples import Repetition, draws_of_sample, to_dataset, to_question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.stats import ContingencyTable, refusal_index

@@ -7,9 +7,9 @@ import json
 import pytest
 from aiohttp import web
 from inspect_ai.log import read_eval_log
-
 from refusal_index.engines.inspect.derive import Derived, derive
 from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models, run_variants
+
 from refusal_index.outcomes.folder import RunFolder
 from tests.engines.conftest import VARIANTS
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of

@@ -6,10 +6,10 @@ import math
 
 import pytest
 from inspect_ai.scorer import SampleScore, Score
-
-from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.inspect.carried import Carried
 from refusal_index.engines.inspect.scorer import CELLS, cell_of, settled, two_pass_metrics
+
+from refusal_index import ContingencyTable, refusal_index
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.protocol import Asked, GraderKind, Pass, Reply
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 from inspect_ai.log import read_eval_log
-
-from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.inspect.logs import read_questions
 from refusal_index.engines.inspect.scorer import CELLS, cell_of
+
+from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.inspect.task import COMPARABILITY_VERSION
 from refusal_index.engines.inspect.tasks import almanac_task, faitheval_counterfactual, mixed, own_questions
 from refusal_index.protocol import GraderError

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
+from refusal_index.protocol.forced import REFUSAL
 
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.protocol import (
@@ -23,7 +24,6 @@ from refusal_index.protocol import (
 )
 from refusal_index.protocol.amounts import Range
 from refusal_index.protocol.estimate import Assumptions, Foreseen, ToAsk, estimate
-from refusal_index.protocol.forced import REFUSAL
 
 PROMPTS = load_prompt_set("default")
 QUESTIONS = [Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(10)]

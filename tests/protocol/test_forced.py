@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from refusal_index.protocol.forced import forced_protocol, next_forced_request, next_forced_step
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.protocol import Asked, GraderKind, Pass, Protocol, Reply, Request, StopReason, load_prompt_set
-from refusal_index.protocol.forced import forced_protocol, next_forced_request, next_forced_step
 from refusal_index.protocol.procedure import next_request
 
 QUESTION = Question("q1", "What is the capital of Peru?", "Lima")

@@ -16,7 +16,7 @@ app = new_group(
 
 def _version(show: bool) -> None:
     if show:
-        from refusal_index import __version__
+        from refusal_index.version import __version__
 
         typer.echo(f"refusal-index {__version__}")
         raise typer.Exit

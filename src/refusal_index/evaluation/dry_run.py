@@ -21,7 +21,7 @@ from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
 from refusal_index.evaluation.run import assignment_of, open_store
 from refusal_index.outcomes.price import MILLION, Price, Prices
-from refusal_index.protocol import Conversation, Protocol, Reply, Request, about_tokens, due
+from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.amounts import Estimate, Load, Range
 from refusal_index.protocol.estimate import Assumptions, Foreseen, Paid, ToAsk, estimate
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index import __version__
 from refusal_index.datasets import Dataset
 from refusal_index.engines.completions import to_metadata
 from refusal_index.engines.engine import Progress, unwatched
@@ -33,6 +32,7 @@ from refusal_index.protocol import (
     load_prompt_set,
     taken,
 )
+from refusal_index.version import __version__
 
 NOT_ANSWERED = "not answered in the run that is graded anew: "
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_index import __version__
 from refusal_index.report.runs import ReportRun
+from refusal_index.version import __version__
 
 _TITLES = {
     "model": "Model",

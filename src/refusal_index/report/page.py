@@ -17,7 +17,6 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from refusal_index import __version__
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.report.browser import questions_of
 from refusal_index.report.embedding import Embedded, embed_questions
@@ -26,6 +25,7 @@ from refusal_index.report.overview import overview
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import count, interval, listed, number, percent, plain, visible
 from refusal_index.report.views import RunView, run_view
+from refusal_index.version import __version__
 
 SCRIPTS = ("text", "theme", "data", "filter", "list", "detail", "main")
 GENERATOR = "refusal-index"
