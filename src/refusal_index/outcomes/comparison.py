@@ -25,7 +25,7 @@ from refusal_index.stats import (
     rank_runs,
     refusal_index,
 )
-from refusal_index.stats.comparison.matrices import row_tables
+from refusal_index.stats.matrices import row_tables
 
 INDEX = "refusal_index"
 

@@ -23,7 +23,7 @@ from refusal_index.stats import (
     questions_for_half_width,
     questions_to_tell_apart,
 )
-from refusal_index.stats.comparison.matrices import row_tables
+from refusal_index.stats.matrices import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)

@@ -24,7 +24,6 @@ from refusal_index.stats.calibration.risk_coverage import (
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
 from refusal_index.stats.comparison.letters import compact_letters
-from refusal_index.stats.comparison.matrices import checked_matrices
 from refusal_index.stats.comparison.metric_influence import metric_influence
 from refusal_index.stats.comparison.multiple_testing import holm
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
@@ -71,6 +70,7 @@ from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import IntervalMethod
+from refusal_index.stats.matrices import checked_matrices
 from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,

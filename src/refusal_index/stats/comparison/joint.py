@@ -21,12 +21,12 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices, row_tables
 from refusal_index.stats.copulas.moments import inverse_correlation
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import BoolArray, checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope_in_z
 from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.matrices import BoolArray, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)

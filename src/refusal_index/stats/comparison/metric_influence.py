@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
-from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
+from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 
 Quad = tuple[float, float, float, float]
 

@@ -22,7 +22,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, metrics
-from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.comparison.metric_influence import (
     ROUNDING,
     PointEstimate,
@@ -34,6 +33,7 @@ from refusal_index.stats.comparison.metric_influence import (
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error
 from refusal_index.stats.comparison.multiple_testing import holm, step_down_max_t
 from refusal_index.stats.comparison.pair import difference_pvalue
+from refusal_index.stats.matrices import BoolArray
 
 # Draws in memory at a time, each with a statistic for every pair of runs.
 CHUNK_DRAWS = 1_000

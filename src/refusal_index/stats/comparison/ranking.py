@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.comparison.letters import compact_letters
-from refusal_index.stats.comparison.matrices import BoolArray, cell_codes, checked_matrices, row_tables
 from refusal_index.stats.comparison.metric_influence import (
     checked_metric,
     point_estimate,
@@ -28,6 +27,7 @@ from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjuste
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
 
 Adjustment = Literal["max-t", "holm"]
 

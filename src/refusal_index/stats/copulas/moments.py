@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.copulas.families import CopulaFamily, cell_and_rate_slopes
+from refusal_index.stats.matrices import BoolArray
 
 IntArray = NDArray[np.int_]
 

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from refusal_index.stats.comparison.matrices import checked_matrices, row_tables
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaName, copula_family
 from refusal_index.stats.copulas.moments import fit_common_strength, moments
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
+from refusal_index.stats.matrices import checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
     checked_draws,
@@ -34,6 +33,7 @@ from refusal_index.stats.draws.patterns import (
 )
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.matrices import BoolArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.contingency import CELL_NAMES
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
@@ -33,6 +32,7 @@ from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import Seed
+from refusal_index.stats.matrices import BoolArray, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
+from refusal_index.stats.matrices import BoolArray
 
 IntArray = NDArray[np.int64]
 

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from refusal_index.stats.comparison.matrices import checked_matrices
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import checked_matrices
 from refusal_index.stats.planning.sample_size import checked_questions, small_cell_reason, status_of
 from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
 
