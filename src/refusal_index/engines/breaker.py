@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 QUESTIONS_IN_A_ROW = 20
+RESUMES = "the same command resumes"
 KEY_REFUSED = (401, 403)
 
 
@@ -36,7 +37,7 @@ class CircuitBreaker:
         """Take note of a reply of whoever is in a role, which breaks the row of failures."""
         self._failed.pop(role, None)
 
-    def failed(self, role: str, model: str, question_id: str, error: str, advice: str = "") -> None:
+    def failed(self, role: str, model: str, question_id: str, error: str, advice: str = RESUMES) -> None:
         """Take note of an error that will not pass by itself, in which a request about a question ended.
 
         Parameters
@@ -49,8 +50,7 @@ class CircuitBreaker:
         failed = self._failed.setdefault(role, set())
         failed.add(question_id)  # a question that is tried again counts once
         if len(failed) >= QUESTIONS_IN_A_ROW:
-            ways = f"{advice}; " if advice else ""
-            self.open(f"{model} failed for {len(failed)} questions in a row ({error}); {ways}the same command resumes")
+            self.open(f"{model} failed for {len(failed)} questions in a row ({error}); {advice}")
 
     def open(self, reason: str) -> None:
         """End the run for a reason; the first one counts."""

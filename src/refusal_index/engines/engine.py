@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
-from refusal_index.engines.breaker import CircuitBreaker
+from refusal_index.engines.breaker import RESUMES, CircuitBreaker
 from refusal_index.engines.settings import Decoding, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
@@ -201,7 +201,7 @@ class Failure:
     message: str
     model: str
     lasts: bool = False
-    advice: str = ""
+    advice: str = RESUMES
 
 
 Explain = Callable[[Exception, Asked], Failure]

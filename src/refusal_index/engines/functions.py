@@ -25,6 +25,9 @@ LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
 """What a model that grades would say; a function's grades are stored in its words."""
 
 
+MEND = "mend the function; edited, it is another model, and begins anew"
+
+
 class FunctionError(RefusalIndexError, RuntimeError):
     """A function that was asked and raised, or returned something else than it should; the message names it."""
 

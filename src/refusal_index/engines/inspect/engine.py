@@ -19,7 +19,7 @@ from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
 from refusal_index.engines.inspect.earlier_runs import take_over_cache
 from refusal_index.engines.inspect.error_messages import error_line
-from refusal_index.engines.inspect.models import FunctionAPI, resolve_model
+from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
 from refusal_index.engines.inspect.session import GRADER_ROLE, SECOND_GRADER_ROLE, Session, working_for
 from refusal_index.engines.inspect.task import task_of
@@ -87,7 +87,7 @@ class InspectEngine:
             return given
         if is_function_name(name) or given is not None:
             function = given or load_function(name, role)
-            model = Model(FunctionAPI(AnsweringFunction(function, name)), config or GenerateConfig())  # type: ignore[arg-type]
+            model = function_model(AnsweringFunction(function, name), config)  # type: ignore[arg-type]
         else:
             model = resolve_model(name, config)
         self._own.append(model)

@@ -6,18 +6,19 @@ import re
 from typing import Any
 
 from inspect_ai._util.registry import registry_find, registry_unqualified_name
-from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, get_model
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, get_model, modelapi
 from inspect_ai.tool import ToolChoice, ToolInfo
 from openai import DefaultAioHttpClient
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.functions import AnsweringFunction
+from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
 from refusal_index.engines.inspect.redaction import guard
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
+FUNCTIONS = "python"
 AIOHTTP_PROVIDERS = ("openai-api", "openai")
 
 
@@ -34,8 +35,8 @@ def to_config(decoding: Decoding) -> GenerateConfig:
 class FunctionAPI(ModelAPI):
     """A function from messages to text as a provider of Inspect's."""
 
-    def __init__(self, function: AnsweringFunction) -> None:
-        super().__init__(function.name)
+    def __init__(self, model_name: str, function: AnsweringFunction) -> None:
+        super().__init__(model_name)
         self._function = function
 
     async def generate(
@@ -48,6 +49,16 @@ class FunctionAPI(ModelAPI):
         """Return what the function makes of a conversation."""
         text = await self._function([{"role": message.role, "content": message.text} for message in input])
         return ModelOutput.from_content(self.model_name, text)
+
+
+_function_api = modelapi(name=FUNCTIONS)(FunctionAPI)  # Inspect wants every provider in its registry
+
+
+def function_model(function: AnsweringFunction, config: GenerateConfig | None) -> Model:
+    """Return a function as a model of Inspect's, whose errors and empty replies are guarded as any other's."""
+    api = _function_api(function.name.removeprefix(PREFIX), function=function)  # type: ignore[call-arg]
+    guard(api)
+    return Model(api, config or GenerateConfig())
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
@@ -83,7 +94,7 @@ def provider_names() -> list[str]:
     Inspect publishes no list of them, hence the look into its registry.
     """
     found = registry_find(lambda info: info.type == "modelapi")
-    return sorted({registry_unqualified_name(api) for api in found} | {own_provider.NAME})
+    return sorted({registry_unqualified_name(api) for api in found} - {FUNCTIONS} | {own_provider.NAME})
 
 
 def _plain(message: str) -> str:

@@ -11,6 +11,7 @@ from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
 from refusal_index.engines.engine import Ask, Assignment, Failure, ModelError, Response, RunFailedError, Send, converse
 from refusal_index.engines.functions import (
+    MEND,
     AnsweringFunction,
     FunctionError,
     GradingFunction,
@@ -85,7 +86,7 @@ class LocalEngine:
 
     def _explain(self, error: Exception, asked: Asked) -> Failure:
         if isinstance(error, FunctionError):
-            return Failure(str(error), error.name, lasts=True, advice="mend the function")
+            return Failure(str(error), error.name, lasts=True, advice=MEND)
         return Failure(f"{type(error).__name__}: {error}", self._names[asked])
 
 
