@@ -8,11 +8,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
 from inspect_ai.model import ModelAPI
 
+from refusal_index.engines.breaker import causes
 from refusal_index.engines.inspect.multi_choice import packed
 from refusal_index.errors import RefusalIndexError
 
@@ -87,11 +89,9 @@ def guard(api: ModelAPI) -> None:
 
 def _clean(error: BaseException | None, secrets: tuple[str, ...]) -> None:
     """Black out secrets in an error, and in those that led to it."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        error.args = black_out(error.args, secrets)
+    for cause in causes(error):
+        cause.args = black_out(cause.args, secrets)
         for name in ("message", "body"):
-            if isinstance(value := getattr(error, name, None), str | dict | list):
-                setattr(error, name, black_out(value, secrets))
-        error = error.__cause__ or error.__context__
+            if isinstance(value := getattr(cause, name, None), str | dict | list):
+                with suppress(AttributeError):  # an error may make it of its arguments, which are clean
+                    setattr(cause, name, black_out(value, secrets))
