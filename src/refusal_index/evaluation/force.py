@@ -107,16 +107,14 @@ def prepare_force(
     folder = RunFolder(out or RUNS / default_run_name(settings.model, f"{dataset.name}-{FORCED}", made_of))
     wording = Protocol(prompts, next(iter(prompts.variants)), grader, placement)
     plan = Plan(
-        replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
-        dataset,
-        prompts,
-        grader,
-        graders,
-        folder,
-        made_of,
-        _about(settings, dataset, prompts),
-        {FORCED: ForcedPass(grader, wording)},
-        {FORCED: dict.fromkeys(dataset.questions, 1)},
+        settings=replace(settings, prompting=replace(settings.prompting, variants=(FORCED,))),
+        dataset=dataset,
+        graders=graders,
+        folder=folder,
+        identity=made_of,
+        about=_about(settings, dataset, prompts),
+        procedures={FORCED: ForcedPass(grader, wording)},
+        draws={FORCED: dict.fromkeys(dataset.questions, 1)},
         title=(settings.model, dataset.name),
     )
     return ForcePlan(plan, tuple(passes))

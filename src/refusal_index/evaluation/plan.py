@@ -46,10 +46,10 @@ class Plan:
 
     Attributes
     ----------
-    settings, dataset, prompts
-        What is asked: the settings with every default in place, and what they name.
-    grader, graders
-        The kind of grader, and the names of the models that grade.
+    settings, dataset
+        What is asked: the settings with every default in place, and the questions that they name.
+    graders
+        The names of the models and functions that grade; none where a rule does.
     folder, identity, about
         Where the run lies or will, all that its replies depend on, and what else is worth knowing.
     procedures
@@ -64,8 +64,6 @@ class Plan:
 
     settings: Settings
     dataset: Dataset
-    prompts: PromptSet
-    grader: GraderKind
     graders: tuple[str, ...]
     folder: RunFolder
     identity: Mapping[str, Any]
@@ -161,19 +159,18 @@ def prepare(
         refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
     draws = draws_of(settings, dataset)
     think = settings.prompting.think
+    variants = settings.prompting.variants
     return Plan(
-        settings,
-        dataset,
-        prompts,
-        kind,
-        graders,
-        folder,
-        made_of,
-        about(settings, dataset, prompts),
-        {name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in settings.prompting.variants},
-        dict.fromkeys(settings.prompting.variants, draws),
-        objects,
-        (settings.model, dataset.name),
+        settings=settings,
+        dataset=dataset,
+        graders=graders,
+        folder=folder,
+        identity=made_of,
+        about=about(settings, dataset, prompts),
+        procedures={name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        draws=dict.fromkeys(variants, draws),
+        objects=objects,
+        title=(settings.model, dataset.name),
     )
 
 

@@ -29,7 +29,6 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     check_gradable,
-    load_prompt_set,
     taken,
 )
 from refusal_index.version import __version__
@@ -108,16 +107,14 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     name, sha256 = before["dataset"]["name"], before["dataset"]["sha256"]
     dataset = Dataset(name, tuple(questions.values()), sha256, f"the run in {run}", "exact", "that of the run")
     plan = Plan(
-        settings,
-        dataset,
-        load_prompt_set("default"),
-        kind,
-        graders,
-        RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of)),
-        made_of,
-        _about(source, settings, run),
-        dict.fromkeys(asked, Regrading(kind)),
-        asked,
+        settings=settings,
+        dataset=dataset,
+        graders=graders,
+        folder=RunFolder(out or RUNS / default_run_name(settings.model, f"{name}-regraded", made_of)),
+        identity=made_of,
+        about=_about(source, settings, run),
+        procedures=dict.fromkeys(asked, Regrading(kind)),
+        draws=asked,
         title=(settings.model, name),
     )
     return RegradePlan(plan, source, replied)
