@@ -48,8 +48,8 @@ HELP = {
 }
 """What each setting's option says of it. A default that is one value is added to it."""
 
-FIXED = {"data": list[Path], "column": list[str]}
-"""Options that may be repeated."""
+REPEATED = {"data": (list[Path], "FILE"), "column": (list[str], "ROLE=NAME")}
+"""Options that may be given several times: their kind, and what stands for one."""
 
 
 def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
@@ -88,11 +88,13 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
 
 
 def _parameter(setting: Setting, words: str) -> inspect.Parameter:
-    kind = FIXED.get(setting.name, setting.kind)
+    kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
-    if not setting.optional and setting.name not in FIXED and default != "":
+    if not setting.optional and setting.name not in REPEATED and default != "":
         words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
-    shown = typer.Option(option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False)
+    shown = typer.Option(
+        option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one
+    )
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
     )

@@ -152,11 +152,11 @@ async def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
         store.put_all(there)
     if not plan.folder.cache.is_dir():
         return None
-    from refusal_index.engines.inspect.earlier_runs import take_over_cache  # noqa: PLC0415 - of earlier folders only
+    from refusal_index.engines.inspect.earlier_runs import look_into_cache  # noqa: PLC0415 - of earlier folders only
 
     try:
         for variant in plan.pending(store):
-            await take_over_cache(assignment_of(plan, variant, store), plan.settings, plan.names)
+            await look_into_cache(assignment_of(plan, variant, store), plan.names)
     except ModelError as error:
         return f"what unfinished variants have paid for is not taken off: {error}"
     return None

@@ -22,12 +22,12 @@ from inspect_ai.model import _cache as inspect_cache
 
 from refusal_index.engines.completions import CARRIED, from_metadata
 from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, ask_for, completed
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
 from refusal_index.engines.inspect.samples import to_question
 from refusal_index.engines.inspect.session import chat_messages
-from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
@@ -113,29 +113,48 @@ def has_cache(folder: RunFolder) -> bool:
     return folder.cache.is_dir() and any(folder.cache.iterdir())
 
 
-async def take_over_cache(assignment: Assignment, settings: Settings, names: Mapping[Asked, str]) -> None:
+async def take_over_cache(assignment: Assignment, models: Mapping[Asked, Model]) -> None:
     """Put what the cache of an earlier release has for an assignment into its store.
+
+    Parameters
+    ----------
+    assignment
+        What is to be asked, and its folder.
+    models
+        Whom it is asked of; they answer nothing meanwhile. The replies of one that learns its address with the first
+        request cannot be found, since nobody knows yet under what name they lie.
+    """
+    folder = assignment.folder
+    if folder is None or not has_cache(folder):
+        return
+    answering = {asked: model.api.generate for asked, model in models.items()}
+    try:
+        for model in models.values():
+            setattr(model.api, "generate", _not_there)  # noqa: B010 - a plain assignment is an error to the type checker
+        with reading_cache(folder.cache):
+            for conversation in assignment.conversations:
+                await _take_over(conversation, assignment, models)
+    finally:
+        for asked, model in models.items():
+            setattr(model.api, "generate", answering[asked])  # noqa: B010
+
+
+async def look_into_cache(assignment: Assignment, names: Mapping[Asked, str]) -> None:
+    """Do the same for a dry run, whose models are only named.
 
     Raises
     ------
     ModelError
         If one of the models cannot be asked: without its key or its address nobody knows under what name replies lie.
     """
-    folder = assignment.folder
-    if folder is None or not has_cache(folder):
-        return
     late = [name for name in names.values() if name.partition("/")[0] in LATE_ADDRESS]
     if late:
         raise ModelError(f"replies lie under the address of their server, which {late[0]} has only once it runs")
-    config = {Asked.MODEL: to_config(settings.decoding)}
-    models = {asked: resolve_model(name, config.get(asked)) for asked, name in names.items()}
+    models = {asked: resolve_model(name) for asked, name in names.items() if not is_function_name(name)}
     async with AsyncExitStack() as stack:
         for model in models.values():
-            setattr(model.api, "generate", _not_there)  # noqa: B010 - a plain assignment is an error to the type checker
             await stack.enter_async_context(model)
-        with reading_cache(folder.cache):
-            for conversation in assignment.conversations:
-                await _take_over(conversation, assignment, models)
+        await take_over_cache(assignment, models)
 
 
 async def _take_over(conversation: Conversation, assignment: Assignment, models: Mapping[Asked, Model]) -> None:
@@ -144,18 +163,21 @@ async def _take_over(conversation: Conversation, assignment: Assignment, models:
         found = False
         for one in due(conversation, store.said(question_id, conversation.variant)):
             ask = ask_for(assignment.settings, conversation, one)
+            if ask.request.asked not in models:
+                continue  # a function, which no earlier release asked
             # draws that were asked for together lie together
             for choices in range(ask.choices, 0, -1):
-                response = await look_up(models[ask.request.asked], replace(ask, choices=choices))
+                response = await _look_up(models[ask.request.asked], replace(ask, choices=choices))
                 if response is not None:
                     store.put(completed(replace(ask, choices=choices), response))
                     found = True
                     break
 
 
-async def look_up(model: Model, ask: Ask) -> Response | None:
+async def _look_up(model: Model, ask: Ask) -> Response | None:
     """Return the response to a request that the cache has; None where it has none."""
-    config = GenerateConfig(seed=ask.seed, num_choices=ask.choices if ask.choices > 1 else None)
+    config = to_config(ask.decoding) if ask.decoding else GenerateConfig()
+    config = config.merge(GenerateConfig(seed=ask.seed, num_choices=ask.choices if ask.choices > 1 else None))
     try:
         output = await model.generate(chat_messages(ask.request), config=config, cache=CACHE)
     except NotThereError:

@@ -112,12 +112,16 @@ class InspectEngine:
     async def carry(self, assignment: Assignment) -> None:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
-            await take_over_cache(assignment, self._settings, self._names)
+            await take_over_cache(assignment, self._models())
             superseded = await _logs_of(assignment)
             with at_work(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded:
             path.unlink()  # the new log shows all that it did
+
+    def _models(self) -> dict[Asked, Model]:
+        own = {Asked.MODEL: self._model} if Asked.MODEL in self._names else {}
+        return {**own, **self._graders}
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
