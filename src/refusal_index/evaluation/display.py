@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from io import BytesIO
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Any, Protocol
+
+import polars as pl
 
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html, to_text
 from refusal_index.outcomes.presentation.regrading import changes_blocks
 from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
+from refusal_index.outcomes.regrading import GradeChanges
 from refusal_index.outcomes.summary import Summary
-
-if TYPE_CHECKING:
-    from refusal_index.evaluation.run import Run
 
 PLANE_INCHES = (2.3, 2.1)
 SMALL = 8  # points
@@ -21,7 +22,29 @@ TICKS = (0, 0.5, 1)
 SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
 
 
-def run_blocks(run: Run) -> Iterator[Block]:
+class Results(Protocol):
+    """What is shown of a run; its members are those of `Run`."""
+
+    @property
+    def path(self) -> Path: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def outcomes(self) -> pl.DataFrame: ...  # noqa: D102
+
+    @property
+    def summary(self) -> Summary: ...  # noqa: D102
+
+    @property
+    def document(self) -> Mapping[str, Any] | None: ...  # noqa: D102
+
+    @property
+    def disagreements(self) -> int: ...  # noqa: D102
+
+    @property
+    def changes(self) -> GradeChanges | None: ...  # noqa: D102
+
+
+def run_blocks(run: Results) -> Iterator[Block]:
     """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
     yield from summary_blocks(run.summary)
     if run.changes is not None and run.document is not None:
@@ -39,7 +62,7 @@ def used_blocks(summary: Summary) -> Iterator[Block]:
         yield from ("", used)
 
 
-def _not_forced(run: Run) -> Iterator[Block]:
+def _not_forced(run: Results) -> Iterator[Block]:
     """Say how many answers are refusals to the new grader, and what would ask for their forced answers."""
     count = run.outcomes.filter(unscored_reason=FORCED_NOT_ASKED).height
     if count:
@@ -51,12 +74,12 @@ def _not_forced(run: Run) -> Iterator[Block]:
         )
 
 
-def as_text(run: Run) -> str:
+def as_text(run: Results) -> str:
     """Return a run as plain text."""
     return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run))}"
 
 
-def as_html(run: Run) -> str:
+def as_html(run: Results) -> str:
     """Return a run as HTML: the table with intervals, beside it the small plane of refusals and right answers."""
     blocks = list(run_blocks(run))
     first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
