@@ -12,8 +12,6 @@ from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import compare_two, rank_all
 from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
-from refusal_index.outcomes.presentation import to_html
-from refusal_index.outcomes.presentation.comparison import comparison_blocks
 from refusal_index.outcomes.runs import ComparedRun, read_runs
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 from refusal_index.stats import METRIC_NAMES, expected_half_width, questions_for_half_width, questions_to_tell_apart
@@ -61,7 +59,8 @@ def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
 
 
 def test_names_in_a_notebook_are_text(runs):
-    shown = to_html(comparison_blocks(rank_all(runs, OPTIONS)))
+    found = rank_all(runs, OPTIONS)
+    shown = found._repr_html_()
     assert "&lt;b&gt;poor" in shown
     assert "<b>" not in shown
 

@@ -10,13 +10,16 @@ from typing import Any, Protocol
 import polars as pl
 
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.outcomes.presentation import Block, Table, escape, to_html
+from refusal_index.outcomes.presentation import Block, Table, escape, to_html, to_text
 from refusal_index.outcomes.presentation.regrading import changes_blocks
 from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
 from refusal_index.outcomes.regrading import GradeChanges
 from refusal_index.outcomes.summary import Summary
 
-PLANE_INCHES = (3.6, 3.2)
+PLANE_INCHES = (2.3, 2.1)
+SMALL = 8  # points
+TICKS = (0, 0.5, 1)
+SIDE_BY_SIDE = "display:flex;flex-wrap:wrap;gap:16px;align-items:flex-start"
 
 
 class Results(Protocol):
@@ -73,25 +76,15 @@ def _not_forced(run: Results) -> Iterator[Block]:
 
 def as_text(run: Results) -> str:
     """Return a run as plain text."""
-    lines = [f"Run({escape(str(run.path))!r})"]
-    for block in run_blocks(run):
-        lines += _text_table(block) if isinstance(block, Table) else [escape(block)]
-    return "\n".join(lines)
+    return f"Run({escape(str(run.path))!r})\n{to_text(run_blocks(run))}"
 
 
 def as_html(run: Results) -> str:
-    """Return a run as HTML: the table with intervals, and the small plane of refusals and right answers."""
-    return f"{to_html(run_blocks(run))}\n{_plane(run.summary)}"
-
-
-def _text_table(table: Table) -> list[str]:
-    rows = [table.columns, *(tuple(escape(cell) for cell in row) for row in table.rows)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
-    sides = ["<" if name in table.left else ">" for name in table.columns]
-    return [
-        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)).rstrip()
-        for row in rows
-    ]
+    """Return a run as HTML: the table with intervals, beside it the small plane of refusals and right answers."""
+    blocks = list(run_blocks(run))
+    first = next(place for place, block in enumerate(blocks) if isinstance(block, Table)) + 1
+    beside = f'<div style="{SIDE_BY_SIDE}"><div>{to_html(blocks[:first])}</div>{_plane(run.summary)}</div>'
+    return f"{beside}\n{to_html(blocks[first:])}"
 
 
 def _plane(summary: Summary) -> str:
@@ -101,13 +94,17 @@ def _plane(summary: Summary) -> str:
     figure = Figure(figsize=PLANE_INCHES, layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [1, 0], color="0.8", linewidth=1)
+    axes.tick_params(labelsize=SMALL)
     for variant in summary.variants:
         refused, correct = variant.metric("refusal_rate").estimate, variant.metric("correct_rate").estimate
         if refused is not None and correct is not None:
             axes.plot(refused, correct, "o", color="#1f5fa8")
             name = (variant.variant or "all").replace("$", r"\$")
-            axes.annotate(name, (refused, correct), (4, 4), textcoords="offset points")
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="refusal rate", ylabel="correct rate")
+            axes.annotate(name, (refused, correct), (4, 3), textcoords="offset points", fontsize=SMALL)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xticks=TICKS, yticks=TICKS, aspect="equal")
+    axes.set_xlabel("refused", fontsize=SMALL)
+    axes.set_ylabel("correct", fontsize=SMALL)
+    axes.spines[["top", "right"]].set_visible(False)
     drawn = BytesIO()
     figure.savefig(drawn, format="svg", metadata={"Date": None})
     svg = drawn.getvalue().decode()

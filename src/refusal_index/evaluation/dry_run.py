@@ -20,6 +20,7 @@ from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
 from refusal_index.evaluation.run import assignment_of, open_store
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import MILLION, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.amounts import Estimate, Load, Range
@@ -37,7 +38,7 @@ Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """Shows how far something has come, from its title and its size: gives what is called at every step."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunEstimate:
     """What one model on one dataset would take.
 
@@ -78,6 +79,11 @@ class RunEstimate:
     def requests(self) -> Range:
         """All requests, the checks of graders included."""
         return self.found.total.requests + Range.exactly(self.checks)
+
+    def __repr__(self) -> str:
+        cost = "" if self.cost is None else f", ${self.cost.expected:,.2f}"
+        times = f"{self.requests.expected:,.0f} requests, {self.seconds.expected:,.0f} s{cost}"
+        return f"RunEstimate({escape(self.plan.called)}: about {times})"
 
     def to_document(self) -> dict[str, Any]:
         """Give what was found as JSON holds it, every range with what is least, expected and most."""

@@ -16,6 +16,7 @@ from refusal_index.stats import (
     Adjustment,
     Comparison,
     JointDifference,
+    MetricDifference,
     NoiseCorrectedDifference,
     Ranking,
     compare_joint,
@@ -28,6 +29,8 @@ from refusal_index.stats import (
 from refusal_index.stats.matrices import row_tables
 
 INDEX = "refusal_index"
+
+Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
 
 @dataclass(frozen=True)
@@ -270,3 +273,10 @@ def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
         for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
     return tuple(stacked)
+
+
+def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
+    """Return the number of either run."""
+    if isinstance(difference, MetricDifference):
+        return difference.first, difference.second
+    return difference.first.estimate, difference.second.estimate

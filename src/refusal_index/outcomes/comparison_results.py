@@ -12,23 +12,25 @@ from refusal_index.outcomes.comparison import (
     INDEX,
     CompareOptions,
     CorrectedPair,
+    Difference,
     PairComparison,
     RunRanking,
+    both_numbers,
     compare_corrected,
     compare_pair,
     rank,
 )
+from refusal_index.outcomes.presentation import Block, Shown
+from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import JointDifference, MetricDifference, NoiseCorrectedDifference
+from refusal_index.stats import JointDifference, MetricDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
 
-Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
-
-@dataclass(frozen=True)
-class TwoRuns:
+@dataclass(frozen=True, repr=False)
+class TwoRuns(Shown):
     """Two runs compared, the first minus the second.
 
     Attributes
@@ -47,6 +49,10 @@ class TwoRuns:
     pair: PairComparison
     corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what came out of it as text."""
+        return pair_blocks(self)
 
     def rows(self) -> Iterator[tuple[str | None, str, Difference]]:
         """Yield every difference with the metric's name and the variant's; no name is a corrected index."""
@@ -99,8 +105,8 @@ class TwoRuns:
         return JOINTLY if len(over) == len(self.pair.variants) else f"{JOINTLY} over {', '.join(over)}"
 
 
-@dataclass(frozen=True)
-class RankedRuns:
+@dataclass(frozen=True, repr=False)
+class RankedRuns(Shown):
     """Three runs or more, ranked.
 
     Attributes
@@ -119,6 +125,10 @@ class RankedRuns:
     found: RunRanking
     corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what came out of it as text."""
+        return ranking_blocks(self)
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row a run, the highest first: its number, interval, status and letters."""
@@ -188,13 +198,6 @@ def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns
     order = [run.row for run in (*found.ranking.runs, *found.ranking.unranked)]
     corrected = compare_corrected(runs, options, order) if options.metric == INDEX else ()
     return RankedRuns(tuple(runs), found, corrected, options)
-
-
-def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
-    """Return the number of either run."""
-    if isinstance(difference, MetricDifference):
-        return difference.first, difference.second
-    return difference.first.estimate, difference.second.estimate
 
 
 def _with_error(difference: MetricDifference | JointDifference, level: float) -> dict[str, Any]:

@@ -41,7 +41,6 @@ def compare(
     """
     from refusal_index.outcomes.comparison import CompareOptions
     from refusal_index.outcomes.comparison_results import compare_two, rank_all
-    from refusal_index.outcomes.presentation.comparison import comparison_blocks
     from refusal_index.stats import METRIC_NAMES
 
     options = CompareOptions(
@@ -62,6 +61,6 @@ def compare(
     if json:
         console.document(compared.to_document())
     else:
-        console.show(comparison_blocks(compared))
+        console.show(compared.blocks())
     if found.left_out:
         raise typer.Exit(INCOMPLETE)

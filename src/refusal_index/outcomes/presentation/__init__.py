@@ -10,9 +10,22 @@ from refusal_index.outcomes.presentation.blocks import (
     UNDEFINED,
     Block,
     HasInterval,
+    Shown,
     Table,
     escape,
     to_html,
+    to_text,
 )
 
-__all__ = ["METRIC_COLUMNS", "METRIC_LABELS", "UNDEFINED", "Block", "HasInterval", "Table", "escape", "to_html"]
+__all__ = [
+    "METRIC_COLUMNS",
+    "METRIC_LABELS",
+    "UNDEFINED",
+    "Block",
+    "HasInterval",
+    "Shown",
+    "Table",
+    "escape",
+    "to_html",
+    "to_text",
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -151,31 +151,67 @@ def title(*parts: str | None) -> str:
     return ", ".join(part for part in parts if part) or "all"
 
 
+class Shown:
+    """A result that shows itself: as text where it is printed, as a table in a notebook."""
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what it says of itself."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return to_text(self.blocks())
+
+    def _repr_html_(self) -> str:
+        return to_html(self.blocks())
+
+
+def to_text(blocks: Iterable[Block]) -> str:
+    r"""Return blocks as plain text in which nothing is obeyed.
+
+    Examples
+    --------
+    >>> print(to_text(["a\x1b", Table.of(["name", "x"], [["one", "1"], ["b", "0.25"]], left=["name"])]))
+    a\x1b
+    name     x
+    one      1
+    b     0.25
+    """
+    return "\n".join(_text_of(block) if isinstance(block, Table) else escape(block) for block in blocks)
+
+
+def _text_of(table: Table) -> str:
+    rows = [table.columns, *(tuple(escape(cell) for cell in row) for row in table.rows)]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(table.columns))]
+    sides = ["<" if name in table.left else ">" for name in table.columns]
+    lines = (
+        "  ".join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)) for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
 def to_html(blocks: Iterable[Block]) -> str:
     r"""Return blocks as HTML in which text of others is shown and not obeyed.
 
     Examples
     --------
-    >>> print(to_html(["a <b>\x1b", Table.of(["x"], [["1"]])]))
-    <p>a &lt;b&gt;\x1b</p>
-    <table><thead><tr><th style="text-align:right">x</th></tr></thead>
-    <tbody><tr><td style="text-align:right">1</td></tr></tbody></table>
+    >>> print(to_html(["a <b>\x1b"]))
+    <p style="max-width:60em">a &lt;b&gt;\x1b</p>
     """
     return "\n".join(_html_of(block) for block in blocks if block)
 
 
 def _html_of(block: Block) -> str:
     if isinstance(block, str):
-        return f"<p>{html.escape(escape(block.strip()))}</p>"
+        return f'<p style="max-width:60em">{html.escape(escape(block.strip()))}</p>'
     sides = ["left" if name in block.left else "right" for name in block.columns]
     head = _html_row("th", block.columns, sides)
     body = "".join(_html_row("td", row, sides) for row in block.rows)
-    return f"<table><thead>{head}</thead>\n<tbody>{body}</tbody></table>"
+    return f'<table style="font-size:12px;white-space:nowrap"><thead>{head}</thead>\n<tbody>{body}</tbody></table>'
 
 
 def _html_row(kind: str, cells: Iterable[str], sides: Iterable[str]) -> str:
     shown = (
-        f'<{kind} style="text-align:{side}">{html.escape(escape(cell))}</{kind}>'
+        f'<{kind} style="text-align:{side};padding:2px 6px">{html.escape(escape(cell))}</{kind}>'
         for cell, side in zip(cells, sides, strict=True)
     )
     return f"<tr>{''.join(shown)}</tr>"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.cautions import MISSING_LIMIT
-from refusal_index.outcomes.comparison import CorrectedPair, PairComparison
-from refusal_index.outcomes.comparison_results import Difference, RankedRuns, TwoRuns, both_numbers
+from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
 from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
@@ -14,20 +14,14 @@ from refusal_index.outcomes.presentation.blocks import interval, interval_of, nu
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.stats import NoiseCorrectedDifference
 
+if TYPE_CHECKING:
+    from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
+
 CORRECTED = "RI corrected"
 
 
-def comparison_blocks(found: TwoRuns | RankedRuns) -> Iterator[Block]:
-    """Yield what came out of a comparison, and whether the runs were asked alike."""
-    yield from _pair_blocks(found) if isinstance(found, TwoRuns) else _ranking_blocks(found)
-    differing = differing_settings(found.runs)
-    if differing:
-        verb = "differs" if len(differing) == 1 else "differ"
-        yield ""
-        yield f"The runs were not asked alike: {', '.join(differing)} {verb}. The difference may come from there."
-
-
-def _pair_blocks(found: TwoRuns) -> Iterator[Block]:
+def pair_blocks(found: TwoRuns) -> Iterator[Block]:
+    """Yield what came out of a comparison of two runs, and whether they were asked alike."""
     runs, variants, level = found.runs, found.pair.variants, found.options.confidence_level
     first, second = (run.label for run in runs)
     yield f"{first} minus {second}"
@@ -45,9 +39,11 @@ def _pair_blocks(found: TwoRuns) -> Iterator[Block]:
         yield f"{CORRECTED}: without the noise of single draws, on questions drawn repeatedly: {basis}."
     for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected), *_incomplete(runs)):
         yield from ("", line)
+    yield from _asked_otherwise(runs)
 
 
-def _ranking_blocks(found: RankedRuns) -> Iterator[Block]:
+def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
+    """Yield a ranking, what it rests on, and whether the runs were asked alike."""
     runs, ranking = found.runs, found.found.ranking
     yield _matching(runs, found.found.match, found.found.variant)
     for line in (*_unranked(found), *_incomplete(runs)):
@@ -57,6 +53,15 @@ def _ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     else:
         yield from _ranked_blocks(found)
     yield from _corrected_blocks(found)
+    yield from _asked_otherwise(runs)
+
+
+def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:
+    differing = differing_settings(runs)
+    if differing:
+        verb = "differs" if len(differing) == 1 else "differ"
+        yield ""
+        yield f"The runs were not asked alike: {', '.join(differing)} {verb}. The difference may come from there."
 
 
 def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
