@@ -39,9 +39,18 @@ def asking(coroutine: Coroutine[Any, Any, T]) -> T:
         raise typer.Exit(INTERRUPTED) from None
 
 
+def carrying(plan: Plan, carry: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+    """Run what asks the questions of a plan, a progress bar beside it until it ends, however it does."""
+
+    async def watched() -> T:
+        with _watching(plan) as progress:
+            return await carry(progress)
+
+    return asking(watched())
+
+
 @contextmanager
-def watching(plan: Plan) -> Iterator[Progress]:
-    """Show a progress bar while the block runs, which asks the questions of a plan."""
+def _watching(plan: Plan) -> Iterator[Progress]:
     size = sum(len(draws) for draws in plan.draws.values())
     with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
         yield bar
@@ -110,5 +119,5 @@ async def _carried_out(sweep: Sweep) -> list[CellResult]:
 @contextmanager
 def _watching_one(place: int, plan: Plan, size: int) -> Iterator[Progress]:
     console.note(f"{place + 1} of {size}: {plan.called}")
-    with watching(plan) as progress:
+    with _watching(plan) as progress:
         yield progress

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Protocol
 
 from refusal_index.engines.breaker import RESUMES, CircuitBreaker
-from refusal_index.engines.settings import Decoding, Settings
+from refusal_index.engines.settings import Decoding, SettingError, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
@@ -31,12 +31,19 @@ from refusal_index.protocol import (
 )
 
 
-class ModelError(RefusalIndexError, ValueError):
+class ModelError(SettingError):
     """A model that cannot be asked; the message says what is missing and what to do."""
 
 
 class RunFailedError(RefusalIndexError, RuntimeError):
     """A run that could not be brought to its end; what was answered is kept, and running again resumes."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
+
+    finished: int
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ class Finished:
     question_id: str
 
 
-Event = Begun | Replied | Finished
+Event = Opened | Begun | Replied | Finished
 Progress = Callable[[Event], None]
 """Is told what happens while models are asked."""
 

@@ -82,8 +82,8 @@ def _paths(value: Any, name: str) -> tuple[Path, ...]:
 
 def _columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
-    if isinstance(value, Mapping):
-        return tuple((str(role), str(column)) for role, column in value.items())
+    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
+        return tuple(value.items())
     given = [value] if isinstance(value, str) else value
     if not isinstance(given, Sequence):
         raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(value)}")

@@ -21,7 +21,7 @@ SUFFIX = ".toml"
 NAME = "name"
 
 MODEL_KEYS = (
-    *("model", "placement", "think", "reasoning_effort", "temperature", "top_p", "max_tokens", "max_connections"),
+    *("model", "engine", "placement", "think", "reasoning_effort", "temperature", "top_p", "max_tokens", "max_connections"),
     *("max_retries", "attempt_timeout", "max_choices", "price", "assume_refusal", "reply_tokens"),
     "seconds_per_request",
 )

@@ -91,11 +91,15 @@ class Plan:
         return " on ".join(self.title)
 
     def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
-        """Return the conversations of a variant: drawn as often as planned, and no less than they were before."""
+        """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
+
+        Where the model is not asked, a question without a reply of it leaves nothing to do.
+        """
         before, procedure = store.asked().get(variant, {}), self.procedures[variant]
         return [
             Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
             for question, draws in self.draws[variant].items()
+            if procedure.asks_model or store.said(question.question_id, variant)
         ]
 
     def pending(self, store: ReplyStore) -> list[str]:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
-from refusal_index.engines.engine import Begun, Event, Finished, Replied
+from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
 from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
 
@@ -27,6 +27,9 @@ class ProgressBar:
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
         match event:
+            case Opened(finished):
+                self._progress.start()
+                self._progress.advance(self._task, finished)
             case Begun(variant):
                 self._progress.update(self._task, variant=variant)
             case Replied(completion):
@@ -47,7 +50,7 @@ class ProgressBar:
 
 @contextmanager
 def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
-    """Show a progress bar on `console` while the block runs; `questions` of all variants and draws."""
+    """Show a progress bar on `console` once a run is open, until the block ends; `questions` of all its variants."""
     columns = (
         TextColumn("{task.fields[variant]:>8}"),
         BarColumn(),
@@ -57,8 +60,12 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),
     )
-    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+    progress = Progress(*columns, console=console, refresh_per_second=4)
+    try:
         yield ProgressBar(progress, questions, prices)
+    finally:
+        if progress.live.is_started:
+            progress.stop()
 
 
 @contextmanager

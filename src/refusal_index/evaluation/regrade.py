@@ -29,6 +29,7 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     check_gradable,
+    outcomes,
     taken,
 )
 from refusal_index.version import __version__
@@ -141,13 +142,9 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
     """Return every question that was asked with the model's replies, at no cost: they were paid for in that run."""
     questions, asked, failures = store.questions(), store.asked(), store.failures()
     found = [
-        _Replied(
-            questions[question_id],
-            variant,
-            draws,
-            tuple(
-                _own(Conversation(questions[question_id], variant, procedure, draws), store.said(question_id, variant))
-            ),
+        _replied(
+            Conversation(questions[question_id], variant, procedure, draws),
+            store.said(question_id, variant),
             failures.get((variant, question_id)),
         )
         for variant in variants
@@ -157,6 +154,15 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
     if not found:
         raise UnfinishedError(f"{source.path}: no variant was run to its end; run the same command again to resume")
     return found
+
+
+def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
+    """Return what was said to a question; where it was not asked to its end, in its first draw if that is whole."""
+    if error is not None:
+        conversation = replace(conversation, draws=1)
+        said = said if said and outcomes(conversation, said) is not None else []
+    own = tuple(_own(conversation, said))
+    return _Replied(conversation.question, conversation.variant, conversation.draws, own, error)
 
 
 def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Assignment, Begun, Progress, unwatched
+from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore
@@ -171,9 +171,11 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
         with open_store(folder) as store:
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
+            pending = plan.pending(store)
+            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
             if engine is not None:
                 async with engine.open():
-                    for variant in plan.pending(store):
+                    for variant in pending:
                         progress(Begun(variant))
                         await engine.carry(assignment_of(plan, variant, store, progress))
             return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)

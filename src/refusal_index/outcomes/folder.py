@@ -128,8 +128,6 @@ class RunFolder:
             refuse_other_settings(self.path, self.read_settings(), here)
         else:
             self._create({"run_format": RUN_FORMAT, "settings": here, "about": as_json(about or {})})
-        # After `run.json`: folders that a killed run left without it would be taken for someone else's.
-        self._make(self.logs)
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:

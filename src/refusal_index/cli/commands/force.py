@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,7 +44,7 @@ def force(
     Both passes are scored together; the first pass and its grades are taken as they are. The same command again resumes
     and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, show_run, watching
+    from refusal_index.cli.runs import carrying, show_run
     from refusal_index.datasets.imports import ReadOptions
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import force as forced
@@ -53,7 +54,6 @@ def force(
     prepared = forced.prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in prepared.cautions:
         console.note(f"warning: {caution.message}")
-    with watching(prepared.plan) as progress:
-        run = asking(forced.force(prepared, progress))
+    run = carrying(prepared.plan, partial(forced.force, prepared))
     if not show_run(run, as_json=json):
         raise typer.Exit(INCOMPLETE)

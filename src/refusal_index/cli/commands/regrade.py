@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,12 +39,11 @@ def regrade(
     no forced answer is unscored. The results go into a folder of their own. The same command again resumes and pays for
     no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, show_run, watching
+    from refusal_index.cli.runs import carrying, show_run
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import regrade as regraded
 
     prepared = regraded.prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
-    with watching(prepared.plan) as progress:
-        done = asking(regraded.regrade(prepared, progress))
+    done = carrying(prepared.plan, partial(regraded.regrade, prepared))
     if not show_run(done, as_json=json):
         raise typer.Exit(INCOMPLETE)

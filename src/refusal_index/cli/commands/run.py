@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,7 +43,7 @@ def run(
     dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, show_dry_run, show_run, show_set, watching
+    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.plan import prepare
     from refusal_index.evaluation.run import carry_out
@@ -53,8 +54,7 @@ def run(
         if dry_run:
             show_dry_run([plan], as_json=json)
             return
-        with watching(plan) as progress:
-            complete = show_run(asking(carry_out(plan, progress)), as_json=json)
+        complete = show_run(carrying(plan, partial(carry_out, plan)), as_json=json)
     else:
         for name in ONE_MODELS_OWN:
             if name in values:

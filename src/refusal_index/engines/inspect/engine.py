@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -14,6 +13,7 @@ from inspect_ai import Task, eval_async
 from inspect_ai.log import EvalLog, read_eval_log_async
 from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.util import display_type
+from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
@@ -78,7 +78,7 @@ class InspectEngine:
             self._graders[asked] = self._resolved(name, objects, config, "grader")
         except ModelError as error:
             raise ModelError(
-                f"grader: {error.args[0].rstrip('.')}; choose another one, or the grader 'exact', which asks nobody"
+                f"grader: {error.args[0].rstrip('.')}; choose another one, or {{grader}} exact, which asks nobody"
             ) from error
 
     def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
@@ -201,9 +201,8 @@ def at_work() -> Iterator[None]:
 
     A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
     """
-    shown, thresholds = os.environ.get("INSPECT_DISPLAY"), gc.get_threshold()
-    os.environ["INSPECT_DISPLAY"] = "none"
-    display_type()  # reads the variable, before `eval_async` chooses for itself
+    shown, thresholds = display_type(), gc.get_threshold()
+    init_display_type("none")
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     try:
@@ -211,7 +210,4 @@ def at_work() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-        if shown is None:
-            del os.environ["INSPECT_DISPLAY"]
-        else:
-            os.environ["INSPECT_DISPLAY"] = shown
+        init_display_type(shown)

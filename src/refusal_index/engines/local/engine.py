@@ -100,8 +100,8 @@ def _sender(asked: Asked, name: str, given: object) -> Send:
     provider, _, rest = name.partition("/")
     if provider != ALMANAC:
         raise ModelError(
-            f"{role} {name!r}: the local engine asks embedded models (almanac/...) and functions; choose the engine "
-            "'inspect'"
+            f"{role} {name!r}: the local engine asks embedded models (almanac/...) and functions; choose "
+            "{engine} inspect"
         )
     return embedded(rest)
 
