@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant("an undefined table is NaN among many", "stats/estimator.py",
            "np.where(has10 & has01, -1.0, 1.0), np.nan)", "np.where(has10 & has01, -1.0, 1.0), 0.0)",
            "stats/test_index.py stats/test_tetrachoric.py"),
-    Mutant("RI = 6/pi asin(rho/2)", "stats/index.py",
+    Mutant("RI = 6/pi asin(rho/2)", "stats/influence.py",
            "    return math.asin(rho / 2) / math.asin(0.5)", "    return rho", "stats/test_index.py"),
     Mutant("the same of many tables", "stats/index.py",
            "np.arcsin(rho / 2) / math.asin(0.5)", "np.arcsin(rho) / math.asin(1)", "stats/test_index.py"),
