@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pytest
-from refusal_index.protocol.forced import REFUSAL
 
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.protocol import (
+    REFUSAL,
     Asked,
     GraderKind,
     Pass,
@@ -33,11 +33,11 @@ KINDS = (GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE)
 
 def asked(
     grader: GraderKind = GraderKind.EXACT,
-    portions: tuple[int, ...] = (1,),
+    draws: int = 1,
     variants: Sequence[str] = tuple(PROMPTS.variants),
     questions: Sequence[Question] = QUESTIONS,
 ) -> list[ToAsk]:
-    return [ToAsk(Protocol(PROMPTS, name, grader), one, portions) for name in variants for one in questions]
+    return [ToAsk(Protocol(PROMPTS, name, grader), one, draws) for name in variants for one in questions]
 
 
 def tokens(request: Request) -> int:
@@ -71,21 +71,21 @@ def test_two_graders_are_asked_twice_as_much():
 def test_of_questions_without_a_right_answer_no_forced_pass_is_counted():
     nothing_right = [replace(question, gold=None) for question in QUESTIONS]
     assert estimate(asked(questions=nothing_right), tokens, HALF).forced.requests == Range()
-    drawn = estimate(asked(questions=nothing_right, portions=(5,)), tokens, HALF)
+    drawn = estimate(asked(questions=nothing_right, draws=5), tokens, HALF)
     assert (drawn.first.requests, drawn.forced.requests) == (Range.exactly(4 * 10 * 5), Range())
 
 
 @pytest.mark.parametrize(("choices", "requests"), [(1, 12), (5, 3), (12, 1), (100, 1)])
 def test_of_questions_drawn_repeatedly_everything_is_certain(choices, requests):
-    found = estimate(asked(portions=(12,)), tokens, replace(HALF, choices=Range.exactly(choices)))
+    found = estimate(asked(draws=12), tokens, replace(HALF, choices=Range.exactly(choices)))
     assert found.first.requests == Range.exactly(4 * 10 * requests)
     assert found.forced.requests == Range.exactly(10 * requests), "shared between variants, whatever is refused"
     assert found.model.output_tokens == Range.exactly(7 * 12 * 10 * 5)
 
 
 def test_how_many_choices_come_is_a_range_where_it_is_not_known():
-    found = estimate(asked(variants=["low"], portions=(1, 9)), tokens, replace(HALF, choices=Range(1, 3, 100)))
-    assert found.first.requests == Range(2, 1 + 3, 10).times(10)
+    found = estimate(asked(variants=["low"], draws=10), tokens, replace(HALF, choices=Range(1, 3, 100)))
+    assert found.first.requests == Range(1, 4, 10).times(10)
 
 
 class Played:
@@ -162,7 +162,7 @@ def test_draws_that_are_there_are_taken_off():
             return ()
         return said[:choices] if draw == 0 else ()
 
-    items = asked(variants=["low"], portions=(10,))
+    items = asked(variants=["low"], draws=10)
     found = estimate(items, tokens, replace(HALF, choices=Range.exactly(4)), paid)
     assert found.first.requests == Range.exactly(9 * 3 + 2), "six draws of q0 are left"
     assert found.forced.requests == Range.exactly(10 * 3)
@@ -175,7 +175,7 @@ def test_grading_of_known_replies_is_certain_and_of_alike_ones_counted_once():
     def paid(_one: ToAsk, request: Request, _draw: int, choices: int) -> Sequence[Reply]:
         return [alike] * choices if request.asked is Asked.MODEL and request.of is Pass.FIRST else ()
 
-    items = asked(GraderKind.MODEL, (6,), ["low"], QUESTIONS[:1])
+    items = asked(GraderKind.MODEL, 6, ["low"], QUESTIONS[:1])
     found = estimate(items, tokens, replace(HALF, choices=Range.exactly(6)), paid)
     assert found.first.requests == Range()
     assert found.grading.requests == Range(1, 1 + 6, 2 + 2 * 6), "the reply's verdict, and those of six forced answers"
@@ -214,5 +214,5 @@ def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_
     reply = Reply(Pass.FIRST, Asked.MODEL, "<answer>2</answer>")
     paid = estimate(asked(), tokens, HALF, lambda *_: [reply], never)
     assert (paid.first.requests, paid.there) == (Range(), 40)
-    drawn = estimate(asked(portions=(3,)), tokens, HALF, foresee=never)
+    drawn = estimate(asked(draws=3), tokens, HALF, foresee=never)
     assert drawn.first.requests == Range.exactly(3 * 40)
