@@ -27,8 +27,19 @@ def engine_of(name: str) -> MakeEngine:
     >>> engine_of("local").__name__
     'LocalEngine'
     """
-    if name not in ENGINES:
-        raise unknown("engine", name, list(ENGINES))
+    check_engine(name)
     module, _, made = ENGINES[name].partition(":")
     found: MakeEngine = getattr(import_module(module), made)
     return found
+
+
+def check_engine(name: str) -> None:
+    """Raise if there is no engine of that name.
+
+    Raises
+    ------
+    SettingError
+        The message names the known ones.
+    """
+    if name not in ENGINES:
+        raise unknown("engine", name, list(ENGINES))

@@ -60,7 +60,8 @@ def setting(default: Any, *, low: float | None = None, high: float | None = None
     low, high
         Ends of its range, both included; None for no end.
     more
-        ``harmless``, the reason why it tells no replies apart; ``read``, what reads a value in place of its type.
+        ``harmless``, the reason why it tells no replies apart; ``read``, what reads a value in place of its type;
+        ``of``, what a configuration says it of: a ``"model"``, as most are, a ``"dataset"`` or the whole ``"set"``.
     """
     return field(default=default, metadata={"low": low, "high": high, **more})
 
@@ -129,12 +130,14 @@ class Questions:
         Size of a seeded sample; None for the dataset's own.
     """
 
-    dataset: str | None = setting(None)
-    data: tuple[Path, ...] = setting((), read=_paths, harmless="the questions read from it tell runs apart")
-    column: tuple[tuple[str, str], ...] = setting(
-        (), read=_columns, harmless="the questions read by it tell runs apart"
+    dataset: str | None = setting(None, of="dataset")
+    data: tuple[Path, ...] = setting(
+        (), read=_paths, harmless="the questions read from it tell runs apart", of="dataset"
     )
-    limit: int | None = setting(None)
+    column: tuple[tuple[str, str], ...] = setting(
+        (), read=_columns, harmless="the questions read by it tell runs apart", of="dataset"
+    )
+    limit: int | None = setting(None, of="dataset")
 
 
 @dataclass(frozen=True)
@@ -151,9 +154,12 @@ class Prompting:
         A switch that the model knows, as in ``"/no_think"``, which ends what it is asked.
     """
 
-    prompts: str = setting("default")
+    prompts: str = setting("default", of="dataset")
     variants: tuple[str, ...] = setting(
-        ("all",), read=_texts, harmless="a run may be extended by another variant, and shares its forced answers"
+        ("all",),
+        read=_texts,
+        harmless="a run may be extended by another variant, and shares its forced answers",
+        of="dataset",
     )
     placement: str = setting("user")
     think: str = setting("")
@@ -179,8 +185,10 @@ class Drawing:
         Draws of a question, and how many of the questions are drawn more than once; None for all of them.
     """
 
-    draws: int = setting(1, low=1, harmless="further draws are added to those that are there")
-    repeat_questions: int | None = setting(None, low=2, harmless="further draws are added to those that are there")
+    draws: int = setting(1, low=1, harmless="further draws are added to those that are there", of="dataset")
+    repeat_questions: int | None = setting(
+        None, low=2, harmless="further draws are added to those that are there", of="dataset"
+    )
 
 
 @dataclass(frozen=True)
@@ -219,8 +227,8 @@ class Accounts:
     """
 
     price: Price | None = setting(None, read=_price, harmless=COUNTED)  # noqa: RUF009
-    grader_price: Price | None = setting(None, read=_price, harmless=COUNTED)  # noqa: RUF009
-    penalty: float = setting(1.0, low=0, harmless=COUNTED)
+    grader_price: Price | None = setting(None, read=_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
+    penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
 
 
 @dataclass(frozen=True)
@@ -262,8 +270,8 @@ class Settings:
     """
 
     model: str = setting("almanac/base")
-    grader: str | None = setting(None)
-    seed: int = setting(0)
+    grader: str | None = setting(None, of="dataset")
+    seed: int = setting(0, of="dataset")
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
     decoding: Decoding = field(default_factory=Decoding)
@@ -320,6 +328,10 @@ class Setting:
         Ends of its range, both included; None for no end.
     harmless
         Why it tells no replies apart; None where it does.
+    of
+        What a configuration says it of: ``"model"``, ``"dataset"`` or ``"set"``.
+    choices, reader
+        The values that it may have, where they are few, and what reads a value in place of its type.
     """
 
     name: str
@@ -331,6 +343,7 @@ class Setting:
     low: float | None = None
     high: float | None = None
     harmless: str | None = None
+    of: str = "model"
     choices: tuple[str, ...] = ()
     reader: Any = None
 

@@ -20,17 +20,10 @@ FOLDER = "configs"
 SUFFIX = ".toml"
 NAME = "name"
 
-MODEL_KEYS = (
-    *("model", "engine", "placement", "think", "reasoning_effort", "temperature", "top_p", "max_tokens", "max_connections"),
-    *("max_retries", "attempt_timeout", "max_choices", "price", "assume_refusal", "reply_tokens"),
-    "seconds_per_request",
+MODEL_KEYS, DATASET_KEYS, SET_KEYS = (
+    tuple(name for name, known in SETTINGS.items() if known.of == kind) for kind in ("model", "dataset", "set")
 )
-DATASET_KEYS = (
-    *("dataset", "data", "column", "variants", "limit", "draws", "repeat_questions", "grader", "grader_price", "seed"),
-    "prompts",
-)
-SET_KEYS = ("penalty",)
-"""Options that hold for the whole set, since its results stand in one table."""
+"""Settings of each model, of each dataset, and of the whole set, whose results stand in one table."""
 
 IDENTITY_KEYS = ("model", "dataset", "data", "column")
 """What makes an entry, and has no default."""

@@ -11,6 +11,7 @@ from refusal_index.almanac.lengths import context_length, token_counter
 from refusal_index.almanac.models import model_names
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
+from refusal_index.engines.registry import check_engine
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import about, identity
@@ -72,6 +73,9 @@ class Plan:
     draws: Mapping[str, Mapping[Question, int]]
     objects: Mapping[str, object] = field(default_factory=dict)
     title: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        check_engine(self.settings.sending.engine)
 
     @property
     def names(self) -> dict[Asked, str]:
