@@ -13,8 +13,8 @@ from refusal_index.engines.inspect.models import ModelError
 from refusal_index.engines.inspect.task import Asking, Decoding
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import GraderKind, Placement, Protocol, Request, load_prompt_set, next_request
-from refusal_index.protocol.amounts import Range
-from refusal_index.protocol.estimate import Assumptions, Estimate, ToAsk, estimate
+from refusal_index.protocol.cost import Assumptions, Estimate, ToAsk, estimate
+from refusal_index.protocol.ranges import Range
 from tests.engines.fake_api import FakeApi, is_grading
 from tests.engines.test_run import sums
 

@@ -23,8 +23,8 @@ from refusal_index.evaluation.run import assignment_of, open_store
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import MILLION, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
-from refusal_index.protocol.amounts import Estimate, Load, Range
-from refusal_index.protocol.estimate import Assumptions, Foreseen, Paid, ToAsk, estimate
+from refusal_index.protocol.cost import Assumptions, Foreseen, Paid, ToAsk, estimate
+from refusal_index.protocol.ranges import Estimate, Load, Range
 
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50

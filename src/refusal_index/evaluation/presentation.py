@@ -14,7 +14,7 @@ from refusal_index.outcomes.presentation.blocks import interval, number, percent
 from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.summary import Summary
-from refusal_index.protocol.amounts import Range
+from refusal_index.protocol.ranges import Range
 
 DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
 SHOWN = 3

@@ -22,8 +22,8 @@ from refusal_index.protocol import (
     load_prompt_set,
     next_request,
 )
-from refusal_index.protocol.amounts import Range
-from refusal_index.protocol.estimate import Assumptions, Foreseen, ToAsk, estimate
+from refusal_index.protocol.cost import Assumptions, Foreseen, ToAsk, estimate
+from refusal_index.protocol.ranges import Range
 
 PROMPTS = load_prompt_set("default")
 QUESTIONS = [Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(10)]

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol.amounts import Estimate, Load, Range
 from refusal_index.protocol.grading import grader_prompt
 from refusal_index.protocol.procedure import GRADE_ATTEMPTS, next_request
 from refusal_index.protocol.procedures import REFUSAL
+from refusal_index.protocol.ranges import Estimate, Load, Range
 from refusal_index.protocol.records import GRADERS, Asked, Message, Pass, Protocol, Reply, Request
 
 __all__ = ["Assumptions", "Estimate", "Load", "Paid", "Range", "ToAsk", "Tokens", "estimate", "nothing_paid"]
