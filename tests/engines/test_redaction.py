@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from refusal_index.engines.inspect.guard import EmptyResponseError, black_out, guard, known_secrets
+
+from refusal_index.engines.inspect.redaction import EmptyResponseError, black_out, guard, known_secrets
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
 

@@ -6,12 +6,10 @@ import math
 
 import pytest
 from inspect_ai.scorer import SampleScore, Score
-from refusal_index.engines.inspect.carried import Carried
-from refusal_index.engines.inspect.scorer import CELLS, cell_of, settled, two_pass_metrics
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.outcomes import Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Reply
+from refusal_index.engines.inspect.task import CELLS, cell_of, two_pass_metrics
+from refusal_index.outcomes import Outcome
 
 
 def metrics(unscored: int = 0, **counts: int) -> dict[str, float]:
@@ -69,9 +67,3 @@ def test_every_cell_has_its_name(refused, wrong):
 @pytest.mark.parametrize(("refused", "wrong"), [(None, None), (True, None)])
 def test_half_an_outcome_is_unscored(refused, wrong):
     assert cell_of(Outcome(refused, wrong, unscored_reason="x")) == "unscored"
-
-
-def test_replies_that_do_not_settle_a_question_are_an_error():
-    refusal = Carried(Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>"))
-    with pytest.raises(ValueError, match="question q: the log lacks the forced reply of the model"):
-        settled(Question("q", "?", "!"), [refusal], GraderKind.EXACT)

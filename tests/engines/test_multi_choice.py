@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from inspect_ai.model import ChatCompletionChoice, ChatMessageAssistant, ModelOutput
-from refusal_index.engines.inspect.choices import PACKED, choices_of, packed
 
+from refusal_index.engines.inspect.multi_choice import PACKED, choices_of, packed
 from refusal_index.protocol import StopReason
 
 REASONS = {"stop": StopReason.STOP, "max_tokens": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
