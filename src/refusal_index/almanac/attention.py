@@ -14,21 +14,11 @@ from refusal_index.almanac.checkpoint import FloatArray
 
 
 class Partial(NamedTuple):
-    """Attention over a part of the keys.
+    """Attention over a part of the keys."""
 
-    Attributes
-    ----------
-    values
-        The values, summed with the weights exp(score - peak).
-    total
-        The sum of those weights, last axis of length 1.
-    peak
-        The largest score, last axis of length 1.
-    """
-
-    values: FloatArray
-    total: FloatArray
-    peak: FloatArray
+    values: FloatArray  # the values, summed with the weights exp(score - peak)
+    total: FloatArray  # the sum of those weights, last axis of length 1
+    peak: FloatArray  # the largest score, last axis of length 1
 
     def finish(self) -> FloatArray:
         """Return attention as if there were no other keys."""

@@ -32,23 +32,16 @@ class Prefix:
 
 @dataclass(frozen=True)
 class Feed:
-    """The tokens that one step runs for the rows of a cohort, as a flat list.
+    """The tokens that one step runs for the rows of a cohort, as a flat list."""
 
-    Attributes
-    ----------
-    tokens, positions
-        Shape (n,).
-    rows, offsets, columns
-        Of each token: its row, its place within the step and its place within the row, shape (n,).
-    mask
-        Which columns each row may look at in each place of the step: 0 or -inf, shape (rows, steps, width).
-    """
-
+    # tokens, positions: shape (n,)
     tokens: IntArray
     positions: IntArray
+    # rows, offsets, columns: of each token: its row, its place within the step and its place within the row, shape (n,)
     rows: IntArray
     offsets: IntArray
     columns: IntArray
+    # which columns each row may look at in each place of the step: 0 or -inf, shape (rows, steps, width)
     mask: FloatArray
 
     @property

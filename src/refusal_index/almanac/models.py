@@ -30,12 +30,8 @@ def model_names() -> tuple[str, ...]:
 def model_folder(name: str) -> Path:
     """Return the folder of an embedded model, once its files have been checked against the pinned checksums.
 
-    Raises
-    ------
-    ModelNotFoundError
-        If there is no such model.
-    ModelFileError
-        If a file is missing or is not the one that was pinned.
+    Raises ModelNotFoundError if there is no such model, and ModelFileError if a file is missing or is not the one that
+    was pinned.
     """
     if name not in _NAMES:
         near = nearest(name, _NAMES, cutoff=0.5)
@@ -48,10 +44,7 @@ def model_folder(name: str) -> Path:
 def verified_folder(root: Path, name: str) -> Path:
     """Return ``root / name`` if each of its files is the one that ``root / "SHA256SUMS"`` lists.
 
-    Raises
-    ------
-    ModelFileError
-        If not, or if the list is missing or names no file of this model.
+    Raises ModelFileError if not, or if the list is missing or names no file of this model.
     """
     checksums = {path: digest for path, digest in _checksums(root).items() if path.startswith(f"{name}/")}
     if not checksums:

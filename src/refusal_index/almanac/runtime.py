@@ -96,14 +96,8 @@ class Runtime:
 
         The parameters are those of `Settings`. With a seed the same request gives the same replies, whatever else runs,
         up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does, even if
-        `max_tokens` is more.
-
-        Raises
-        ------
-        RequestError
-            If an argument is out of range, or the conversation cannot be read.
-        ContextLengthError
-            If the conversation leaves no room for a reply.
+        `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be read,
+        and ContextLengthError if the conversation leaves no room for a reply.
         """
         settings = Settings(temperature, top_p, max_tokens, tuple(stop), seed, n, top_logprobs)
         request = self._prepare(messages, settings)

@@ -62,10 +62,7 @@ class ModelPool:
     def runtime(self, model: str) -> Runtime:
         """Return the runtime of a model called ``base`` or ``almanac/base``.
 
-        Raises
-        ------
-        ModelNotFoundError
-            If there is no such model.
+        Raises ModelNotFoundError if there is no such model.
         """
         name = model.removeprefix(f"{PROVIDER}/")
         if name not in self.names:
@@ -149,10 +146,7 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
 async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
     """Serve the embedded models until SIGINT or SIGTERM; `announce` is told the base URL once requests are taken.
 
-    Raises
-    ------
-    OSError
-        If the address cannot be listened on or the log cannot be written.
+    Raises OSError if the address cannot be listened on or the log cannot be written.
     """
     app = create_app(ModelPool(model_names(), model_folder), RequestLog(log_path))
     stop = asyncio.Event()

@@ -23,17 +23,14 @@ LICENCE = "Apache-2.0, part of refusal-index"
 def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
     """Load all questions.
 
+    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
+
     Parameters
     ----------
     data
         Must be None: the questions belong to the embedded models.
     folder
         Where the two files lie; None is the package's own.
-
-    Raises
-    ------
-    DatasetError
-        If `data` is given, or the installed files are missing or damaged.
     """
     if data is not None:
         raise DatasetError(

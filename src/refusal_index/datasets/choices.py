@@ -43,10 +43,8 @@ class Choices:
 def choices_cell(row: Row, column: str) -> Choices | None:
     """Read the choices of a row: a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
 
-    Raises
-    ------
-    TableError
-        If there is only one, there are more than letters, two are the same, or one is called like another.
+    Raises TableError if there is only one, there are more than letters, two are the same, or one is called like
+    another.
     """
     value = row.cells.get(column)
     if isinstance(value, str) and value.strip().startswith("{"):

@@ -16,6 +16,8 @@ def resolve_columns(
 ) -> dict[str, str]:
     """Find the column of every role that has one.
 
+    Raises TableError if a role is not known, or a column that was named is not there.
+
     Parameters
     ----------
     source
@@ -28,11 +30,6 @@ def resolve_columns(
         The roles with their usual names; the first that is there counts.
     strict
         Whether two columns of usual names for one role are an error.
-
-    Raises
-    ------
-    TableError
-        If a role is not known, or a column that was named is not there.
 
     Examples
     --------

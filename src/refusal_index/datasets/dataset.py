@@ -22,32 +22,15 @@ class DatasetError(TableError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """Questions with their gold answers and where they came from.
+    """Questions with their gold answers and where they came from."""
 
-    Attributes
-    ----------
-    name
-        What the outcome table calls it.
-    questions
-        In the order of the source.
-    sha256
-        Of the source, byte for byte; a sample keeps it.
-    source
-        Where it was read from, in words.
-    default_grader
-        What its answers need to be graded unless the user says otherwise.
-    licence
-        Terms of the source, as far as known.
-    parts
-        In a mix, the names of the datasets that it mixes; each question's topic says which one it comes from.
-    """
-
-    name: str
-    questions: tuple[Question, ...]
-    sha256: str
-    source: str
-    default_grader: GraderName
-    licence: str
+    name: str  # what the outcome table calls it
+    questions: tuple[Question, ...]  # in the order of the source
+    sha256: str  # of the source, byte for byte; a sample keeps it
+    source: str  # where it was read from, in words
+    default_grader: GraderName  # what its answers need to be graded unless the user says otherwise
+    licence: str  # terms of the source, as far as known
+    # in a mix, the names of the datasets that it mixes; each question's topic says which one it comes from
     parts: tuple[str, ...] = ()
 
     @property
@@ -69,7 +52,8 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     """Draw questions at random, the same ones for the same seed.
 
     Each question's lot is drawn from the seed and its id alone. So a smaller sample is part of a larger one of the same
-    seed, and neither the order of the source nor questions added to it change which of the others comes first.
+    seed, and neither the order of the source nor questions added to it change which of the others comes first. Raises
+    DatasetError if there are fewer questions than asked for.
 
     Parameters
     ----------
@@ -84,11 +68,6 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     -------
     Dataset
         With the drawn questions in the order of the source.
-
-    Raises
-    ------
-    DatasetError
-        If there are fewer questions than asked for.
     """
     size = len(dataset.questions)
     if not 1 <= limit <= size:

@@ -27,6 +27,8 @@ LARGEST = 64 * 2**20
 def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
     """Give the content of an address from the user's cache, or download it into the cache.
 
+    Raises DatasetError if it cannot be downloaded, or is not what was expected.
+
     Parameters
     ----------
     address
@@ -36,11 +38,6 @@ def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> b
         the checksum of what comes first is kept beside it.
     timeout
         Seconds without any answer after which the download is given up.
-
-    Raises
-    ------
-    DatasetError
-        If it cannot be downloaded, or is not what was expected.
     """
     room = (sha256 or sha256_of(address.encode()))[:16]
     path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]

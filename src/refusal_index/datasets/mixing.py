@@ -22,6 +22,8 @@ SIGN = "+"
 def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     """Draw as many questions from each dataset as the smallest one has, taking turns.
 
+    Raises DatasetError if there are fewer than two datasets, or two of the same name.
+
     Parameters
     ----------
     datasets
@@ -33,11 +35,6 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     -------
     Dataset
         Its questions have their dataset's name as `topic` and before their id.
-
-    Raises
-    ------
-    DatasetError
-        If there are fewer than two datasets, or two of the same name.
 
     Examples
     --------

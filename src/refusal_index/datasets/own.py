@@ -30,31 +30,19 @@ USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class Checked:
-    """Questions of a user's own, checked.
+    """Questions of a user's own, checked."""
 
-    Attributes
-    ----------
-    rows
-        Those that could be read.
-    questions
-        One for each row, or none where there are problems.
-    problems
-        Everything that is wrong, in the order of the lines.
-    columns
-        Column by role, as given or found.
-    sha256
-        Of the file; empty for questions in memory.
-    """
-
-    rows: tuple[Row, ...]
-    questions: tuple[Question, ...]
-    problems: Problems
-    columns: Mapping[str, str]
-    sha256: str
+    rows: tuple[Row, ...]  # those that could be read
+    questions: tuple[Question, ...]  # one for each row, or none where there are problems
+    problems: Problems  # everything that is wrong, in the order of the lines
+    columns: Mapping[str, str]  # column by role, as given or found
+    sha256: str  # of the file; empty for questions in memory
 
 
 def load(data: object = None, columns: Mapping[str, str] | None = None) -> Dataset:
     """Read questions from a file and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the line.
 
     Parameters
     ----------
@@ -70,11 +58,6 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
         - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
-
-    Raises
-    ------
-    DatasetError
-        If the questions cannot be used as they are; the message names the line.
     """
     if data is None:
         raise DatasetError(
@@ -96,6 +79,8 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
 def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
     """Take questions from memory and check every row.
 
+    Raises DatasetError if the questions cannot be used as they are; the message names the row.
+
     Parameters
     ----------
     data
@@ -111,11 +96,6 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
         With the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing says how
         a file of them would be written, so `sha256` is that of the questions, too.
 
-    Raises
-    ------
-    DatasetError
-        If the questions cannot be used as they are; the message names the row.
-
     Examples
     --------
     >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
@@ -129,15 +109,12 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
 def check(data: Path, columns: Mapping[str, str] | None = None) -> Checked:
     """Read a file of questions and gather everything that is wrong with its rows.
 
+    Raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
+
     Parameters
     ----------
     data, columns
         As for `load`.
-
-    Raises
-    ------
-    DatasetError
-        If no row can be judged: the file cannot be read, or a needed column is missing.
     """
     content = read_content(data, DatasetError)
     return _checked(Source.of(data, "question", DatasetError), content, columns or {}, sha256_of(content))

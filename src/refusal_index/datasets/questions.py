@@ -30,17 +30,14 @@ def question_rows(path: str | Path, content: bytes) -> list[Row]:
 def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
     """Make a question of every row.
 
+    Raises TableError for the first of the problems that `read_questions` finds.
+
     Parameters
     ----------
     rows
         All of them, of one source.
     columns
         Column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
-
-    Raises
-    ------
-    TableError
-        For the first of the problems that `read_questions` finds.
     """
     questions, problems = read_questions(rows, columns)
     if problems:

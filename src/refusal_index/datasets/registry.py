@@ -41,6 +41,9 @@ def load_dataset(
 ) -> Dataset:
     """Load a dataset by name and check all of it.
 
+    Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
+    not hold what it should.
+
     Parameters
     ----------
     name
@@ -58,12 +61,6 @@ def load_dataset(
     -------
     Dataset
         With unique question ids.
-
-    Raises
-    ------
-    DatasetError
-        If the name is not known, an argument does not go with it, or the source cannot be read or does not hold what
-        it should.
     """
     names = name.split(SIGN)
     for part in names:

@@ -25,10 +25,7 @@ COLUMNS = {"question": "problem", "answer": "answer", "topic": "topic"}
 def load(data: Path | None = None) -> Dataset:
     """Load all questions from a local CSV file.
 
-    Raises
-    ------
-    DatasetError
-        If no file is given, or it lacks a column or a value.
+    Raises DatasetError if no file is given, or it lacks a column or a value.
     """
     if data is None:
         raise DatasetError(

@@ -43,18 +43,10 @@ _UNDEFINED = {
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning beside a result.
+    """A warning beside a result."""
 
-    Attributes
-    ----------
-    code
-        For programs; it stays the same over releases.
-    message
-        For people: one sentence.
-    """
-
-    code: str
-    message: str
+    code: str  # for programs; it stays the same over releases
+    message: str  # for people: one sentence
 
 
 def cautions(

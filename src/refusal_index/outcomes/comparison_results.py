@@ -29,24 +29,13 @@ Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
 @dataclass(frozen=True)
 class TwoRuns:
-    """Two runs compared, the first minus the second.
+    """Two runs compared, the first minus the second."""
 
-    Attributes
-    ----------
-    runs
-        Both.
-    pair
-        Every metric under every variant, and the joint index.
-    corrected
-        Without the noise of single draws, under each variant in which both have repeated draws.
-    options
-        How they were compared.
-    """
-
-    runs: tuple[ComparedRun, ...]
-    pair: PairComparison
+    runs: tuple[ComparedRun, ...]  # both
+    pair: PairComparison  # every metric under every variant, and the joint index
+    # without the noise of single draws, under each variant in which both have repeated draws
     corrected: tuple[CorrectedPair, ...]
-    options: CompareOptions
+    options: CompareOptions  # how they were compared
 
     def rows(self) -> Iterator[tuple[str | None, str, Difference]]:
         """Yield every difference with the metric's name and the variant's; no name is a corrected index."""
@@ -101,24 +90,13 @@ class TwoRuns:
 
 @dataclass(frozen=True)
 class RankedRuns:
-    """Three runs or more, ranked.
+    """Three runs or more, ranked."""
 
-    Attributes
-    ----------
-    runs
-        All of them, as given.
-    found
-        The ranking, and what it rests on.
-    corrected
-        Every two of them without the noise of single draws, where both have repeated ones; of a ranking by the index.
-    options
-        How they were ranked.
-    """
-
-    runs: tuple[ComparedRun, ...]
-    found: RunRanking
+    runs: tuple[ComparedRun, ...]  # all of them, as given
+    found: RunRanking  # the ranking, and what it rests on
+    # every two of them without the noise of single draws, where both have repeated ones; of a ranking by the index
     corrected: tuple[CorrectedPair, ...]
-    options: CompareOptions
+    options: CompareOptions  # how they were ranked
 
     def to_frame(self) -> pl.DataFrame:
         """Return a row a run, the highest first: its number, interval, status and letters."""
@@ -167,10 +145,7 @@ class RankedRuns:
 def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions) -> TwoRuns:
     """Compare two runs by every metric, the first minus the second.
 
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for.
+    Raises OutcomeTableError if they share no variant, or not the one asked for.
     """
     runs = (first, second)
     return TwoRuns(runs, compare_pair(runs, options), compare_corrected(runs, options), options)
@@ -179,10 +154,8 @@ def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions
 def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns:
     """Rank runs by one metric, and say which cannot be told apart.
 
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
+    Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
+    joint estimate.
     """
     found = rank(runs, options)
     order = [run.row for run in (*found.ranking.runs, *found.ranking.unranked)]

@@ -31,58 +31,32 @@ UNLABELLED = Labels(GraderLabels(0, 0, 0, 0), GraderLabels(0, 0, 0, 0), 0)
 
 @dataclass(frozen=True)
 class DecisionOptions:
-    """What to allow for.
+    """What to allow for."""
 
-    Attributes
-    ----------
-    labels
-        What a person said about the grader's grades, by model and dataset, if anyone did.
-    errors
-        Largest rates of right answers graded wrong and of wrong ones graded right.
-    choices
-        Number of choices to correct for guessing among.
-    penalty, confidence_level
-        Of the weighted score, and of every interval.
-    """
-
+    # what a person said about the grader's grades, by model and dataset, if anyone did
     labels: Mapping[Source, Labels] | None = None
+    # largest rates of right answers graded wrong and of wrong ones graded right
     errors: tuple[float, float] = (0.03, 0.03)
-    choices: int | None = None
+    choices: int | None = None  # number of choices to correct for guessing among
+    # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
 
 
 @dataclass(frozen=True)
 class Decisions:
-    """One variant, with every decision taken otherwise.
+    """One variant, with every decision taken otherwise."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        What was asked whom; None where the table does not say.
-    as_scored
-        Every metric as scored, by name.
-    scoring
-        Under other scoring rules, and within topics.
-    knows_refused_again
-        Whether every graded forced answer says if it was another refusal.
-    missing
-        The index with whatever is missing taken for anything.
-    corrections
-        The index corrected by labels or for guessing, by what for.
-    misgrading
-        The index with a grader that errs as much as it may.
-    """
-
+    # model, dataset, variant: what was asked whom; None where the table does not say
     model: str | None
     dataset: str | None
     variant: str | None
-    as_scored: Mapping[str, Estimate]
-    scoring: Sensitivity
-    knows_refused_again: bool
-    missing: MissingBounds
-    corrections: Mapping[str, MisgradingResult]
-    misgrading: MisgradingRange
+    as_scored: Mapping[str, Estimate]  # every metric as scored, by name
+    scoring: Sensitivity  # under other scoring rules, and within topics
+    knows_refused_again: bool  # whether every graded forced answer says if it was another refusal
+    missing: MissingBounds  # the index with whatever is missing taken for anything
+    corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
+    misgrading: MisgradingRange  # the index with a grader that errs as much as it may
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:

@@ -17,14 +17,10 @@ from refusal_index.errors import RefusalIndexError
 
 
 class TableError(RefusalIndexError, ValueError):
-    """A table that a user handed in cannot be used as it is.
+    """A table that a user handed in cannot be used as it is."""
 
-    Attributes
-    ----------
-    line, column
-        The first row that is wrong, and the column where there is one in particular; 0 and None for the whole table.
-    """
-
+    # line, column: the first row that is wrong, and the column where there is one in particular; 0 and None for the
+    # whole table
     line: int = 0
     column: str | None = None
 

@@ -36,19 +36,12 @@ Source = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Labels:
-    """What a person's verdicts say about the grader of one model's answers to one dataset.
+    """What a person's verdicts say about the grader of one model's answers to one dataset."""
 
-    Attributes
-    ----------
-    refused, answered
-        Labelled answers of the forced and of the first pass.
-    neither
-        Labelled answers that the person found to be neither right nor wrong; they are left out.
-    """
-
+    # refused, answered: labelled answers of the forced and of the first pass
     refused: GraderLabels
     answered: GraderLabels
-    neither: int
+    neither: int  # labelled answers that the person found to be neither right nor wrong; they are left out
 
     @property
     def total(self) -> int:
@@ -102,6 +95,9 @@ def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
 def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     """Read a labelled slice and hold it against the run that it is a slice of.
 
+    Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
+    or no answer is labelled right or wrong.
+
     Parameters
     ----------
     path
@@ -115,12 +111,6 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     -------
     dict of Labels
         By model and dataset, for those of the run that have labels; the variants of each are pooled.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a column is missing, a grade is unknown, a row is not about a graded answer of this run, or no answer is
-        labelled right or wrong.
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)

@@ -21,22 +21,13 @@ BoolMatrix = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class OutcomeMatrix:
-    """Outcomes side by side.
+    """Outcomes side by side."""
 
-    Attributes
-    ----------
-    question_ids
-        The n questions that occur anywhere, in the order in which they appear.
-    refused, wrong
-        Shape (k, n); False where the question has no outcome.
-    scored
-        Shape (k, n); whether the question has one.
-    """
-
-    question_ids: tuple[str, ...]
+    question_ids: tuple[str, ...]  # the n questions that occur anywhere, in the order in which they appear
+    # refused, wrong: shape (k, n); False where the question has no outcome
     refused: BoolMatrix
     wrong: BoolMatrix
-    scored: BoolMatrix
+    scored: BoolMatrix  # shape (k, n); whether the question has one
 
     @property
     def arrays(self) -> tuple[BoolMatrix, BoolMatrix, BoolMatrix]:
@@ -75,15 +66,12 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
 def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     """Match the first draws of several runs or variants by question id.
 
+    Raises OutcomeTableError if two tables ask different questions under the same id.
+
     Parameters
     ----------
     tables
         Rows of outcome tables, each of one model, dataset and variant.
-
-    Raises
-    ------
-    OutcomeTableError
-        If two tables ask different questions under the same id.
 
     Examples
     --------

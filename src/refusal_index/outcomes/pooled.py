@@ -24,31 +24,18 @@ GAUSSIAN = "gaussian"
 
 @dataclass(frozen=True)
 class PooledSummary:
-    """The Refusal Index of one model on one dataset, jointly over its variants.
+    """The Refusal Index of one model on one dataset, jointly over its variants."""
 
-    Attributes
-    ----------
-    model, dataset
-        Whose it is; None where the table does not say.
-    variants
-        Names of the variants.
-    index, standard_error
-        The joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`.
-    left_out
-        Variants that could not enter, each with its reason.
-    homogeneity
-        Whether the variants share one index.
-    copulas
-        How well each family of copulas describes all variants at once, the best fitting first.
-    """
-
+    # model, dataset: whose it is; None where the table does not say
     model: str | None
     dataset: str | None
-    variants: tuple[str, ...]
+    variants: tuple[str, ...]  # names of the variants
+    # index, standard_error: the joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`
     index: Estimate
     standard_error: float | None
-    left_out: Mapping[str, str]
-    homogeneity: HomogeneityTest
+    left_out: Mapping[str, str]  # variants that could not enter, each with its reason
+    homogeneity: HomogeneityTest  # whether the variants share one index
+    # how well each family of copulas describes all variants at once, the best fitting first
     copulas: tuple[CopulaTestResult, ...]
 
     @property

@@ -29,17 +29,14 @@ class Price:
     def parse(cls, text: str, name: str = "price") -> Price:
         """Read a price such as ``"2.5,10"``.
 
+        Raises PriceError if it is not two numbers from 0.
+
         Parameters
         ----------
         text
             As given.
         name
             What to call it in messages.
-
-        Raises
-        ------
-        PriceError
-            If it is not two numbers from 0.
         """
         try:
             read, written = (float(part) for part in text.split(","))
@@ -64,27 +61,16 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """What the models of a run cost.
+    """What the models of a run cost."""
 
-    Attributes
-    ----------
-    model
-        The model under evaluation; None where its price is not known.
-    grader
-        Each of the models that grade, in the same way.
-    """
-
-    model: Price | None = None
-    grader: Price | None = None
+    model: Price | None = None  # the model under evaluation; None where its price is not known
+    grader: Price | None = None  # each of the models that grade, in the same way
 
     @classmethod
     def parse(cls, model: str | None, grader: str | None) -> Prices:
         """Read the options that give them.
 
-        Raises
-        ------
-        PriceError
-            If one of them is not a price; the message names the option.
+        Raises PriceError if one of them is not a price; the message names the option.
         """
         return cls(
             Price.parse(model, "--price") if model else None,

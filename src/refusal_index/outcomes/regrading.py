@@ -17,18 +17,11 @@ UNSCORED_CELL = "unscored"
 
 @dataclass(frozen=True)
 class GradeAgreement:
-    """How two graders graded the same replies of one pass.
+    """How two graders graded the same replies of one pass."""
 
-    Attributes
-    ----------
-    counts
-        Number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur.
-    kappa
-        Their agreement.
-    """
-
+    # number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur
     counts: Mapping[tuple[str, str], int]
-    kappa: CohenKappaResult
+    kappa: CohenKappaResult  # their agreement
 
     @property
     def grades(self) -> tuple[str, ...]:
@@ -38,22 +31,13 @@ class GradeAgreement:
 
 @dataclass(frozen=True)
 class GradeChanges:
-    """What another grader changes.
+    """What another grader changes."""
 
-    Attributes
-    ----------
-    first, forced
-        Agreement over the replies of each pass; a forced answer that variants share is one.
-    cells
-        Number of rows by their cell before and now, where the two differ.
-    n
-        Number of rows that were compared.
-    """
-
+    # first, forced: agreement over the replies of each pass; a forced answer that variants share is one
     first: GradeAgreement
     forced: GradeAgreement
-    cells: Mapping[tuple[str, str], int]
-    n: int
+    cells: Mapping[tuple[str, str], int]  # number of rows by their cell before and now, where the two differ
+    n: int  # number of rows that were compared
 
 
 def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:

@@ -19,17 +19,10 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class SetMember:
-    """One run of a set.
+    """One run of a set."""
 
-    Attributes
-    ----------
-    folder
-        Of the run; a run that has not begun has none yet.
-    model, dataset
-        What the set calls them.
-    """
-
-    folder: Path
+    folder: Path  # of the run; a run that has not begun has none yet
+    # model, dataset: what the set calls them
     model: str
     dataset: str
 

@@ -41,41 +41,22 @@ class TopicEstimate:
 
 @dataclass(frozen=True)
 class TopicSummary:
-    """The Refusal Index within topics: what is left when topics of different difficulty do not help.
+    """The Refusal Index within topics: what is left when topics of different difficulty do not help."""
 
-    Attributes
-    ----------
-    topics, informative
-        Number of topics, and of those that say anything about the index.
-    within
-        The common index of all topics.
-    each
-        Every topic on its own, the largest first.
-    """
-
+    # topics, informative: number of topics, and of those that say anything about the index
     topics: int
     informative: int
-    within: Estimate
-    each: tuple[TopicEstimate, ...]
+    within: Estimate  # the common index of all topics
+    each: tuple[TopicEstimate, ...]  # every topic on its own, the largest first
 
 
 @dataclass(frozen=True)
 class Sensitivity:
-    """What other decisions would have given.
+    """What other decisions would have given."""
 
-    Attributes
-    ----------
-    ranges
-        Smallest and largest value of every metric over the scoring rules.
-    rules
-        The Refusal Index under each rule.
-    topics
-        None where fewer than two topics are known.
-    """
-
-    ranges: tuple[ScoringRange, ...]
-    rules: tuple[RuleEstimate, ...]
-    topics: TopicSummary | None
+    ranges: tuple[ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
+    rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
+    topics: TopicSummary | None  # None where fewer than two topics are known
 
     def range_of(self, name: str) -> ScoringRange:
         """Find the range of a metric by name."""

@@ -50,24 +50,19 @@ _DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
 
 @dataclass(frozen=True)
 class Identification:
-    """Whose outcome it is: the columns that come before the question.
+    """Whose outcome it is: the columns that come before the question."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        Who was asked what under which prompt.
-    draw
-        Number of the repetition, from 0.
-    """
-
+    # model, dataset, variant: who was asked what under which prompt
     model: str | None
     dataset: str | None
     variant: str | None
-    draw: int = 0
+    draw: int = 0  # number of the repetition, from 0
 
 
 def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
     """Build the table from records, in their order.
+
+    Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
     Parameters
     ----------
@@ -78,11 +73,6 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     -------
     polars.DataFrame
         With the columns of `SCHEMA`.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a question occurs twice in one draw, or a row contradicts itself.
 
     Examples
     --------
@@ -113,6 +103,9 @@ def _value(grade: str | None) -> str | None:
 def read_outcomes(data: object) -> pl.DataFrame:
     """Read an outcome table.
 
+    Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
+    expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
+
     Parameters
     ----------
     data
@@ -126,12 +119,6 @@ def read_outcomes(data: object) -> pl.DataFrame:
     -------
     polars.DataFrame
         With the columns of `SCHEMA`.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
-        row that contradicts itself, is empty, or was written by a newer release.
     """
     raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
@@ -142,10 +129,7 @@ def read_outcomes(data: object) -> pl.DataFrame:
 def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
     """Read outcome tables into one; where several do not say which model they are about, their file names do.
 
-    Raises
-    ------
-    OutcomeTableError
-        If a file cannot be used, or a row of one occurs in another.
+    Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
     """
     tables = [read_outcomes(path) for path in paths]
     if len(paths) > 1:
@@ -161,17 +145,15 @@ def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
 def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     """Write an outcome table, replacing the file at once or not at all.
 
+    Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
+    is not known.
+
     Parameters
     ----------
     table
         With the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
     path
         The suffix says the format: Parquet, CSV or JSON Lines.
-
-    Raises
-    ------
-    OutcomeTableError
-        If the table has other columns, a row twice or a row that contradicts itself, or the suffix is not known.
     """
     path = Path(path)
     kind = file_format(path)

@@ -38,24 +38,13 @@ Record = tuple[int, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TextTable:
-    """The columns of a table as text.
+    """The columns of a table as text."""
 
-    Attributes
-    ----------
-    source
-        Where they come from.
-    columns
-        All that are there, in their order.
-    frame
-        Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
-    lines
-        The line on which each row begins, or else its number from 1.
-    """
-
-    source: Source
-    columns: tuple[str, ...]
+    source: Source  # where they come from
+    columns: tuple[str, ...]  # all that are there, in their order
+    # Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
     frame: pl.DataFrame = field(repr=False)
-    lines: pl.Series = field(repr=False)
+    lines: pl.Series = field(repr=False)  # the line on which each row begins, or else its number from 1
 
     def where(self, row: int) -> str:
         """Name the place of a row in words."""
@@ -65,6 +54,8 @@ class TextTable:
 def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
     """Read all rows.
 
+    Raises TableError as the source has it, if `data` cannot be read, or there is no row.
+
     Parameters
     ----------
     source
@@ -73,11 +64,6 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
         The content of a file, or a data frame or dictionaries.
     problems
         Gathers what is wrong with single rows, which are then left out; None raises the first of them.
-
-    Raises
-    ------
-    TableError
-        As the source has it, if `data` cannot be read, or there is no row.
     """
     found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
     if not found and not problems:
@@ -90,6 +76,8 @@ def read_text(
 ) -> TextTable:
     """Read those of the columns `wanted` that are there, as text.
 
+    Raises TableError as `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
+
     Parameters
     ----------
     data
@@ -100,11 +88,6 @@ def read_text(
         As in `Source`.
     first_of_lists
         Whether the first entry stands for a cell that holds a list; otherwise that is an error.
-
-    Raises
-    ------
-    TableError
-        As `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:

@@ -37,18 +37,10 @@ _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of the replies to keep.
+    """How much of the replies to keep."""
 
-    Attributes
-    ----------
-    limit
-        Characters of a text; 0 leaves replies out.
-    all_draws
-        Whether to keep the replies of every draw, or of the first only.
-    """
-
-    limit: int
-    all_draws: bool = True
+    limit: int  # characters of a text; 0 leaves replies out
+    all_draws: bool = True  # whether to keep the replies of every draw, or of the first only
 
 
 @dataclass(frozen=True)

@@ -26,33 +26,20 @@ class Line:
 
 @dataclass(frozen=True)
 class Headline:
-    """The first screen.
+    """The first screen."""
 
-    Attributes
-    ----------
-    index
-        The number in large type.
-    verdict, pairs
-        What it means, in words and in pairs of questions; the latter None where it means nothing.
-    sure, compared
-        Sentences.
-    spoilers
-        What a reader must know before believing it, the gravest first.
-    lines, scale
-        The picture: the joint index above its variants.
-    paper
-        The paper's own models, where they were asked the same questions; else None.
-    """
-
-    index: Estimate
+    index: Estimate  # the number in large type
+    # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
+    # sure, compared: sentences
     sure: tuple[str, ...]
     compared: tuple[str, ...]
-    spoilers: tuple[Spoiler, ...]
+    spoilers: tuple[Spoiler, ...]  # what a reader must know before believing it, the gravest first
+    # lines, scale: the picture: the joint index above its variants
     lines: tuple[Line, ...]
     scale: IndexScale
-    paper: PaperRows | None
+    paper: PaperRows | None  # the paper's own models, where they were asked the same questions; else None
 
 
 def headline(run: ReportRun) -> Headline:

@@ -35,25 +35,14 @@ class OverviewLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """The first screen of several runs.
+    """The first screen of several runs."""
 
-    Attributes
-    ----------
-    lines, scale
-        The picture, the highest index first.
-    sentences
-        What the comparison says.
-    notes
-        What limits it.
-    paper
-        The paper's own models, where all runs were asked the same questions; else None.
-    """
-
+    # lines, scale: the picture, the highest index first
     lines: tuple[OverviewLine, ...]
     scale: IndexScale
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
-    paper: PaperRows | None
+    sentences: tuple[str, ...]  # what the comparison says
+    notes: tuple[str, ...]  # what limits it
+    paper: PaperRows | None  # the paper's own models, where all runs were asked the same questions; else None
 
 
 def overview(views: Sequence[RunView]) -> Overview:

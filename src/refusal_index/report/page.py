@@ -33,22 +33,13 @@ GENERATOR = "refusal-index"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """What was written.
+    """What was written."""
 
-    Attributes
-    ----------
-    path, size
-        The file, and its bytes.
-    n_cut
-        How many texts were cut to the limit.
-    limit
-        Characters of a reply; 0 where there was no room for replies.
-    """
-
+    # path, size: the file, and its bytes
     path: Path
     size: int
-    n_cut: int
-    limit: int
+    n_cut: int  # how many texts were cut to the limit
+    limit: int  # characters of a reply; 0 where there was no room for replies
 
 
 def write_report(runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str] = ()) -> WrittenReport:

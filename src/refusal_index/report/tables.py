@@ -41,23 +41,15 @@ RULES = {"refused_again_right": "refused again is right", "refused_again_dropped
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric, or the index under one decision, of every variant on one axis.
+    """One metric, or the index under one decision, of every variant on one axis."""
 
-    Attributes
-    ----------
-    name, meaning, scale
-        What it is, and its axis.
-    cells
-        One a variant; None where there is nothing to say. A range has ends and no estimate.
-    kind
-        For the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``.
-    """
-
+    # name, meaning, scale: what it is, and its axis
     name: str
     meaning: str
     scale: Scale
+    # One a variant; None where there is nothing to say. A range has ends and no estimate.
     cells: tuple[Estimate | None, ...]
-    kind: str = ""
+    kind: str = ""  # for the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``
 
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:

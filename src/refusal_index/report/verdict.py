@@ -23,24 +23,12 @@ MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 
 @dataclass(frozen=True)
 class Finding:
-    """The number that a report is about, and what decides how it may be put into words.
+    """The number that a report is about, and what decides how it may be put into words."""
 
-    Attributes
-    ----------
-    index
-        The Refusal Index with its interval.
-    error_rate
-        Mean share of wrong answers under forced answering; None where nothing was scored.
-    codes
-        Codes of the cautions that hold for all of it.
-    hidden_by_chance
-        Whether repeated draws show, by an interval above 0, what single draws do not.
-    """
-
-    index: Estimate
-    error_rate: float | None
-    codes: frozenset[str] = frozenset()
-    hidden_by_chance: bool = False
+    index: Estimate  # the Refusal Index with its interval
+    error_rate: float | None  # mean share of wrong answers under forced answering; None where nothing was scored
+    codes: frozenset[str] = frozenset()  # codes of the cautions that hold for all of it
+    hidden_by_chance: bool = False  # whether repeated draws show, by an interval above 0, what single draws do not
 
 
 def verdict(found: Finding) -> str:

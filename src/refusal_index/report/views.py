@@ -21,20 +21,12 @@ from refusal_index.report.tables import MetricRow, metric_rows, sensitivity_rows
 
 @dataclass(frozen=True)
 class RunView:
-    """One run on the page.
+    """One run on the page."""
 
-    Attributes
-    ----------
-    source
-        The run.
-    anchor
-        Name of its place on the page.
-    headline, metrics, mosaics, plane, sensitivity, draws, completeness, cost, facts, prompts
-        Its parts, in the order of the page.
-    """
-
-    source: ReportRun
-    anchor: str
+    source: ReportRun  # the run
+    anchor: str  # name of its place on the page
+    # headline, metrics, mosaics, plane, sensitivity, draws, completeness, cost, facts, prompts: its parts, in the order
+    # of the page
     headline: Headline
     metrics: tuple[MetricRow, ...]
     mosaics: tuple[Mosaic, ...]

@@ -52,13 +52,7 @@ MOST_IN_PANEL = 4
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Place runs in the plane.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has an answer with a grade.
-    """
+    """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:

@@ -33,13 +33,7 @@ SINGLE, CROSSED, CORRECTED = "single_draw", "crossed_draws", "corrected"
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):

@@ -45,34 +45,21 @@ Key = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's and Spearman's correlation over the points, and an interval for the first.
+    """Pearson's and Spearman's correlation over the points, and an interval for the first."""
 
-    Attributes
-    ----------
-    pearson, spearman
-        None where one of the two sides does not vary.
-    low, high
-        By Fisher's z for Pearson's correlation; None where undefined.
-    basis
-        What the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models
-        but four points or more, so that it is too narrow; None without an interval.
-    """
-
+    # pearson, spearman: none where one of the two sides does not vary
     pearson: float | None
     spearman: float | None
+    # low, high: by Fisher's z for Pearson's correlation; None where undefined
     low: float | None
     high: float | None
+    # what the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
+    # four points or more, so that it is too narrow; None without an interval
     basis: str | None
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than three points have repeated draws.
-    """
+    """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = chosen_runs(runs)
     draws = _most_draws(runs)
     points, notes = _points(chosen, draws, options)

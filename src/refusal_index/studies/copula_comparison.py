@@ -40,13 +40,7 @@ SMALLEST_PVALUE = 1e-4
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no table has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
     notes, tables = (*notes, *undefined), [one.table for one in defined]

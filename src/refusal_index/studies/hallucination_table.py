@@ -44,10 +44,7 @@ SCHEMA = {
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate the index of every model on every dataset.
 
-    Raises
-    ------
-    NotPossibleError
-        If there are runs on fewer than two datasets.
+    Raises NotPossibleError if there are runs on fewer than two datasets.
     """
     chosen, notes = _once_each(runs)
     if len({run.dataset for run in chosen}) < 2:

@@ -58,10 +58,7 @@ WIDEST = 0.25
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on the logarithm of the number of parameters.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models of known size have an index.
+    Raises NotPossibleError if fewer than two models of known size have an index.
     """
     chosen, notes = of_one_dataset(runs)
     known = known_models(options)

@@ -41,13 +41,7 @@ _METRIC_LABELS = {
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen, only_reference=True)
     notes = (*notes, *undefined)

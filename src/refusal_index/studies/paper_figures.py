@@ -67,10 +67,7 @@ def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
 def known_models(options: StudyOptions) -> pl.DataFrame:
     """Return what is known of models: the reader's own table first, then the paper's and the embedded ones.
 
-    Raises
-    ------
-    ModelTableError
-        If the reader's table cannot be read or lacks a column.
+    Raises ModelTableError if the reader's table cannot be read or lacks a column.
     """
     embedded = pl.read_csv((files("refusal_index.studies") / "data" / "models.csv").read_bytes())
     columns = [*_COLUMNS, _ACTIVE]

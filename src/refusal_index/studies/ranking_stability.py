@@ -45,32 +45,17 @@ Setting = tuple[str | None, str | None]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Every metric of some models under the same settings.
+    """Every metric of some models under the same settings."""
 
-    Attributes
-    ----------
-    models, settings
-        Their names.
-    scores
-        By metric, shape (settings, models).
-    notes
-        What was left out.
-    """
-
+    # models, settings: their names
     models: tuple[str, ...]
     settings: tuple[str, ...]
-    scores: Mapping[str, FloatMatrix]
-    notes: tuple[str, ...]
+    scores: Mapping[str, FloatMatrix]  # by metric, shape (settings, models)
+    notes: tuple[str, ...]  # what was left out
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings.
-    """
+    """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
     frame = stability_frame(grid.scores, options.seed)
     return Study(NAME, TITLE, _caption(grid, options), frame, draw, grid.notes, paper_layout)
@@ -84,10 +69,7 @@ def setting_name(setting: Setting) -> str:
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     """Compute every metric of all models under the settings that they share.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings in which all metrics are defined.
+    Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = chosen_runs(runs)
     tables: dict[Setting, dict[str, stats.ContingencyTable]] = {}

@@ -32,13 +32,7 @@ MOST_PAIRS = 15
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no dataset has two models with a variant in common.
-    """
+    """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
     chosen, notes = chosen_runs(runs)
     by_dataset: dict[str | None, list[ComparedRun]] = {}
     for run in chosen:

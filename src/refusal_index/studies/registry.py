@@ -35,21 +35,13 @@ STUDY_NAMES = (
 
 @dataclass(frozen=True)
 class StudySpec:
-    """What is known of a study before it is made.
+    """What is known of a study before it is made."""
 
-    Attributes
-    ----------
-    name, title
-        For the command line, and for people.
-    needs
-        Which runs it needs, as a sentence ends that begins with "It needs".
-    make
-        Makes it; raises `NotPossibleError` where the runs do not allow it.
-    """
-
+    # name, title: for the command line, and for people
     name: str
     title: str
-    needs: str
+    needs: str  # which runs it needs, as a sentence ends that begins with "It needs"
+    # makes it; raises `NotPossibleError` where the runs do not allow it
     make: Callable[[Sequence[ComparedRun], StudyOptions], Study]
 
 
@@ -57,10 +49,7 @@ class StudySpec:
 def study_spec(name: str) -> StudySpec:
     """Find a study by name.
 
-    Raises
-    ------
-    KeyError
-        If there is none of this name.
+    Raises KeyError if there is none of this name.
 
     Examples
     --------

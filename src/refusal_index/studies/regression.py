@@ -23,25 +23,14 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Line:
-    """A least-squares line of y on x.
+    """A least-squares line of y on x."""
 
-    Attributes
-    ----------
-    slope, intercept
-        Of the line.
-    r_squared
-        Share of the variance of y that it explains.
-    pvalue
-        Two-sided, of a slope of 0, by Student's t; None where the points lie on the line.
-    n
-        Number of points.
-    """
-
+    # slope, intercept: of the line
     slope: float
     intercept: float
-    r_squared: float
-    pvalue: float | None
-    n: int
+    r_squared: float  # share of the variance of y that it explains
+    pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
+    n: int  # number of points
 
     def at(self, x: ArrayLike) -> np.ndarray:
         """Return the line's value at x."""

@@ -41,13 +41,7 @@ Scores = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws of both kinds of answers.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws of both kinds of answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     coarse: list[str] = []

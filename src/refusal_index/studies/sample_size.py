@@ -55,13 +55,7 @@ class _Source:
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has enough graded questions and a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = chosen_runs(runs)
     sources: list[_Source] = []
     near_zero: list[str] = []

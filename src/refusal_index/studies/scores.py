@@ -27,46 +27,22 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class VariantScores:
-    """One variant of a run.
+    """One variant of a run."""
 
-    Attributes
-    ----------
-    variant
-        Its name.
-    table
-        Counts of the scored questions, first draws only.
-    metrics
-        By name.
-    unscored
-        Questions without a grade.
-    """
-
-    variant: str
-    table: ContingencyTable
-    metrics: Mapping[str, Estimate]
-    unscored: int
+    variant: str  # its name
+    table: ContingencyTable  # counts of the scored questions, first draws only
+    metrics: Mapping[str, Estimate]  # by name
+    unscored: int  # questions without a grade
 
 
 @dataclass(frozen=True)
 class RunIndex:
-    """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant.
+    """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant."""
 
-    Attributes
-    ----------
-    index
-        The number.
-    mean
-        The mean of the variants' own indices, as the paper averages; None where none is defined.
-    variants
-        How many variants entered.
-    homogeneity_pvalue
-        Of the test that all variants have one index; None for one variant.
-    """
-
-    index: Estimate
-    mean: float | None
-    variants: int
-    homogeneity_pvalue: float | None
+    index: Estimate  # the number
+    mean: float | None  # the mean of the variants' own indices, as the paper averages; None where none is defined
+    variants: int  # how many variants entered
+    homogeneity_pvalue: float | None  # of the test that all variants have one index; None for one variant
 
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
@@ -98,12 +74,8 @@ def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
 def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
     """Keep the runs on the dataset that most of them share, the first of several; say which are left out.
 
-    What is kept is called by its model where that tells it apart, since all are on one dataset.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
+    What is kept is called by its model where that tells it apart, since all are on one dataset. Raises NotPossibleError
+    if there are no runs.
     """
     if not runs:
         raise NotPossibleError("It needs one run or more.")

@@ -25,59 +25,35 @@ class NotPossibleError(RefusalIndexError, ValueError):
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How to make a study.
+    """How to make a study."""
 
-    Attributes
-    ----------
-    penalty, confidence_level
-        Of the weighted score, and of every interval.
-    seed
-        Of everything that is simulated or resampled.
-    models
-        A table of models (columns ``model``, ``family``, ``parameters``) beside that of the paper; None for no other.
-    """
-
+    # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0
+    seed: int = 0  # of everything that is simulated or resampled
+    # a table of models (columns ``model``, ``family``, ``parameters``) beside that of the paper; None for no other
     models: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A finished study.
+    """A finished study."""
 
-    Attributes
-    ----------
-    name, title
-        As in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*.
-    caption
-        What is shown, of which data, with which intervals, in which convention: complete sentences.
-    frame
-        One row an observation, with fixed column names: exactly what `draw` draws.
-    draw
-        Draws the frame into an empty figure, whose size it may set; None for a study that is a table only.
-    notes
-        What was left out and why, a sentence each.
-    printed
-        Makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is.
-    """
-
+    # name, title: as in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
     name: str
     title: str
-    caption: str
-    frame: pl.DataFrame
+    caption: str  # what is shown, of which data, with which intervals, in which convention: complete sentences
+    frame: pl.DataFrame  # one row an observation, with fixed column names: exactly what `draw` draws
+    # draws the frame into an empty figure, whose size it may set; None for a study that is a table only
     draw: Callable[[Figure, pl.DataFrame], None] | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out and why, a sentence each
+    # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
 
     def figure(self) -> Figure:
         """Draw the figure in the style of the package, without touching Matplotlib's global state.
 
-        Raises
-        ------
-        ValueError
-            If the study is a table only.
+        Raises ValueError if the study is a table only.
         """
         if self.draw is None:
             raise ValueError(f"{self.name} is a table without a figure; use its frame")

@@ -33,12 +33,8 @@ class WritingError(RefusalIndexError, ValueError):
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
     """Write a study into a folder, which is made where there is none, and return what was written.
 
-    A study that is a table only has no pictures, whatever formats are asked for.
-
-    Raises
-    ------
-    WritingError
-        If the folder or a file cannot be written.
+    A study that is a table only has no pictures, whatever formats are asked for. Raises WritingError if the folder or a
+    file cannot be written.
     """
     contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
     pictures = [kind for kind in formats if kind in _METADATA]

@@ -41,6 +41,8 @@ GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
 def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     """Return the grade that a value stands for, or None for an empty one.
 
+    Raises FirstPassError if the word is not known; the message names the known ones.
+
     Parameters
     ----------
     value
@@ -49,11 +51,6 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
         The words it may use, in capitals.
     place
         For messages: the file, the line and the column.
-
-    Raises
-    ------
-    FirstPassError
-        If the word is not known; the message names the known ones.
 
     Examples
     --------
@@ -76,10 +73,7 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
 def flag(value: Any, place: str) -> bool | None:
     """Return a yes or no, or None for an empty value.
 
-    Raises
-    ------
-    FirstPassError
-        If it is neither.
+    Raises FirstPassError if it is neither.
 
     Examples
     --------

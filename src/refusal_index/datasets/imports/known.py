@@ -20,7 +20,7 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
 
     A question is found by its id, as long as the text that the file has for it holds the dataset's, or else by its
     text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
-    question.
+    question. Raises FirstPassError if a refused question lacks something and is not in the dataset.
 
     Parameters
     ----------
@@ -30,11 +30,6 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
         Its questions.
     by_id
         Whether ids of the file can be those of the dataset, as `has_ids` tells.
-
-    Raises
-    ------
-    FirstPassError
-        If a refused question lacks something and is not in the dataset.
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
     often = Counter(_plain(question.text) for question in dataset.questions)

@@ -39,6 +39,8 @@ def looks_like_lm_eval(record: Row) -> bool:
 def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | None = None) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
+    Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
+
     Parameters
     ----------
     file
@@ -47,11 +49,6 @@ def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | Non
         Keys of `doc` by role, where they have other than the usual names.
     metric
         The metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
-
-    Raises
-    ------
-    FirstPassError
-        If the metric or the filter has to be chosen, or a sample does not hold what it should.
     """
     name, _, wanted = (metric or "").partition(",")
     records = _filtered(file, wanted)

@@ -14,6 +14,8 @@ from refusal_index.outcomes.question import Question
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
     """Return the first passes of one model on one dataset.
 
+    Raises FirstPassError if the file holds no such model, or several and none was named, or several datasets.
+
     Parameters
     ----------
     passes
@@ -22,11 +24,6 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
         The file, for messages.
     name
         The model's name in the file; None where it holds but one.
-
-    Raises
-    ------
-    FirstPassError
-        If the file holds no such model, or several and none was named, or several datasets.
     """
     models = list(dict.fromkeys(one.model or "(not named)" for one in passes))
     if name is None and len(models) > 1:
@@ -48,11 +45,8 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
 def questions_to_force(passes: Iterable[FirstPass], source: str) -> tuple[Question, ...]:
     """Return every refused question once a draw, by the id that `FirstPass.forced_id` gives it.
 
-    Raises
-    ------
-    FirstPassError
-        If nothing was refused, the file lacks what it takes to ask and to grade, or two prompt variants have different
-        questions under one id.
+    Raises FirstPassError if nothing was refused, the file lacks what it takes to ask and to grade, or two prompt
+    variants have different questions under one id.
     """
     passes = tuple(passes)
     refused = [one for one in passes if one.needs_forcing]

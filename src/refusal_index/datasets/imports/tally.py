@@ -17,33 +17,20 @@ METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 
 @dataclass(frozen=True)
 class Tally:
-    """The first passes of one model on one dataset under one prompt, counted.
+    """The first passes of one model on one dataset under one prompt, counted."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        Whose they are; None where the file does not say.
-    correct, incorrect, refused
-        How many were graded so.
-    unscored
-        How many were not graded, or answered without a word on whether that is right.
-    reasons
-        Number of the unscored by reason.
-    to_force
-        Refused questions that a forced pass has to ask.
-    metrics
-        Those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead.
-    """
-
+    # model, dataset, variant: whose they are; None where the file does not say
     model: str | None
     dataset: str | None
     variant: str | None
+    # correct, incorrect, refused: how many were graded so
     correct: int
     incorrect: int
     refused: int
-    unscored: int
-    reasons: Mapping[str, int]
-    to_force: int
+    unscored: int  # how many were not graded, or answered without a word on whether that is right
+    reasons: Mapping[str, int]  # number of the unscored by reason
+    to_force: int  # refused questions that a forced pass has to ask
+    # those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
 
     @property

@@ -14,22 +14,15 @@ SEPARATOR = "\x1f"
 
 @dataclass(frozen=True)
 class Candidate:
-    """A section that a question may be written about.
+    """A section that a question may be written about."""
 
-    Attributes
-    ----------
-    candidate_id
-        Made of the page, the heading and the text, so that it is the same in every file that holds them.
-    title, section, text
-        What the models are shown.
-    difficulty, topic, revision
-        Of the page, where known.
-    """
-
+    # made of the page, the heading and the text, so that it is the same in every file that holds them
     candidate_id: str
+    # title, section, text: what the models are shown
     title: str
     section: str
     text: str
+    # difficulty, topic, revision: of the page, where known
     difficulty: str | None = None
     topic: str | None = None
     revision: str | None = None

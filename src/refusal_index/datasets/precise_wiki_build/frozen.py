@@ -42,15 +42,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class BuildPaths:
-    """Where a build's results lie.
+    """Where a build's results lie."""
 
-    Attributes
-    ----------
-    questions
-        The frozen file.
-    """
-
-    questions: Path
+    questions: Path  # the frozen file
 
     @property
     def record(self) -> Path:
@@ -132,10 +126,7 @@ def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
 def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the record of a finished build; None where it is still to be done.
 
-    Raises
-    ------
-    BuildError
-        If the file was made by something else, or with other settings, or has changed since.
+    Raises BuildError if the file was made by something else, or with other settings, or has changed since.
     """
     if not paths.record.exists():
         if paths.questions.exists() and not (paths.folder / "run.json").exists():

@@ -18,18 +18,10 @@ HOUSEKEEPING = frozenset(
 
 @dataclass(frozen=True)
 class Section:
-    """One section of a page.
+    """One section of a page."""
 
-    Attributes
-    ----------
-    heading
-        Its heading below those above it, as in ``"Career > Early years"``; empty for the lead of a page.
-    text
-        What stands below the heading, up to the next one.
-    """
-
-    heading: str
-    text: str
+    heading: str  # its heading below those above it, as in ``"Career > Early years"``; empty for the lead of a page
+    text: str  # what stands below the heading, up to the next one
 
 
 def cut_markdown(markdown: str) -> list[Section]:

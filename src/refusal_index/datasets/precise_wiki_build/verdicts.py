@@ -72,18 +72,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """One reply of a model.
+    """One reply of a model."""
 
-    Attributes
-    ----------
-    text
-        Without what the model thought aloud.
-    trouble
-        `Reason.CUT_SHORT` or `Reason.CONTENT_FILTER` where the reply is not whole.
-    """
-
-    text: str
-    trouble: Reason | None = None
+    text: str  # without what the model thought aloud
+    trouble: Reason | None = None  # `Reason.CUT_SHORT` or `Reason.CONTENT_FILTER` where the reply is not whole
 
 
 @dataclass(frozen=True)
@@ -96,24 +88,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one section.
+    """What came of one section."""
 
-    Attributes
-    ----------
-    candidate
-        The section.
-    question, answer
-        As far as they were read.
-    reason
-        Why it is rejected; None where it is good.
-    detail
-        What more is known: the error of a request that failed, or the beginning of a reply that could not be read.
-    """
-
-    candidate: Candidate
+    candidate: Candidate  # the section
+    # question, answer: as far as they were read
     question: str = ""
     answer: str = ""
-    reason: Reason | None = None
+    reason: Reason | None = None  # why it is rejected; None where it is good
+    # what more is known: the error of a request that failed, or the beginning of a reply that could not be read
     detail: str = ""
 
 

@@ -31,21 +31,11 @@ METRIC_COLUMNS = {name: label if label.isupper() else label.lower() for name, la
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain text.
+    """A table of plain text."""
 
-    Attributes
-    ----------
-    columns
-        Their names.
-    rows
-        As many cells each.
-    left
-        The columns that are set to the left; numbers are set to the right.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: frozenset[str] = frozenset()
+    columns: tuple[str, ...]  # their names
+    rows: tuple[tuple[str, ...], ...]  # as many cells each
+    left: frozenset[str] = frozenset()  # the columns that are set to the left; numbers are set to the right
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Iterable[str]], left: Iterable[str] = ()) -> Table:
