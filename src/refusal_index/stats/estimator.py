@@ -68,7 +68,6 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
 
     Examples
     --------
-    >>> from refusal_index.stats import tetrachoric
     >>> tetrachoric([2, 1, 5, 5], [1, 1, 0, 0], [1, 1, 3, 0], [2, 1, 4, 0])
     array([0.5, 0. , 1. , nan])
     """

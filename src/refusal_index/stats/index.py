@@ -79,7 +79,6 @@ class RefusalIndexResult:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable, refusal_index
         >>> result = refusal_index(ContingencyTable(710, 30, 210, 50))
         >>> low, high = result.confidence_interval()
         >>> round(low, 4), round(high, 4)
@@ -142,7 +141,6 @@ def refusal_index(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable, refusal_index
     >>> result = refusal_index(ContingencyTable(710, 30, 210, 50))
     >>> round(result.estimate, 6), round(result.rho, 6), round(result.standard_error, 6)
     (0.482169, 0.49958, 0.059594)
@@ -223,7 +221,6 @@ def refusal_index_many(
 
     Examples
     --------
-    >>> from refusal_index import refusal_index_many
     >>> refusal_index_many([710, 40, 5, 0], [30, 10, 0, 0], [210, 20, 3, 7], [50, 30, 4, 9])
     array([0.48216949, 0.58900441, 1. , nan])
     """

@@ -74,7 +74,6 @@ class AurocResult:
 
         Examples
         --------
-        >>> from refusal_index.stats import auroc
         >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
         >>> low, high = result.confidence_interval()
         >>> round(low, 3), round(high, 3)
@@ -129,7 +128,6 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
 
     Examples
     --------
-    >>> from refusal_index.stats import auroc
     >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
     >>> round(result.estimate, 4), round(result.standard_error, 4)
     (0.8889, 0.1571)

@@ -147,8 +147,6 @@ def joint_refusal_index(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import joint_refusal_index
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])

@@ -98,8 +98,6 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import compare_joint
     >>> rng = np.random.default_rng(4)
     >>> error, *noise = rng.standard_normal((3, 3000))
     >>> refusal = np.array([[0.7 * error + 0.7 * noise[0]], [0.2 * error + 0.98 * noise[1]]])
@@ -165,8 +163,6 @@ def rank_joint(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import rank_joint
     >>> rng = np.random.default_rng(4)
     >>> error, *noise = rng.standard_normal((3, 3000))
     >>> refusal = np.array([[0.2 * error + 0.98 * noise[0]], [0.7 * error + 0.7 * noise[1]]])

@@ -42,7 +42,6 @@ def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
     --------
     The outer two of three differ, the middle one from neither:
 
-    >>> from refusal_index.stats.comparison.letters import compact_letters
     >>> compact_letters([[False, False, True], [False, False, False], [True, False, False]])
     ('a', 'ab', 'b')
     """

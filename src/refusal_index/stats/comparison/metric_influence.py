@@ -86,7 +86,6 @@ def metric_influence(
 
     Examples
     --------
-    >>> from refusal_index.stats.comparison.metric_influence import metric_influence
     >>> metric_influence([[True, False, False, False]], [[True, True, False, False]], metric="correct_rate")
     array([[-0.5, -0.5,  0.5,  0.5]])
     """

@@ -32,8 +32,6 @@ def holm(pvalues: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.multiple_testing import holm
     >>> holm(np.array([0.01, 0.04, 0.03]))
     array([0.03, 0.06, 0.06])
     """

@@ -158,8 +158,6 @@ def compare_metrics(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.pair import compare_metrics
     >>> refused = np.repeat([[True, False], [False, True]], 50, axis=1)
     >>> wrong = np.stack([np.arange(100) < 70, np.arange(100) % 3 == 0])
     >>> difference = compare_metrics(refused, wrong)["error_rate"]

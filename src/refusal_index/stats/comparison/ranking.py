@@ -173,8 +173,6 @@ def rank_runs(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.ranking import rank_runs
     >>> rng = np.random.default_rng(4)
     >>> doubt = rng.standard_normal(500)
     >>> wrong = np.tile(doubt + rng.standard_normal(500) > 0, (3, 1))

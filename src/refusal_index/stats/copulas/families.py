@@ -130,7 +130,6 @@ def copula_upper_orthant(
 
     Examples
     --------
-    >>> from refusal_index.stats import copula_upper_orthant
     >>> round(float(copula_upper_orthant(0.74, 0.92, 0.5, "gaussian")), 6)
     0.710029
     >>> round(float(copula_upper_orthant(0.5, 0.5, 2.0, "survival_clayton")), 12)  # (4 + 4 - 1)^(-1/2)

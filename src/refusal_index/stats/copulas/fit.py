@@ -122,8 +122,6 @@ def fit_copula(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copula
     >>> table = ContingencyTable(710, 30, 210, 50)
     >>> gaussian, gumbel = fit_copula(table), fit_copula(table, "gumbel")
     >>> round(gaussian.parameter, 5), round(gumbel.parameter, 5)
@@ -177,8 +175,6 @@ def fit_copulas(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copulas
     >>> fits = fit_copulas(ContingencyTable(40, 20, 20, 10))
     >>> {fit.status for fit in fits.values()}
     {'ok'}
@@ -246,8 +242,6 @@ def copula_win_rates(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import copula_win_rates
     >>> rows = copula_win_rates([ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)])
     >>> [(row.family, row.log_likelihood_wins, row.ties) for row in rows[1:3]]
     [('t', 0.5, 1.0), ('clayton', 0.75, 0.5)]

@@ -83,8 +83,6 @@ class OperatingPoint:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.curves.operating_point import best_operating_point
         >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
         >>> low, high = point.confidence_interval(rng=1)
         >>> round(low, 3), round(high, 3)
@@ -129,7 +127,6 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import utility_at
     >>> utility_at([0, 0.5, 1], rho=0.5, error_rate=0.6, penalty=1).round(4).tolist()
     [-0.2, 0.0609, 0.0]
     """
@@ -166,7 +163,6 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import best_refusal_rate
     >>> best_refusal_rate([0.5, 0.5, 1.0, 0.0], [0.6, 0.2, 0.6, 0.6], penalty=1).round(4).tolist()
     [0.6938, 0.0462, 0.6, 1.0]
     """
@@ -207,8 +203,6 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.operating_point import best_operating_point
     >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
     >>> round(point.refusal_rate, 3), round(point.utility, 3), round(point.utility_today, 3), round(point.regret, 4)
     (0.5, 0.208, 0.2, 0.0077)

@@ -45,7 +45,6 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.utility import penalty_from_confidence
     >>> penalty_from_confidence([0.0, 0.5, 0.75, 0.9]).round(12).tolist()
     [0.0, 1.0, 3.0, 9.0]
     """
@@ -83,8 +82,6 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import utility
     >>> for penalty in (1, 3, 9):
     ...     value = utility(ContingencyTable(710, 30, 210, 50), penalty)
     ...     print(f"{penalty} {value.estimate:.2f} [{value.low:.3f}, {value.high:.3f}]")
@@ -123,8 +120,6 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import omniscience_index
     >>> round(omniscience_index(ContingencyTable(710, 30, 210, 50)).estimate, 6)
     -16.0
     """

@@ -143,8 +143,6 @@ def compare_noise_corrected(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import compare_noise_corrected
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)

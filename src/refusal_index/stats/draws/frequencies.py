@@ -113,8 +113,6 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import frequency_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)

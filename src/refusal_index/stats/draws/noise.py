@@ -140,8 +140,6 @@ def noise_corrected_refusal_index(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import noise_corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
@@ -198,7 +196,6 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
 
     Examples
     --------
-    >>> from refusal_index.stats import attenuated_refusal_index
     >>> attenuated_refusal_index(0.582, [0.5, 1, 3], [0.5, 1, 3]).round(3)
     array([0.115, 0.288, 0.522])
     """

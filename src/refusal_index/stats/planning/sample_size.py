@@ -95,8 +95,6 @@ def questions_for_half_width(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import questions_for_half_width
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> plan = questions_for_half_width(PlanningScenario(0.74, 0.92, 0.48), half_width=0.1)
     >>> plan.n, round(plan.smallest_expected_cell, 1), round(plan.forced_requests)
     (1370, 41.3, 1014)
@@ -137,8 +135,6 @@ def questions_for_cv(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import questions_for_cv
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> scenario = PlanningScenario(0.74, 0.92, 0.48)
     >>> [questions_for_cv(scenario, metric=name).n for name in ("refusal_index", "correct_given_attempted", "f_score")]
     [1547, 1622, 1801]
@@ -179,8 +175,6 @@ def expected_half_width(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import expected_half_width
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> plan = expected_half_width(PlanningScenario(0.74, 0.92, 0.48), n=150)
     >>> round(plan.half_width, 3), plan.reason
     (0.302, 'expected_cell_below_5')

@@ -45,7 +45,6 @@ class PlanningScenario:
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> scenario = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
     >>> [round(cell, 1) for cell in scenario.expected_cells(200)]
     [142.0, 6.0, 42.0, 10.0]
@@ -71,8 +70,6 @@ class PlanningScenario:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.planning.scenario import PlanningScenario
         >>> round(PlanningScenario.from_table(ContingencyTable(71, 3, 21, 5)).refusal_index, 4)
         0.4822
         """
@@ -86,7 +83,6 @@ class PlanningScenario:
 
         Examples
         --------
-        >>> from refusal_index.stats.planning.scenario import PlanningScenario
         >>> scenario = PlanningScenario.from_published(correct_rate=0.05, refusal_rate=0.74, refusal_index=0.48)
         >>> round(scenario.error_rate, 3)
         0.92
@@ -141,7 +137,6 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.scenario import asymptotic_deviation
     >>> round(float(asymptotic_deviation(0.74, 0.92, 0.482169486777911724)), 8)  # 0.0595939261 * sqrt(1000)
     1.88452541
     """

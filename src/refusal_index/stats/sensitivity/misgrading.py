@@ -142,8 +142,6 @@ def correct_misgrading(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_misgrading
     >>> result = correct_misgrading(ContingencyTable(706, 34, 207, 53), 0.01, 0.01)
     >>> round(result.estimate, 3), [round(cell, 1) for cell in result.cells]
     (0.514, [712.9, 27.1, 208.6, 51.4])
@@ -178,8 +176,6 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_guessing
     >>> correct_guessing(ContingencyTable(300, 150, 150, 400), n_choices=4).cells
     (400.0, 50.0, 200.0, 350.0)
     """

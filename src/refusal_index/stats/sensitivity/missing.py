@@ -92,8 +92,6 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import missing_bounds
     >>> bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), unknown_refused=15)
     >>> round(bounds.low, 3), round(bounds.high, 3)
     (0.386, 0.486)
@@ -193,7 +191,6 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
 
     Examples
     --------
-    >>> from refusal_index.stats import OutcomeCounts, scoring_rules
     >>> for rule, result in scoring_rules(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
     ...     print(f"{rule:22} {result.estimate:.3f}")
     refused_again_wrong    0.482

@@ -57,7 +57,6 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
 
     Examples
     --------
-    >>> from refusal_index.stats import OutcomeCounts, scoring_ranges
     >>> for metric in scoring_ranges(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
     ...     print(f"{metric.name:24} {metric.low:6.3f} to {metric.high:6.3f}")
     correct_rate              0.050 to  0.055

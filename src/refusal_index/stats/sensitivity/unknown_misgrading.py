@@ -73,8 +73,6 @@ def misgrading_from_labels(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import GraderLabels, misgrading_from_labels
     >>> labels = GraderLabels(
     ...     graded_wrong_is_wrong=395, graded_wrong_is_right=5, graded_right_is_wrong=10, graded_right_is_right=90
     ... )
@@ -170,8 +168,6 @@ def misgrading_range(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import misgrading_range
     >>> bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0.0, 0.02), (0.0, 0.01))
     >>> round(bounds.low, 3), round(bounds.high, 3)
     (0.473, 0.515)

@@ -82,7 +82,6 @@ def isotonic_residuals(
 
     Examples
     --------
-    >>> from refusal_index.stats import isotonic_residuals
     >>> result = isotonic_residuals([[0.2], [0.5], [0.3], [0.6]], [[0.1], [0.2], [0.3], [0.4]])
     >>> result.residuals.ravel().tolist(), result.increasing
     ([0.0, 0.1, -0.1, 0.0], (True,))

@@ -81,7 +81,6 @@ def expected_kendall_w(n_settings: int) -> float:
 
     Examples
     --------
-    >>> from refusal_index.stats import expected_kendall_w
     >>> expected_kendall_w(8)
     0.125
     """
@@ -111,7 +110,6 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
 
     Examples
     --------
-    >>> from refusal_index.stats import expected_winner_entropy
     >>> round(expected_winner_entropy(n_settings=8, n_models=8), 4)
     0.7486
     """
@@ -154,7 +152,6 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
 
     Examples
     --------
-    >>> from refusal_index.stats import random_baseline
     >>> baseline = random_baseline(4, 5, rng=1)
     >>> round(baseline.kendall_w.mean, 2), round(baseline.kendall_w.high, 2), round(baseline.winner_entropy.mean, 2)
     (0.25, 0.55, 0.62)

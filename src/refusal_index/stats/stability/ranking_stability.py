@@ -112,8 +112,6 @@ def ranking_stability(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import ranking_stability
     >>> rng = np.random.default_rng(4)
     >>> correct, refused, noise = rng.uniform(0, 0.4, size=(3, 8, 6))
     >>> metric = np.linspace(0.3, 0.6, 6) + noise / 3
