@@ -42,12 +42,8 @@ def weigh(scores: FloatArray, values: FloatArray) -> Partial:
 def attend_shared(queries: FloatArray, keys: FloatArray, values: FloatArray) -> Partial:
     """Attend from every query to every one of the shared keys.
 
-    Parameters
-    ----------
-    queries
-        Shape (n, key heads, group, size).
-    keys, values
-        Shape (key heads, shared tokens, size).
+    - `queries`: shape (n, key heads, group, size).
+    - `keys`, `values`: shape (key heads, shared tokens, size).
     """
     n, heads, group, size = queries.shape
     stacked = queries.transpose(1, 0, 2, 3).reshape(heads, n * group, size)
@@ -58,19 +54,10 @@ def attend_shared(queries: FloatArray, keys: FloatArray, values: FloatArray) -> 
 def attend_rows(queries: FloatArray, keys: FloatArray, values: FloatArray, mask: FloatArray) -> Partial:
     """Attend within each row of a padded batch.
 
-    Parameters
-    ----------
-    queries
-        Shape (rows, steps, key heads, group, size).
-    keys, values
-        Shape (rows, key heads, width, size).
-    mask
-        Shape (rows, steps, width), 0 where a query may look and -inf elsewhere.
-
-    Returns
-    -------
-    Partial
-        Arrays of shape (rows, steps, key heads, group, ...).
+    - `queries`: shape (rows, steps, key heads, group, size).
+    - `keys`, `values`: shape (rows, key heads, width, size).
+    - `mask`: shape (rows, steps, width), 0 where a query may look and -inf elsewhere.
+    - returned: arrays of shape (rows, steps, key heads, group, ...).
     """
     rows, steps, heads, group, size = queries.shape
     stacked = queries.transpose(0, 2, 1, 3, 4).reshape(rows, heads, steps * group, size)

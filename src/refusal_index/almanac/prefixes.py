@@ -36,10 +36,7 @@ class PrefixStore:
     def prefix_of(self, prompt: IntArray, *, repeated: bool = False) -> Prefix | None:
         """Return the prefix that a request for `prompt` should start from; at least one token is left after it.
 
-        Parameters
-        ----------
-        repeated
-            Whether several replies to this very prompt are wanted, so that it is worth sharing as a whole.
+        - `repeated`: whether several replies to this very prompt are wanted, so that it is worth sharing as a whole.
         """
         best = max((p for p in self._stored if _begins(prompt, p)), key=len, default=None)
         shared = len(prompt) - 1 if repeated else self._longest_shared(prompt)

@@ -25,12 +25,8 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
 
     Raises DatasetError if `data` is given, or the installed files are missing or damaged.
 
-    Parameters
-    ----------
-    data
-        Must be None: the questions belong to the embedded models.
-    folder
-        Where the two files lie; None is the package's own.
+    - `data`: must be None: the questions belong to the embedded models.
+    - `folder`: where the two files lie; None is the package's own.
     """
     if data is not None:
         raise DatasetError(

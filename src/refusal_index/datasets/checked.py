@@ -13,14 +13,9 @@ from refusal_index.outcomes.question import Question
 def described(checked: Checked, longest: int, characters_per_token: int) -> Iterator[str]:
     """Yield in lines what is in the file.
 
-    Parameters
-    ----------
-    checked
-        The file, without problems.
-    longest
-        Characters of its longest prompt.
-    characters_per_token
-        About how many.
+    - `checked`: the file, without problems.
+    - `longest`: characters of its longest prompt.
+    - `characters_per_token`: about how many.
     """
     questions = checked.questions
     counts = {
@@ -44,14 +39,9 @@ def described(checked: Checked, longest: int, characters_per_token: int) -> Iter
 def too_long(checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[TableError]:
     """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own.
 
-    Parameters
-    ----------
-    checked
-        The file.
-    longest
-        Characters of the longest prompt of each of its questions.
-    most, characters
-        The most tokens of a prompt, and about how many characters each has.
+    - `checked`: the file.
+    - `longest`: characters of the longest prompt of each of its questions.
+    - `most`, `characters`: the most tokens of a prompt, and about how many characters each has.
     """
     for row, question, length in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
         if length > most * characters:

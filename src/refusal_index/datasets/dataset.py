@@ -55,19 +55,10 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     seed, and neither the order of the source nor questions added to it change which of the others comes first. Raises
     DatasetError if there are fewer questions than asked for.
 
-    Parameters
-    ----------
-    dataset
-        To draw from.
-    limit
-        How many questions, from 1 to all of them; of a mix, as many from each of its parts.
-    seed
-        Of the draw.
-
-    Returns
-    -------
-    Dataset
-        With the drawn questions in the order of the source.
+    - `dataset`: to draw from.
+    - `limit`: how many questions, from 1 to all of them; of a mix, as many from each of its parts.
+    - `seed`: of the draw.
+    - returned: with the drawn questions in the order of the source.
     """
     size = len(dataset.questions)
     if not 1 <= limit <= size:

@@ -82,12 +82,8 @@ def load(task: Task, data: Path | None = None) -> Dataset:
     An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file. Raises DatasetError if the file
     cannot be had, or lacks a column or a value.
 
-    Parameters
-    ----------
-    task
-        Which.
-    data
-        A copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
+    - `task`: which.
+    - `data`: a copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
     """
     content = fetched(task.address) if data is None else read_content(data, DatasetError)
     path = data or Path(task.address.rsplit("/", maxsplit=1)[-1])

@@ -24,17 +24,9 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
 
     Raises DatasetError if there are fewer than two datasets, or two of the same name.
 
-    Parameters
-    ----------
-    datasets
-        Two or more, of different names.
-    seed
-        Of the draw; the questions of a dataset are drawn as `sample` draws them.
-
-    Returns
-    -------
-    Dataset
-        Its questions have their dataset's name as `topic` and before their id.
+    - `datasets`: two or more, of different names.
+    - `seed`: of the draw; the questions of a dataset are drawn as `sample` draws them.
+    - returned: its questions have their dataset's name as `topic` and before their id.
 
     Examples
     --------

@@ -81,20 +81,11 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
 
     Raises DatasetError if the questions cannot be used as they are; the message names the row.
 
-    Parameters
-    ----------
-    data
-        A data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
-    columns
-        Column name by role, as `load` tells.
-    name
-        Of the dataset, and for messages.
-
-    Returns
-    -------
-    Dataset
-        With the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing says how
-        a file of them would be written, so `sha256` is that of the questions, too.
+    - `data`: a data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
+    - `columns`: column name by role, as `load` tells.
+    - `name`: of the dataset, and for messages.
+    - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
+      says how a file of them would be written, so `sha256` is that of the questions, too.
 
     Examples
     --------
@@ -111,10 +102,7 @@ def check(data: Path, columns: Mapping[str, str] | None = None) -> Checked:
 
     Raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
 
-    Parameters
-    ----------
-    data, columns
-        As for `load`.
+    - `data`, `columns`: as for `load`.
     """
     content = read_content(data, DatasetError)
     return _checked(Source.of(data, "question", DatasetError), content, columns or {}, sha256_of(content))

@@ -32,12 +32,8 @@ def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Qu
 
     Raises TableError for the first of the problems that `read_questions` finds.
 
-    Parameters
-    ----------
-    rows
-        All of them, of one source.
-    columns
-        Column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
+    - `rows`: all of them, of one source.
+    - `columns`: column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
     """
     questions, problems = read_questions(rows, columns)
     if problems:
@@ -48,18 +44,10 @@ def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Qu
 def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tuple[Question, ...], Problems]:
     """Make a question of every row, or say everything that is wrong, in the order of the lines.
 
-    Parameters
-    ----------
-    rows, columns
-        As for `build_questions`.
-
-    Returns
-    -------
-    questions
-        None of them where there are problems.
-    problems
-        A row lacks a question, an answer or an id; an id occurs twice; an answer is none of the choices; a pattern is
-        none, or does not match its own answer; or a cell is not what its role expects.
+    - `rows`, `columns`: as for `build_questions`.
+    - returned `questions`: None of them where there are problems.
+    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice; an answer is none of the
+      choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
     """
     sheet = _Sheet(rows, columns)
     texts = sheet.filled("question")

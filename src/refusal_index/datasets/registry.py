@@ -44,23 +44,13 @@ def load_dataset(
     Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
     not hold what it should.
 
-    Parameters
-    ----------
-    name
-        One of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
-    data
-        A local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or dictionaries,
-        as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can take one, in
-        their order.
-    columns
-        For ``own`` only: column name by role, as `own.load` tells.
-    mix_seed
-        Of the draw from the larger parts of a mix.
-
-    Returns
-    -------
-    Dataset
-        With unique question ids.
+    - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
+    - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
+      dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
+      take one, in their order.
+    - `columns`: for ``own`` only: column name by role, as `own.load` tells.
+    - `mix_seed`: of the draw from the larger parts of a mix.
+    - returned: with unique question ids.
     """
     names = name.split(SIGN)
     for part in names:

@@ -28,12 +28,8 @@ def load(data: Path | None = None, *, address: str = ADDRESS, sha256: str = SHA2
 
     Raises DatasetError if the file is not the official one or cannot be had.
 
-    Parameters
-    ----------
-    data
-        A copy of the official file; None downloads it once and keeps it in the user's cache.
-    address, sha256
-        Of the official file.
+    - `data`: a copy of the official file; None downloads it once and keeps it in the user's cache.
+    - `address`, `sha256`: of the official file.
     """
     content = fetched(address, sha256) if data is None else read_content(data, DatasetError)
     if sha256_of(content) != sha256:

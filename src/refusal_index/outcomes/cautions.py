@@ -57,14 +57,9 @@ def cautions(
 ) -> tuple[Caution, ...]:
     """Collect what must be said about one variant, the gravest first.
 
-    Parameters
-    ----------
-    table
-        Its counts.
-    refusal_index
-        The estimate made from them.
-    completeness, forced
-        What is missing, and how often the forced pass refused.
+    - `table`: its counts.
+    - `refusal_index`: the estimate made from them.
+    - `completeness`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
         *_about_forced_answers_not_asked(completeness),

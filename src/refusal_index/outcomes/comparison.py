@@ -146,13 +146,9 @@ def compare_corrected(
 
     Raises OutcomeTableError as for `compare_pair`.
 
-    Parameters
-    ----------
-    runs, options
-        As for `compare_pair`.
-    order
-        Places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As given
-        unless told otherwise.
+    - `runs`, `options`: as for `compare_pair`.
+    - `order`: places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As
+      given unless told otherwise.
     """
     pairs = list(combinations(range(len(runs)) if order is None else order, 2))
     return tuple(

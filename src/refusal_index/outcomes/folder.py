@@ -94,19 +94,11 @@ class RunFolder:
         Call it inside `lock`. Raises RunFolderError if the folder was made with other settings (the message names
         them), holds other things, or cannot be read or written.
 
-        Parameters
-        ----------
-        settings
-            Everything that changes what a reply or a grade can be; a folder made with other settings is refused.
-            Anything that JSON holds.
-        about
-            What is worth knowing but may differ when the run is resumed (versions, the date); it is written the first
-            time only.
-
-        Returns
-        -------
-        bool
-            True if the folder was made before and is resumed.
+        - `settings`: everything that changes what a reply or a grade can be; a folder made with other settings is
+          refused. Anything that JSON holds.
+        - `about`: what is worth knowing but may differ when the run is resumed (versions, the date); it is written the
+          first time only.
+        - returned: True if the folder was made before and is resumed.
         """
         here = as_json(settings)
         resumed = self.run_json.exists()

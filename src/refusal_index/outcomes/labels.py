@@ -55,14 +55,9 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
     shares in the whole run.
 
-    Parameters
-    ----------
-    outcomes
-        An outcome table; of repeated draws the first counts.
-    size
-        How many answers to draw, at most.
-    seed
-        Of the draw.
+    - `outcomes`: an outcome table; of repeated draws the first counts.
+    - `size`: how many answers to draw, at most.
+    - `seed`: of the draw.
     """
     refused = pl.col("refused")
     graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
@@ -98,19 +93,11 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
     or no answer is labelled right or wrong.
 
-    Parameters
-    ----------
-    path
-        A CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`, `dataset`
-        or `variant` where the run has several of them. Rows without a human grade are passed over. A column `grade`,
-        the grader's, is checked against the run.
-    outcomes
-        The run's outcome table.
-
-    Returns
-    -------
-    dict of Labels
-        By model and dataset, for those of the run that have labels; the variants of each are pooled.
+    - `path`: a CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`,
+      `dataset` or `variant` where the run has several of them. Rows without a human grade are passed over. A column
+      `grade`, the grader's, is checked against the run.
+    - `outcomes`: the run's outcome table.
+    - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)

@@ -68,10 +68,7 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
 
     Raises OutcomeTableError if two tables ask different questions under the same id.
 
-    Parameters
-    ----------
-    tables
-        Rows of outcome tables, each of one model, dataset and variant.
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
 
     Examples
     --------
@@ -94,10 +91,7 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
     `wrong` is that of the forced answer, whether the first pass refused or answered: the noise of an estimate is found
     by comparing like with like. A draw without a forced answer, or in which either pass has no grade, is a gap.
 
-    Parameters
-    ----------
-    outcomes
-        Rows of one model, dataset and variant.
+    - `outcomes`: rows of one model, dataset and variant.
     """
     return draw_matrices([outcomes])[0]
 
@@ -105,16 +99,9 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
 def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
     """Put the draws of several runs side by side, each run as `draw_matrix` does, all over the same questions.
 
-    Parameters
-    ----------
-    tables
-        Rows of outcome tables, each of one model, dataset and variant.
-
-    Returns
-    -------
-    tuple of OutcomeMatrix
-        One a table, with as many rows as it has draws. Its columns are the questions that were drawn more than once in
-        any of the tables.
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
+    - returned: one a table, with as many rows as it has draws. Its columns are the questions that were drawn more than
+      once in any of the tables.
     """
     repeated = [_repeated_draws(table) for table in tables]
     ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)

@@ -99,10 +99,8 @@ def plan_apart(
 
     Raises OutcomeTableError if the runs share no variant, or not the one asked for.
 
-    Returns
-    -------
-    dict
-        By variant the questions for the power asked for, and the power of the given number of questions, if one is.
+    - returned: by variant the questions for the power asked for, and the power of the given number of questions, if one
+      is.
     """
     return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
 

@@ -56,12 +56,8 @@ class JointIndex:
 def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> JointIndex | None:
     """Estimate one index from all variants of a model on a dataset; None for fewer than two.
 
-    Parameters
-    ----------
-    tables
-        Rows of the outcome table, one table a variant.
-    confidence_level
-        Of the interval.
+    - `tables`: rows of the outcome table, one table a variant.
+    - `confidence_level`: of the interval.
     """
     if len(tables) < 2:
         return None
@@ -73,12 +69,8 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
 def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
     """Return the one number of a model on a dataset: jointly over its variants, or that of the only variant.
 
-    Parameters
-    ----------
-    own
-        The index of every variant.
-    joint
-        As `joint_index` has it; None for one variant.
+    - `own`: the index of every variant.
+    - `joint`: as `joint_index` has it; None for one variant.
     """
     return own[0] if joint is None else joint
 

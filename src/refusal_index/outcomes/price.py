@@ -31,12 +31,8 @@ class Price:
 
         Raises PriceError if it is not two numbers from 0.
 
-        Parameters
-        ----------
-        text
-            As given.
-        name
-            What to call it in messages.
+        - `text`: as given.
+        - `name`: what to call it in messages.
         """
         try:
             read, written = (float(part) for part in text.split(","))

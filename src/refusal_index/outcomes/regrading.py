@@ -43,10 +43,8 @@ class GradeChanges:
 def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:
     """Compare two outcome tables of the same replies under two graders.
 
-    Parameters
-    ----------
-    before, now
-        Outcome tables; rows are matched by variant, question and draw, and those of one table alone are left out.
+    - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
+      left out.
 
     Examples
     --------

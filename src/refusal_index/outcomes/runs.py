@@ -77,11 +77,8 @@ def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
 
-    Parameters
-    ----------
-    paths
-        Runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given twice, by
-        itself or within its set, counts once.
+    - `paths`: runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given
+      twice, by itself or within its set, counts once.
     """
     runs, errors = _read_all(paths)
     if errors:
@@ -95,10 +92,7 @@ def find_runs(paths: Sequence[Path]) -> FoundRuns:
     Raises RunFolderError or OutcomeTableError if a path is not there, which is a slip of the pen and no unfinished run,
     or nothing can be read.
 
-    Parameters
-    ----------
-    paths
-        As `read_runs` takes them.
+    - `paths`: as `read_runs` takes them.
     """
     runs, errors = _read_all(paths)
     if len(errors) > 1 and not runs:
@@ -112,14 +106,9 @@ def find_runs(paths: Sequence[Path]) -> FoundRuns:
 def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, Any]) -> list[ComparedRun]:
     """Split an outcome table by model and dataset; the label of each is its model, else the name of the source.
 
-    Parameters
-    ----------
-    source
-        The folder or file; of a run that lies in a set, model and dataset are called as the set does.
-    outcomes
-        The table.
-    settings
-        What the run was asked; empty for a file.
+    - `source`: the folder or file; of a run that lies in a set, model and dataset are called as the set does.
+    - `outcomes`: the table.
+    - `settings`: what the run was asked; empty for a file.
     """
     found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
     for group in variant_groups(outcomes):
@@ -147,10 +136,7 @@ def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
     all that they have: whatever two of them share still counts as shared. Raises OutcomeTableError if the same question
     id stands for different questions.
 
-    Parameters
-    ----------
-    runs, variants
-        The runs, and which variant of each.
+    - `runs`, `variants`: the runs, and which variant of each.
     """
     matrix = outcome_matrix([run.variants[variant] for run, variant in zip(runs, variants, strict=True)])
     scored = matrix.scored.sum(axis=1)

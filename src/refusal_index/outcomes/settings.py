@@ -15,17 +15,9 @@ from refusal_index.outcomes.errors import RunFolderError, shortened
 def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> str:
     """Name a run after its settings, so that the same command finds its folder again.
 
-    Parameters
-    ----------
-    model, dataset
-        What the readable part says.
-    settings
-        Everything that must agree; the short hash at the end is made of all three.
-
-    Returns
-    -------
-    str
-        Of lower-case letters, digits, dot, dash and underscore only.
+    - `model`, `dataset`: what the readable part says.
+    - `settings`: everything that must agree; the short hash at the end is made of all three.
+    - returned: of lower-case letters, digits, dot, dash and underscore only.
 
     Examples
     --------

@@ -131,18 +131,11 @@ def summarise(
 ) -> Summary:
     """Compute every metric of every variant.
 
-    Parameters
-    ----------
-    table
-        An outcome table; rows of different models and datasets are kept apart.
-    usage
-        What each variant took, by its name.
-    prices
-        That the costs in `usage` were computed with.
-    penalty
-        Of the weighted score.
-    confidence_level
-        Of every interval.
+    - `table`: an outcome table; rows of different models and datasets are kept apart.
+    - `usage`: what each variant took, by its name.
+    - `prices`: that the costs in `usage` were computed with.
+    - `penalty`: of the weighted score.
+    - `confidence_level`: of every interval.
 
     Examples
     --------

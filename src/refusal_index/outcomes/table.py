@@ -64,15 +64,8 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
 
     Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
-    Parameters
-    ----------
-    rows
-        For each outcome whose it is, the question and what became of it.
-
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
+    - `rows`: for each outcome whose it is, the question and what became of it.
+    - returned: with the columns of `SCHEMA`.
 
     Examples
     --------
@@ -106,19 +99,11 @@ def read_outcomes(data: object) -> pl.DataFrame:
     Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
     expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
 
-    Parameters
-    ----------
-    data
-        The path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or Arrow),
-        or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold
-        true, false, 1, 0, yes or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing
-        are filled: draw 0, the file's name and the number of the row as `question_id`, null elsewhere. Columns of other
-        names are ignored.
-
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
+    - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
+      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, 1, 0, yes
+      or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing are filled: draw 0, the
+      file's name and the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
+    - returned: with the columns of `SCHEMA`.
     """
     raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
@@ -148,12 +133,8 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
     is not known.
 
-    Parameters
-    ----------
-    table
-        With the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
-    path
-        The suffix says the format: Parquet, CSV or JSON Lines.
+    - `table`: with the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
+    - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
     """
     path = Path(path)
     kind = file_format(path)

@@ -56,14 +56,9 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
 
     Raises TableError as the source has it, if `data` cannot be read, or there is no row.
 
-    Parameters
-    ----------
-    source
-        What `data` is.
-    data
-        The content of a file, or a data frame or dictionaries.
-    problems
-        Gathers what is wrong with single rows, which are then left out; None raises the first of them.
+    - `source`: what `data` is.
+    - `data`: the content of a file, or a data frame or dictionaries.
+    - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
     """
     found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
     if not found and not problems:
@@ -78,16 +73,10 @@ def read_text(
 
     Raises TableError as `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
 
-    Parameters
-    ----------
-    data
-        The path of a file, a data frame, or dictionaries.
-    wanted
-        Columns.
-    holds, error
-        As in `Source`.
-    first_of_lists
-        Whether the first entry stands for a cell that holds a list; otherwise that is an error.
+    - `data`: the path of a file, a data frame, or dictionaries.
+    - `wanted`: columns.
+    - `holds`, `error`: as in `Source`.
+    - `first_of_lists`: whether the first entry stands for a cell that holds a list; otherwise that is an error.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:

@@ -68,14 +68,10 @@ def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, con
 
     Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
 
-    Parameters
-    ----------
-    paths
-        Runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a sentence.
-    penalty
-        Of the weighted score; None for that of each run, else 1.
-    confidence_level
-        Of every interval.
+    - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
+      sentence.
+    - `penalty`: of the weighted score; None for that of each run, else 1.
+    - `confidence_level`: of every interval.
     """
     found = find_runs(paths)
     return Found(tuple(_with_summary(run, penalty, confidence_level) for run in found.runs), found.left_out)

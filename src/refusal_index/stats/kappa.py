@@ -32,11 +32,8 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
 
     Raises ValueError if the table is not square or holds something other than counts.
 
-    Parameters
-    ----------
-    counts
-        Square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the second, in
-        the same order.
+    - `counts`: square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the
+      second, in the same order.
 
     Examples
     --------

@@ -55,12 +55,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
 
-    Parameters
-    ----------
-    matrix
-        Draws of the questions that were drawn more than once, all forced.
-    options
-        Level and seed of the intervals.
+    - `matrix`: draws of the questions that were drawn more than once, all forced.
+    - `options`: level and seed of the intervals.
     """
     refused, wrong, scored = matrix.arrays
     both = scored[0] & scored[1]

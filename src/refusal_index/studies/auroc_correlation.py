@@ -148,15 +148,10 @@ def correlation(
 ) -> Correlation:
     """Correlate two sides of some points that come from fewer models.
 
-    Parameters
-    ----------
-    values, others
-        One number a point each.
-    n_models
-        How many models the points come from. Points of one model do not count as independent: Fisher's interval has
-        the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
-    confidence_level
-        Of the interval.
+    - `values`, `others`: one number a point each.
+    - `n_models`: how many models the points come from. Points of one model do not count as independent: Fisher's
+      interval has the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
+    - `confidence_level`: of the interval.
 
     Examples
     --------

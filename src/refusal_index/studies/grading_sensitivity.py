@@ -94,14 +94,9 @@ def scoring_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
 
-    Parameters
-    ----------
-    counts
-        The questions by how they ended.
-    table
-        As they are reported: answers refused again are wrong, questions without a grade are left out.
-    confidence_level
-        Of the intervals.
+    - `counts`: the questions by how they ended.
+    - `table`: as they are reported: answers refused again are wrong, questions without a grade are left out.
+    - `confidence_level`: of the intervals.
     """
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()

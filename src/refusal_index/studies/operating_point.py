@@ -71,12 +71,8 @@ _SCHEMA = {
 def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
 
-    Parameters
-    ----------
-    table
-        Whose Refusal Index is defined.
-    options
-        Level and seed of the intervals.
+    - `table`: whose Refusal Index is defined.
+    - `options`: level and seed of the intervals.
     """
     level = options.confidence_level
     yield from _curve(table, level)

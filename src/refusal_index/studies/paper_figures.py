@@ -44,11 +44,8 @@ class ModelTableError(RefusalIndexError, ValueError):
 def paper_rows() -> pl.DataFrame:
     """Return the 16 rows of the paper's results table.
 
-    Returns
-    -------
-    polars.DataFrame
-        Columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not public),
-        ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
+    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
+      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
 
     Examples
     --------

@@ -121,12 +121,8 @@ def _why_not_possible(models: Sequence[str], settings: Iterable[str], notes: Seq
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
     """Measure the ranking stability of every metric, as it is and with effects removed.
 
-    Parameters
-    ----------
-    scores
-        By metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
-    seed
-        Of the random rankings.
+    - `scores`: by metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
+    - `seed`: of the random rankings.
     """
     effects = scores["correct_rate"], scores["refusal_rate"]
     rows = [

@@ -101,17 +101,9 @@ def _told_from_zero(table: stats.ContingencyTable, options: StudyOptions) -> boo
 def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
     """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
 
-    Parameters
-    ----------
-    table
-        The whole run; which questions are in a subset shows in its four counts only.
-    options
-        The seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a metric and size.
+    - `table`: the whole run; which questions are in a subset shows in its four counts only.
+    - `options`: the seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
+    - returned: one row a metric and size.
     """
     rng = np.random.default_rng(options.seed)
     whole = {metric.name: metric for metric in stats.metrics(table)}

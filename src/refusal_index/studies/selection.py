@@ -30,12 +30,8 @@ class DefinedTable:
 def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
     """Pick one run of each model and dataset, the one with the most graded questions, and say what is left out.
 
-    Returns
-    -------
-    chosen
-        In the order of the runs.
-    notes
-        A sentence for each run left out.
+    - returned `chosen`: in the order of the runs.
+    - returned `notes`: a sentence for each run left out.
     """
     best: dict[tuple[str, str | None], ComparedRun] = {}
     for run in runs:
@@ -77,12 +73,8 @@ def defined_tables(
 ) -> tuple[list[DefinedTable], tuple[str, ...]]:
     """Count every variant of some runs, or the one that stands for each, and say which has no index.
 
-    Returns
-    -------
-    tables
-        Those whose Refusal Index is defined.
-    notes
-        A sentence for each of the others.
+    - returned `tables`: those whose Refusal Index is defined.
+    - returned `notes`: a sentence for each of the others.
     """
     tables, notes = [], []
     for run, name in zip(runs, display_names(runs), strict=True):

@@ -257,14 +257,9 @@ def _drawn_characters() -> frozenset[int]:
 def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
     """Name models below a figure, each with its colour and marker; the last thing but labels to draw.
 
-    Parameters
-    ----------
-    figure
-        Grows by the legend's height, so that the panels keep theirs.
-    models
-        In the order of their colours.
-    labels
-        What to write for each, as Matplotlib shows it; None for their `short_names`.
+    - `figure`: grows by the legend's height, so that the panels keep theirs.
+    - `models`: in the order of their colours.
+    - `labels`: what to write for each, as Matplotlib shows it; None for their `short_names`.
     """
     outside_legend(figure, model_handles(models, labels))
 

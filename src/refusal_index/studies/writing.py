@@ -70,16 +70,10 @@ def index_text(
 ) -> str:
     """Return the page that shows all studies of a folder: pictures, captions, notes, and what is missing.
 
-    Parameters
-    ----------
-    made
-        Each study with its files.
-    missing
-        Name, title and the reason of each that could not be made.
-    runs
-        What they were made of.
-    left_out
-        Why runs could not be read, a sentence each.
+    - `made`: each study with its files.
+    - `missing`: name, title and the reason of each that could not be made.
+    - `runs`: what they were made of.
+    - `left_out`: why runs could not be read, a sentence each.
     """
     parts = ["# Studies", "", "| run | dataset | prompt variants |", "|---|---|---|"]
     for run in runs:

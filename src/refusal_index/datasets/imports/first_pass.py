@@ -87,12 +87,8 @@ def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | Non
 
     Raises OutcomeTableError if a question occurs twice in one draw of a model.
 
-    Parameters
-    ----------
-    passes
-        The first passes, in the order of the table.
-    forced
-        What became of forced questions, by `FirstPass.forced_id`.
+    - `passes`: the first passes, in the order of the table.
+    - `forced`: what became of forced questions, by `FirstPass.forced_id`.
     """
     known = forced or {}
     table = outcome_table((one.asked, one.question, one.outcome(known.get(one.forced_id))) for one in passes)

@@ -49,12 +49,8 @@ def read_graded(file: SourceFile, columns: Mapping[str, str]) -> tuple[FirstPass
     refusals counts beside a grade that knows right and wrong only. Raises DatasetError if a column is missing, a grade
     is not known, or a cell is not what it should be; the message names the line.
 
-    Parameters
-    ----------
-    file
-        The file.
-    columns
-        Column by role, where they have other than the usual names.
+    - `file`: the file.
+    - `columns`: column by role, where they have other than the usual names.
     """
     found = resolve_columns(file.source, file.columns, columns, USUAL_NAMES)
     if not {"grade", "correct", "refused"} & found.keys():

@@ -43,14 +43,9 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
 
     Raises FirstPassError if the word is not known; the message names the known ones.
 
-    Parameters
-    ----------
-    value
-        As the file holds it.
-    vocabulary
-        The words it may use, in capitals.
-    place
-        For messages: the file, the line and the column.
+    - `value`: as the file holds it.
+    - `vocabulary`: the words it may use, in capitals.
+    - `place`: for messages: the file, the line and the column.
 
     Examples
     --------

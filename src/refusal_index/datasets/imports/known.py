@@ -22,14 +22,9 @@ def filled_in(passes: Sequence[FirstPass], dataset: Dataset, *, by_id: bool, sou
     text. The text and the gold answer that the file has stay as they are; context, choices and pattern come with the
     question. Raises FirstPassError if a refused question lacks something and is not in the dataset.
 
-    Parameters
-    ----------
-    passes, source
-        The first passes, and their file, for messages.
-    dataset
-        Its questions.
-    by_id
-        Whether ids of the file can be those of the dataset, as `has_ids` tells.
+    - `passes`, `source`: the first passes, and their file, for messages.
+    - `dataset`: its questions.
+    - `by_id`: whether ids of the file can be those of the dataset, as `has_ids` tells.
     """
     ids = {question.question_id: question for question in dataset.questions} if by_id else {}
     often = Counter(_plain(question.text) for question in dataset.questions)

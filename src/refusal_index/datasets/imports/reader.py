@@ -61,14 +61,9 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
 
     Raises DatasetError or OutcomeTableError if it cannot be used as it is; the message names the line.
 
-    Parameters
-    ----------
-    file
-        The file.
-    kind
-        One of `FORMATS`.
-    options
-        How it is read.
+    - `file`: the file.
+    - `kind`: one of `FORMATS`.
+    - `options`: how it is read.
     """
     _refuse_idle(file, kind, options)
     if kind == LM_EVAL:

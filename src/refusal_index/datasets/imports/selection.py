@@ -16,14 +16,9 @@ def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> 
 
     Raises FirstPassError if the file holds no such model, or several and none was named, or several datasets.
 
-    Parameters
-    ----------
-    passes
-        All that the file holds.
-    source
-        The file, for messages.
-    name
-        The model's name in the file; None where it holds but one.
+    - `passes`: all that the file holds.
+    - `source`: the file, for messages.
+    - `name`: the model's name in the file; None where it holds but one.
     """
     models = list(dict.fromkeys(one.model or "(not named)" for one in passes))
     if name is None and len(models) > 1:

@@ -42,12 +42,8 @@ class Tally:
 def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:
     """Count the first passes by model, dataset and variant, in the order in which they appear.
 
-    Parameters
-    ----------
-    passes
-        The first passes.
-    penalty
-        Of the weighted score.
+    - `passes`: the first passes.
+    - `penalty`: of the weighted score.
     """
     groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
     for one in passes:

@@ -43,10 +43,7 @@ def draw_order(pages: Pages, seed: int, lengths: Lengths) -> dict[str | None, It
     difficulty has had its turn come second sections, then third ones. Sections are cut when their turn comes, as few
     pages of a large file are needed.
 
-    Returns
-    -------
-    dict
-        By difficulty, the least first; the only key is None where the pages have none.
+    - returned: by difficulty, the least first; the only key is None where the pages have none.
     """
     by_difficulty: dict[str | None, list[Page]] = {}
     for page in pages.entries:

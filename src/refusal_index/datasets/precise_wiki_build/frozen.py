@@ -71,18 +71,11 @@ def build_record(
 ) -> dict[str, Any]:
     """Return all that is worth knowing about a build, less the checksum of its file.
 
-    Parameters
-    ----------
-    settings
-        Everything that the questions depend on.
-    drawing
-        What was tried, and what came of it.
-    usage
-        Requests and tokens by ``"writer"`` and ``"answerer"``.
-    prompts
-        The wording, which is kept in full.
-    about
-        What may differ when the same settings are used again: versions, names.
+    - `settings`: everything that the questions depend on.
+    - `drawing`: what was tried, and what came of it.
+    - `usage`: requests and tokens by ``"writer"`` and ``"answerer"``.
+    - `prompts`: the wording, which is kept in full.
+    - `about`: what may differ when the same settings are used again: versions, names.
     """
     taken = drawing.taken()
     return {

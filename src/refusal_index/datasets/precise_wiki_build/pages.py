@@ -73,13 +73,10 @@ def read_pages(path: Path, difficulty: str | None = None) -> Pages:
 
     Raises DatasetError if the file cannot be used as it is.
 
-    Parameters
-    ----------
-    path
-        A .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a text are
-        needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in GoodWiki.
-    difficulty
-        The column of the difficulty; None looks for one under its usual names.
+    - `path`: a .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a
+      text are needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in
+      GoodWiki.
+    - `difficulty`: the column of the difficulty; None looks for one under its usual names.
     """
     wanted = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
     table = read_text(path, wanted, "page", DatasetError, first_of_lists=True)

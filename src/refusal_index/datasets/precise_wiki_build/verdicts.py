@@ -102,14 +102,9 @@ class Tried:
 def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) -> Ask | Tried:
     """Return what to ask next about a section, or what came of it.
 
-    Parameters
-    ----------
-    candidate
-        The section.
-    said
-        The replies so far, in order.
-    prompts
-        The wording.
+    - `candidate`: the section.
+    - `said`: the replies so far, in order.
+    - `prompts`: the wording.
 
     Examples
     --------

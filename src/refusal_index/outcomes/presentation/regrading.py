@@ -14,12 +14,8 @@ def changes_blocks(
 ) -> Iterator[Block]:
     """Yield how the grades of two graders go together, and which cells changed for it.
 
-    Parameters
-    ----------
-    changes
-        As `grade_changes` returns them.
-    before, now
-        The graders, as a run's settings hold them.
+    - `changes`: as `grade_changes` returns them.
+    - `before`, `now`: the graders, as a run's settings hold them.
     """
     yield from ("", f"Graded before by {_name(before)}, now by {_name(now)}.")
     for title, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):

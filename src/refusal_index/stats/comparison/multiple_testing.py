@@ -45,21 +45,14 @@ def step_down_max_t(
 ) -> tuple[FloatArray, FloatArray]:
     """Adjust by the joint distribution of the statistics, the share of draws whose largest one reaches the observed.
 
-    Parameters
-    ----------
-    statistics : ndarray of float, shape (m,)
-        Absolute values of the test statistics.
-    pvalues : ndarray of float, shape (m,)
-        Their unadjusted p-values.
-    null_draws : iterable of ndarray of float, shape (n_draws, m)
-        Draws of the statistics under the hypothesis that all are null, in as many pieces as memory asks for.
-
-    Returns
-    -------
-    pvalues : ndarray of float, shape (m,)
-        Never above Holm's, which bound them: where the simulation is too coarse for a small p-value, Holm's is given.
-    largest : ndarray of float
-        Largest statistic of each draw. Its quantiles are the critical values of single-step intervals.
+    - `statistics`, ndarray of float, shape (m,): absolute values of the test statistics.
+    - `pvalues`, ndarray of float, shape (m,): their unadjusted p-values.
+    - `null_draws`, iterable of ndarray of float, shape (n_draws, m): draws of the statistics under the hypothesis that
+      all are null, in as many pieces as memory asks for.
+    - returned `pvalues`, ndarray of float, shape (m,): never above Holm's, which bound them: where the simulation is
+      too coarse for a small p-value, Holm's is given.
+    - returned `largest`, ndarray of float: largest statistic of each draw. Its quantiles are the critical values of
+      single-step intervals.
     """
     order = np.argsort(-statistics, kind="stable")
     reached, largest = np.zeros(len(order)), []
