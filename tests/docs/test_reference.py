@@ -12,7 +12,7 @@ from refusal_index import stats
 from refusal_index.datasets import dataset_names
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_document
-from refusal_index.studies.registry import study_specs
+from refusal_index.studies.study import study_specs
 from tests.docs.blocks import ROOT
 
 PYTHON = ROOT / "docs/reference/python"

@@ -13,7 +13,7 @@ from refusal_index.engines.inspect.logs import LogError
 from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models
 
 from refusal_index.datasets.imports import FirstPass, to_outcomes
-from refusal_index.datasets.imports.selection import questions_to_force
+from refusal_index.datasets.imports.known import questions_to_force
 from refusal_index.outcomes import Grade, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import write_outcomes

@@ -12,7 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from refusal_index.almanac.blas import one_blas_thread
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
 from refusal_index.almanac.chat import ChatTokenizer, Message
 from refusal_index.almanac.decoding import Decoder
 from refusal_index.almanac.errors import AlmanacError, ContextLengthError
@@ -20,6 +21,43 @@ from refusal_index.almanac.llama import Llama
 from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.sampling import Settings
 from refusal_index.almanac.sequence import Completion, Request, Sequence
+
+
+class _OneBlasThread:
+    """A context manager for one BLAS thread in the whole process, restored when the last of its users leaves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter.restore_original_limits()
+                _let_anyone_decide()
+
+
+def _let_anyone_decide() -> None:
+    """Take the decision from the thread that set the number last.
+
+    While that thread lives, setting it from another one would do nothing: the first of two models in a process would
+    keep the second one from its one thread, and the last to leave might restore nothing.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
+one_blas_thread = _OneBlasThread()
 
 
 @dataclass(eq=False)

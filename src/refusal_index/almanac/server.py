@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,27 @@ from refusal_index.almanac.chat_api import (
 )
 from refusal_index.almanac.errors import AlmanacError, ModelNotFoundError, RequestError
 from refusal_index.almanac.models import model_folder, model_names
-from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.sequence import Completion
+
+
+class RequestLog:
+    """Appends to the file at `path`; without a path it does nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1) if path else None
+
+    def write(self, **fields: Any) -> None:
+        """Append a line with the time and `fields`."""
+        if self._file:
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._file.write(json.dumps({"time": time, **fields}) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
 
 PROVIDER = "almanac"
 LOOPBACK = "127.0.0.1"

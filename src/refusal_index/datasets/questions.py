@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from refusal_index.datasets.cells import answers_cell, flag_cell, list_cell, text_cell
-from refusal_index.datasets.choices import Choices, choices_cell
+from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, list_cell, text_cell
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.question import Question

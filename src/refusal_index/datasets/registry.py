@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa, simpleqa_verified
-from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.mixing import SIGN, mix
+from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix
 from refusal_index.outcomes.errors import shortened, suggestion
 from refusal_index.outcomes.source import is_in_memory
 
@@ -19,7 +18,7 @@ _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
     "own": own.load,
     "precise_wiki": precise_wiki.load,
     "simpleqa": simpleqa.load,
-    "simpleqa_verified": simpleqa_verified.load,
+    "simpleqa_verified": simpleqa.load_verified,
 }
 
 _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html
-from refusal_index.outcomes.presentation.regrading import changes_blocks
-from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
+from refusal_index.outcomes.presentation.summary import changes_blocks, summary_blocks, usage_text
 from refusal_index.outcomes.summary import Summary
 
 if TYPE_CHECKING:

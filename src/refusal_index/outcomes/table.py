@@ -21,13 +21,12 @@ from pathlib import Path
 
 import polars as pl
 
-from refusal_index.outcomes.check import check_rows
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.files import replacing, write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT
+from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
 from refusal_index.outcomes.tabular import read_text, sound_text
 

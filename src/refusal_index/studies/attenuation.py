@@ -19,8 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import display_names
+from refusal_index.studies.scores import ALL, display_names, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "attenuation"

@@ -27,8 +27,7 @@ from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, COMPARED, level_text, variant_scores
-from refusal_index.studies.selection import chosen_runs, model_name
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, level_text, model_name, variant_scores
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "auroc_correlation"

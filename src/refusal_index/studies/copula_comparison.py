@@ -19,7 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.selection import chosen_runs, defined_tables, display_names
+from refusal_index.studies.scores import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "copula_comparison"

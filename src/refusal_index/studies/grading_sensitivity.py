@@ -21,8 +21,7 @@ from refusal_index.outcomes.sensitivity import outcome_counts
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import level_text
-from refusal_index.studies.selection import chosen_runs, defined_tables, reference_variant
+from refusal_index.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "grading_sensitivity"

@@ -20,8 +20,7 @@ from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, defined_tables, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "operating_point"

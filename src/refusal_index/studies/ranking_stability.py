@@ -21,8 +21,7 @@ from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.cells import number
-from refusal_index.studies.scores import ALL, COMPARED
-from refusal_index.studies.selection import chosen_runs, model_name, table_of
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 

@@ -26,8 +26,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, widened
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, display_names, level_text, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "sample_size"

@@ -16,14 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.letters import compact_letters
 from refusal_index.stats.comparison.metric_influence import (
     checked_metric,
     point_estimate,
     scaled_influence,
 )
 from refusal_index.stats.comparison.pair import metric_estimate
-from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
+from refusal_index.stats.comparison.pairwise import (
+    PairwiseDifferences,
+    adjusted_pvalues,
+    compact_letters,
+    pairwise_differences,
+)
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
