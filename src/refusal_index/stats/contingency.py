@@ -53,9 +53,13 @@ class ContingencyTable:
     def from_arrays(cls, refused: ArrayLike, wrong: ArrayLike) -> Self:
         """Count questions from two arrays of truth values.
 
-        - `refused`, array_like of bool, shape (n,): whether the question was refused in the first pass.
-        - `wrong`, array_like of bool, shape (n,): whether the answer that counts was wrong: the first-pass answer where
-          there was one, the forced answer where the question was refused.
+        Parameters
+        ----------
+        refused : array_like of bool, shape (n,)
+            Whether the question was refused in the first pass.
+        wrong : array_like of bool, shape (n,)
+            Whether the answer that counts was wrong: the first-pass answer where there was one, the forced answer
+            where the question was refused.
 
         Examples
         --------

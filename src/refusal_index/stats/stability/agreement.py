@@ -54,9 +54,17 @@ class KendallWResult:
     def permutation_pvalue(self, n_resamples: int = 9_999, *, rng: Seed = None) -> float | None:
         """Share of random rankings that agree as well, each setting's ranks being shuffled over the models.
 
-        - `n_resamples`, int, default: 9,999: the observed ranking counts as one more, so that the result is never 0.
-        - `rng`, int or numpy.random.Generator, optional: source of the shuffles; fresh ones on every call if not given.
-        - returned: in (0, 1]; None where W is undefined.
+        Parameters
+        ----------
+        n_resamples : int, default: 9,999
+            The observed ranking counts as one more, so that the result is never 0.
+        rng : int or numpy.random.Generator, optional
+            Source of the shuffles; fresh ones on every call if not given.
+
+        Returns
+        -------
+        float or None
+            In (0, 1]; None where W is undefined.
 
         Examples
         --------
