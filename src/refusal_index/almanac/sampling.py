@@ -57,10 +57,7 @@ def uniforms(seed: int | None, choice: int, count: int) -> NDArray[np.float64]:
 
 
 def sample(
-    logits: FloatArray,
-    temperature: NDArray[np.float64],
-    top_p: NDArray[np.float64],
-    uniform: NDArray[np.float64],
+    logits: FloatArray, temperature: NDArray[np.float64], top_p: NDArray[np.float64], uniform: NDArray[np.float64]
 ) -> list[int]:
     """Return the next token of each row of `logits` (rows, vocabulary); the other arguments have one value a row."""
     tokens: list[int] = logits.argmax(axis=1).tolist()

@@ -50,10 +50,7 @@ class Caution:
 
 
 def cautions(
-    table: ContingencyTable,
-    refusal_index: Estimate,
-    completeness: Completeness,
-    forced: ForcedRefusals,
+    table: ContingencyTable, refusal_index: Estimate, completeness: Completeness, forced: ForcedRefusals
 ) -> tuple[Caution, ...]:
     """Collect what must be said about one variant, the gravest first.
 

@@ -139,10 +139,7 @@ def _graded_answers(outcomes: pl.DataFrame) -> Mapping[tuple[Asked, str], tuple[
 
 
 def _answer(
-    place: str,
-    row: Mapping[str, str | None],
-    asked: Asked,
-    answers: Mapping[tuple[Asked, str], tuple[bool, bool]],
+    place: str, row: Mapping[str, str | None], asked: Asked, answers: Mapping[tuple[Asked, str], tuple[bool, bool]]
 ) -> tuple[bool, bool]:
     """Return whether the answer that a row is about was refused at first, and is graded wrong."""
     question = row["question_id"] or ""

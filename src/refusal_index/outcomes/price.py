@@ -69,8 +69,7 @@ class Prices:
         Raises PriceError if one of them is not a price; the message names the option.
         """
         return cls(
-            Price.parse(model, "--price") if model else None,
-            Price.parse(grader, "--grader-price") if grader else None,
+            Price.parse(model, "--price") if model else None, Price.parse(grader, "--grader-price") if grader else None
         )
 
     @classmethod

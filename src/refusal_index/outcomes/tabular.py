@@ -23,10 +23,7 @@ import polars as pl
 from refusal_index.outcomes.errors import TableError, other_separator, shortened
 from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
 
-TRUTH = {
-    **dict.fromkeys(("true", "1", "yes", "1.0"), True),
-    **dict.fromkeys(("false", "0", "no", "0.0"), False),
-}
+TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
 """Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
 
 ROWS_AT_A_TIME = 1000

@@ -1,12 +1,6 @@
 """Numbers in, numbers out: the Refusal Index, its intervals and the metrics it is compared with."""
 
-from refusal_index.stats.baseline import (
-    METRIC_NAMES,
-    correct_given_attempted,
-    f_score,
-    metrics,
-    weighted_score,
-)
+from refusal_index.stats.baseline import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (

@@ -30,14 +30,7 @@ from refusal_index.studies.plane import (
     plane_top,
     point_rows,
 )
-from refusal_index.studies.scores import (
-    INDEX,
-    dataset_name,
-    level_text,
-    missing_notes,
-    of_one_dataset,
-    questions_text,
-)
+from refusal_index.studies.scores import INDEX, dataset_name, level_text, missing_notes, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "accuracy_refusal_plane"

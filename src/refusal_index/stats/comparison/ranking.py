@@ -16,11 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.metric_influence import (
-    checked_metric,
-    point_estimate,
-    scaled_influence,
-)
+from refusal_index.stats.comparison.metric_influence import checked_metric, point_estimate, scaled_influence
 from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import (
     PairwiseDifferences,

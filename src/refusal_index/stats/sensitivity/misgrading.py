@@ -99,10 +99,7 @@ class MisgradingResult:
             return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
-        return ConfidenceInterval(
-            spearman(-1.0 if self.rho == -1 else low),
-            spearman(1.0 if self.rho == 1 else high),
-        )
+        return ConfidenceInterval(spearman(-1.0 if self.rho == -1 else low), spearman(1.0 if self.rho == 1 else high))
 
 
 def correct_misgrading(

@@ -130,9 +130,7 @@ class MisgradingRange:
 
 
 def misgrading_range(
-    table: ContingencyTable,
-    graded_wrong_if_right: tuple[float, float],
-    graded_right_if_wrong: tuple[float, float],
+    table: ContingencyTable, graded_wrong_if_right: tuple[float, float], graded_right_if_wrong: tuple[float, float]
 ) -> MisgradingRange:
     """Range of the corrected Refusal Index while both error rates of the grader vary.
 

@@ -42,10 +42,7 @@ class IsotonicResiduals:
 
 
 def isotonic_residuals(
-    metric: ArrayLike,
-    *covariates: ArrayLike,
-    increasing: Sequence[bool] | None = None,
-    fit_over: FitOver = "all",
+    metric: ArrayLike, *covariates: ArrayLike, increasing: Sequence[bool] | None = None, fit_over: FitOver = "all"
 ) -> IsotonicResiduals:
     """Residuals of a metric from the best sum of one monotonic function of each covariate.
 
