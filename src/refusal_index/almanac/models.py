@@ -78,8 +78,6 @@ def _read(path: Path) -> bytes:
 def context_length(name: str) -> int:
     """Return how many tokens a conversation with its reply may have.
 
-    Examples
-    --------
     >>> context_length("base")
     1024
     """
@@ -94,8 +92,6 @@ def _tokenizer(name: str) -> ChatTokenizer:
 def count_tokens(name: str, messages: Sequence[Message]) -> int:
     """Return the tokens of a conversation, marks included.
 
-    Examples
-    --------
     >>> count_tokens("base", [Message("user", "Who?")])
     10
     """
@@ -105,8 +101,6 @@ def count_tokens(name: str, messages: Sequence[Message]) -> int:
 def token_counter(name: str) -> Callable[[str], int]:
     """Return a function that counts the tokens of a conversation of one user message, marks included.
 
-    Examples
-    --------
     >>> token_counter("base")("Who?") < token_counter("base")("Who wrote it?")
     True
     """

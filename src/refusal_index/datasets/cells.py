@@ -86,8 +86,6 @@ class Choices:
 
         A number is no letter: nobody knows whether it counts from 0 or from 1.
 
-        Examples
-        --------
         >>> Choices(("Cuzco", "Lima")).keyed("B"), Choices(("2", "1"), ("1", "2")).keyed("1")
         ('Lima', '2')
         >>> Choices(("Cuzco", "Lima")).keyed("1") is None

@@ -24,8 +24,6 @@ def resolve_columns(
     - `usual`: the roles with their usual names; the first that is there counts.
     - `strict`: whether two columns of usual names for one role are an error.
 
-    Examples
-    --------
     >>> usual = {"question": ("question", "problem"), "grade": ("grade", "verdict")}
     >>> source = Source("x.csv", "csv", "answer", TableError)
     >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)

@@ -96,8 +96,6 @@ def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
     - `seed`: of the draw; the questions of a dataset are drawn as `sample` draws them.
     - returned: its questions have their dataset's name as `topic` and before their id.
 
-    Examples
-    --------
     >>> few = Dataset("few", (Question("1", "Who?", "Ann"),), "", "made up", "exact", "none")
     >>> many = Dataset("many", tuple(Question(str(n), f"{n}?", str(n)) for n in range(9)), "", "", "exact", "none")
     >>> mixed = mix([few, many], seed=0)

@@ -89,8 +89,6 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
       says how a file of them would be written, so `sha256` is that of the questions, too.
 
-    Examples
-    --------
     >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
     'Lima'
     """

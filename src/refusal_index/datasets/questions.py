@@ -80,8 +80,6 @@ def content_ids(texts: Sequence[str]) -> list[str]:
     Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
     occurs again gets ``-2``, ``-3`` and so on in the order of the file.
 
-    Examples
-    --------
     >>> content_ids(["Who?", "Who ?", "Who?"])
     ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
     """

@@ -27,8 +27,6 @@ _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
 def dataset_names() -> tuple[str, ...]:
     """Give the names that `load_dataset` knows, in alphabetical order.
 
-    Examples
-    --------
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """

@@ -131,8 +131,6 @@ def _count(number: int, noun: str) -> str:
 def expected_counts(table: ContingencyTable) -> dict[str, float]:
     """Give the four counts to be expected if refusal and error were unrelated, from the margins.
 
-    Examples
-    --------
     >>> expected_counts(ContingencyTable(40, 10, 20, 30))
     {'refused_wrong': 30.0, 'refused_right': 20.0, 'answered_wrong': 30.0, 'answered_right': 20.0}
     """

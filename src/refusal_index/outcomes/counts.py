@@ -63,8 +63,6 @@ def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
 def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
     """Count the scored rows by refusal and error; unscored rows are in none of the four cells.
 
-    Examples
-    --------
     >>> contingency_table(pl.DataFrame({"refused": [True, True, False, None], "wrong": [True, None, False, None]}))
     ContingencyTable(refused_wrong=1, refused_right=0, answered_wrong=0, answered_right=1)
     """

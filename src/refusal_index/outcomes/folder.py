@@ -34,8 +34,6 @@ _LOCK = ".lock"
 class RunFolder:
     """A run's folder and the names of what lies in it.
 
-    Examples
-    --------
     >>> RunFolder(Path("runs/example")).outcomes.name
     'outcomes.parquet'
     """

@@ -53,8 +53,6 @@ class OutcomeMatrix:
 def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Keep the first draw of each question: the one that every number is made of that takes one draw.
 
-    Examples
-    --------
     >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
     >>> first_draws(rows)["draw"].to_list()
     [0]
@@ -70,8 +68,6 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
 
     - `tables`: rows of outcome tables, each of one model, dataset and variant.
 
-    Examples
-    --------
     >>> low = pl.DataFrame({"question_id": ["a", "b"], "refused": [False, True], "wrong": [True, None]})
     >>> high = pl.DataFrame({"question_id": ["a", "c"], "refused": [True, True], "wrong": [True, True]})
     >>> columns = pl.lit(None, pl.String).alias("question"), pl.lit(0).alias("draw")

@@ -47,8 +47,6 @@ class Price:
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the dollars for so many tokens.
 
-        Examples
-        --------
         >>> Price(2.5, 10).of(1_000_000, 100_000)
         3.5
         """
@@ -76,8 +74,6 @@ class Prices:
     def read(cls, document: Mapping[str, Any]) -> Prices:
         """Read back what `to_document` gave; what is not there is not known.
 
-        Examples
-        --------
         >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
         Prices(model=Price(input=2.0, output=8.0), grader=None)
         """
@@ -99,8 +95,6 @@ class Prices:
         Graders whose price is not known are left out. The model is not: without its price the cost of its tokens is
         None.
 
-        Examples
-        --------
         >>> Prices(Price(2, 8), Price(1, 4)).cost((1_000_000, 0), (500_000, 0))
         2.5
         >>> Prices(grader=Price(1, 4)).cost((0, 0), (500_000, 0))

@@ -46,8 +46,6 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:
     - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
       left out.
 
-    Examples
-    --------
     >>> from refusal_index.outcomes import Grade, Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")

@@ -30,8 +30,6 @@ class SetMember:
 def set_members(path: Path) -> tuple[SetMember, ...]:
     """Return the runs of a set in its order; none where the folder is not one of a set, or its summary is broken.
 
-    Examples
-    --------
     >>> set_members(Path("no/such/folder"))
     ()
     """

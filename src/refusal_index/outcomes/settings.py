@@ -19,8 +19,6 @@ def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> s
     - `settings`: everything that must agree; the short hash at the end is made of all three.
     - returned: of lower-case letters, digits, dot, dash and underscore only.
 
-    Examples
-    --------
     >>> default_run_name("openai/gpt-4.1", "simpleqa", {"seed": 1})
     'openai-gpt-4.1-simpleqa-07c7588c'
     """

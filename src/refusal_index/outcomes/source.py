@@ -37,8 +37,6 @@ class Source:
     def place(self, *lines: int, most: int = 10) -> str:
         """Name rows in words.
 
-        Examples
-        --------
         >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
         'x.csv, lines 2, 4'
         """

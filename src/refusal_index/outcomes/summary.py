@@ -60,8 +60,6 @@ class Usage:
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Add up; a cost of which a part is not known is not known.
 
-        Examples
-        --------
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2, 0.25, 20)])
         Usage(input_tokens=200, output_tokens=10, requests=4, cost=0.75, unpriced_tokens=20)
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2)]).cost is None
@@ -137,8 +135,6 @@ def summarise(
     - `penalty`: of the weighted score.
     - `confidence_level`: of every interval.
 
-    Examples
-    --------
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")

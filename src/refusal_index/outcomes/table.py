@@ -66,8 +66,6 @@ def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> p
     - `rows`: for each outcome whose it is, the question and what became of it.
     - returned: with the columns of `SCHEMA`.
 
-    Examples
-    --------
     >>> asked = Identification("almanac/base", "almanac", "normal")
     >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
     >>> table.select("question_id", "refused", "wrong").rows()

@@ -90,8 +90,6 @@ def sound_text(text: str) -> str:
 
     A reply cut inside an emoji can hold one; no file format of the table can.
 
-    Examples
-    --------
     >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
     True
     """

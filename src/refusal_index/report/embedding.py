@@ -88,8 +88,6 @@ def _embed(content: dict[str, Any], cut: Cut) -> Embedded:
 def safe_json(document: str) -> Markup:
     r"""Return JSON text that may stand in a script element, whatever its strings hold.
 
-    Examples
-    --------
     >>> print(safe_json('["</script>"]'))
     ["\u003c/script\u003e"]
     """

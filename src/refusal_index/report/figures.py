@@ -166,8 +166,6 @@ def _point(name: str, place: int, variant: VariantSummary, axes: tuple[Scale, Sc
 def _axis(highest: float) -> tuple[float, tuple[float, ...]]:
     """Return the end of the axis of correct rates and what to mark on it: four to six round steps.
 
-    Examples
-    --------
     >>> _axis(0.51)
     (0.6, (0.0, 0.2, 0.4, 0.6))
     """

@@ -36,8 +36,6 @@ class Finding:
 def verdict(found: Finding) -> str:
     """Say in one clause how well the refusals follow the knowledge.
 
-    Examples
-    --------
     >>> verdict(Finding(Estimate(0.27, 0.2, 0.34), error_rate=0.49))
     'Its refusals follow its knowledge loosely.'
     >>> verdict(Finding(Estimate(0.05, -0.1, 0.2), error_rate=0.49))

@@ -36,7 +36,6 @@ class RefusalIndexResult:
         undefined the first that applies of ``"no_questions"``, ``"nobody_refused"``, ``"everybody_refused"``,
         ``"all_wrong"``, ``"all_right"``.
     table : ContingencyTable
-        The counts.
     """
 
     estimate: float | None
@@ -58,8 +57,7 @@ class RefusalIndexResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         method : {"profile", "jeffreys", "delta", "bootstrap"}
             ``"profile"``: likelihood-ratio interval, maximised over both thresholds; at the boundary a one-sided one.
             ``"jeffreys"``: posterior
@@ -69,7 +67,6 @@ class RefusalIndexResult:
         n_resamples : int, optional
             Posterior draws (10,000 by default) or bootstrap resamples (1,000 by default).
         rng : int or numpy.random.Generator, optional
-            Source of the draws for ``"jeffreys"`` and ``"bootstrap"``; fresh ones on every call if not given.
 
         Returns
         -------

@@ -35,8 +35,6 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
     - `counts`: square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the
       second, in the same order.
 
-    Examples
-    --------
     >>> cohen_kappa([[20, 5], [10, 15]])
     CohenKappaResult(estimate=0.4, agreement=0.7, n=50, status='ok', reason=None)
     >>> cohen_kappa([[9, 0], [0, 0]]).reason

@@ -152,8 +152,6 @@ def correlation(
       interval has the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
     - `confidence_level`: of the interval.
 
-    Examples
-    --------
     >>> found = correlation([0.1, 0.2, 0.3, 0.5, 0.4], [0.6, 0.55, 0.7, 0.8, 0.75], n_models=5)
     >>> round(found.pearson, 3), round(found.spearman, 3), round(found.low, 2), found.basis
     (0.915, 0.9, 0.17, 'models')

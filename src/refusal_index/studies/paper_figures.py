@@ -47,8 +47,6 @@ def paper_rows() -> pl.DataFrame:
     - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
       public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
 
-    Examples
-    --------
     >>> paper_rows().select("model", "refusal_index").row(1)
     ('Qwen2.5-72B', 0.49)
     """
@@ -88,8 +86,6 @@ def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
 def family_of(model: str | None, known: pl.DataFrame) -> str:
     """Tell a model's family: from the tables, else from a known name within its own, else from its provider.
 
-    Examples
-    --------
     >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
     ['Llama', 'acme', 'unknown']
     """

@@ -40,8 +40,6 @@ class Line:
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     """Fit a line by least squares; None for fewer than three points, or where either has no spread.
 
-    Examples
-    --------
     >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
     >>> round(line.slope, 2), round(line.r_squared, 2), round(line.pvalue, 4)
     (1.4, 0.98, 0.0101)

@@ -107,8 +107,6 @@ def study_spec(name: str) -> StudySpec:
 
     Raises KeyError if there is none of this name.
 
-    Examples
-    --------
     >>> study_spec("results_table").title
     'Full results'
     """

@@ -138,8 +138,6 @@ def safe_text(text: object, longest: int = _LONGEST) -> str:
     Dollar signs are escaped, or Matplotlib would read what is between two of them as mathematics; characters that
     control a display or turn its direction, and those that the font lacks, are shown as escapes.
 
-    Examples
-    --------
     >>> safe_text("gpt $x^2$\n")
     'gpt \\$x^2\\$\\n'
     """
@@ -154,8 +152,6 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
     A name that is too long loses its provider, where it is still the only one without, and then its middle: names of
     models differ at their ends. Names that are alike even so are numbered.
 
-    Examples
-    --------
     >>> short_names(["openai/gpt-4.1", "openrouter/mistralai/mistral-large-2411"], 18)
     {'openai/gpt-4.1': 'openai/gpt-4.1', 'openrouter/mistralai/mistral-large-2411': 'mistral-large-2411'}
     """
@@ -182,8 +178,6 @@ def _without_middle(text: str, longest: int) -> str:
 def model_colours(models: Sequence[str]) -> dict[str, str]:
     """Give every model its colour, by order of appearance.
 
-    Examples
-    --------
     >>> model_colours(["a", "b", "a"])
     {'a': '#0072b2', 'b': '#d55e00'}
     """
@@ -209,8 +203,6 @@ def few_ticks(axis: Axis, most: int) -> None:
 def short_number(value: float) -> str:
     """Return a number for a tick or a contour, with a real minus sign.
 
-    Examples
-    --------
     >>> short_number(0.20000000001), short_number(-0.5)
     ('0.2', '\u22120.5')
     """

@@ -50,8 +50,6 @@ _OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 def escaped(text: str) -> str:
     r"""Return text that LaTeX prints as it is.
 
-    Examples
-    --------
     >>> escaped("50% of \\input{x}")
     '50\\% of \\textbackslash{}input\\{x\\}'
     """
@@ -179,8 +177,6 @@ def index_text(
 def markdown(text: str) -> str:
     r"""Return the text of others as Markdown shows it: as text, on one line.
 
-    Examples
-    --------
     >>> markdown("<b>a_b</b>\n| c")
     '&lt;b&gt;a\\_b&lt;/b&gt;\\\\n\\| c'
     """

@@ -29,8 +29,6 @@ class FirstPassError(DatasetError):
 class FirstPass:
     """What a model said in the first pass, and the grade it was given.
 
-    Examples
-    --------
     >>> refused = FirstPass(Question("q1", "Capital of France?", "Paris"), "m", "d", Grade.REFUSED)
     >>> refused.outcome().unscored_reason
     'forced_not_asked'

@@ -47,8 +47,6 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     - `vocabulary`: the words it may use, in capitals.
     - `place`: for messages: the file, the line and the column.
 
-    Examples
-    --------
     >>> read_grade("not attempted", GRADED, "x.csv, line 2")
     <Grade.REFUSED: 'refused'>
     """
@@ -70,8 +68,6 @@ def flag(value: Any, place: str) -> bool | None:
 
     Raises FirstPassError if it is neither.
 
-    Examples
-    --------
     >>> flag("True", "x.csv, line 2"), flag("", "x.csv, line 3")
     (True, None)
     """

@@ -42,8 +42,6 @@ class SourceFile:
     def stem(self) -> str:
         """Its name without the suffixes that say how it is written.
 
-        Examples
-        --------
         >>> SourceFile(Path("results/llama-3.1.csv.gz"), b"").stem
         'llama-3.1'
         """

@@ -30,8 +30,6 @@ class Section:
 def cut_markdown(markdown: str) -> list[Section]:
     r"""Cut a page at its headings; lists of references and links are left out.
 
-    Examples
-    --------
     >>> cut_markdown("A town.\n\n# History\n\nOld.\n\n## Walls\n\nOlder.\n\n# References\n\nA book.")
     [Section(heading='', text='A town.'), Section(heading='History', text='Old.'),
      Section(heading='History > Walls', text='Older.')]
@@ -49,8 +47,6 @@ def fit(section: Section, shortest: int, longest: int) -> list[Section]:
 
     What is too short is left out. The pieces of one section are numbered in their headings.
 
-    Examples
-    --------
     >>> [piece.heading for piece in fit(Section("History", "One went. Two came. Three left."), 5, 20)]
     ['History (part 1)', 'History (part 2)']
     """
@@ -159,8 +155,6 @@ def draw_order(pages: Pages, seed: int, lengths: Lengths) -> dict[str | None, It
 def request_seed(seed: int, candidate_id: str, step: str) -> int:
     """Return the seed of one request, of 31 bits as every provider takes it.
 
-    Examples
-    --------
     >>> request_seed(0, "pw-1", "question") == request_seed(0, "pw-1", "answer")
     False
     """

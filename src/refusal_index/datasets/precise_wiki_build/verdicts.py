@@ -106,8 +106,6 @@ def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) 
     - `said`: the replies so far, in order.
     - `prompts`: the wording.
 
-    Examples
-    --------
     >>> from refusal_index.datasets.precise_wiki_build import build_prompts
     >>> ulm = Candidate("pw-1", "Ulm", "", "Its minster is 161.5 metres tall.")
     >>> question = Said("<question>How tall is Ulm Minster?</question>")
@@ -131,8 +129,6 @@ def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) 
 def normalised(text: str) -> str:
     """Return the words of a text, in lower case and without punctuation.
 
-    Examples
-    --------
     >>> normalised("Who was  “Big Tom”?")
     'who was big tom'
     """

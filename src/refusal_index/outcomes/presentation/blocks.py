@@ -65,8 +65,6 @@ class HasInterval(Protocol):
 def escape(text: str) -> str:
     r"""Return text with control and direction characters shown as escapes, so that nothing obeys them.
 
-    Examples
-    --------
     >>> escape('a\x1b[31mb')
     'a\\x1b[31mb'
     """
@@ -81,8 +79,6 @@ def escape(text: str) -> str:
 def number(value: float | None) -> str:
     """Show a number to three digits.
 
-    Examples
-    --------
     >>> number(0.25), number(None)
     ('0.250', '-')
     """
@@ -92,8 +88,6 @@ def number(value: float | None) -> str:
 def interval(low: float | None, high: float | None) -> str:
     """Show an interval, both ends of which are known or neither.
 
-    Examples
-    --------
     >>> interval(0.2, 0.25), interval(None, None)
     ('[0.200, 0.250]', '-')
     """
@@ -105,8 +99,6 @@ def interval(low: float | None, high: float | None) -> str:
 def span(low: float | None, high: float | None) -> str:
     """Show the smallest and the largest of several values.
 
-    Examples
-    --------
     >>> span(0.2, 0.25), span(None, 0.25)
     ('0.200 to 0.250', '-')
     """
@@ -121,8 +113,6 @@ def interval_of(found: HasInterval) -> str:
 def pvalue(value: float | None) -> str:
     """Show a p-value.
 
-    Examples
-    --------
     >>> pvalue(0.01234), pvalue(1e-9), pvalue(None)
     ('0.0123', '<.0001', '-')
     """
@@ -144,8 +134,6 @@ def title(*parts: str | None) -> str:
 def to_html(blocks: Iterable[Block]) -> str:
     r"""Return blocks as HTML in which text of others is shown and not obeyed.
 
-    Examples
-    --------
     >>> print(to_html(["a <b>\x1b", Table.of(["x"], [["1"]])]))
     <p>a &lt;b&gt;\x1b</p>
     <table><thead><tr><th style="text-align:right">x</th></tr></thead>

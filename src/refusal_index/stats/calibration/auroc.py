@@ -59,8 +59,7 @@ class AurocResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         method : {"auto", "delong", "newcombe"}
             ``"delong"``: Student's interval for ``log(A / (1 - A))`` with DeLong's standard error. ``"newcombe"``: the
             areas that a score test would not reject, with a variance by Hanley and McNeil's formula. ``"auto"``:

@@ -100,8 +100,7 @@ class JointRefusalIndexResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------

@@ -93,8 +93,7 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
 
     References
     ----------
-    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
-       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
+    .. [1] Zou and Donner (2008). :doi:`10.1002/sim.3095`
 
     Examples
     --------
@@ -156,10 +155,8 @@ def rank_joint(
 
     References
     ----------
-    .. [1] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
-       Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
-    .. [2] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
-       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
+    .. [1] Hothorn et al. (2008). :doi:`10.1002/bimj.200810425`
+    .. [2] Holm (1979). https://www.jstor.org/stable/4615733
 
     Examples
     --------

@@ -62,10 +62,8 @@ def metric_influence(
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, one column a question.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------

@@ -97,8 +97,7 @@ class Ranking:
 
     Attributes
     ----------
-    metric : str
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`
     runs : tuple of RankedRun
         Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
@@ -141,10 +140,8 @@ def rank_runs(
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, two or more of them, one column a question. Runs may share all, some
         or none of their questions.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
     confidence_level : float, default: 0.95
         Of the intervals. Two runs differ significantly where the adjusted p-value is at most 1 less this.
     adjustment : {"max-t", "holm"}
@@ -153,7 +150,6 @@ def rank_runs(
     n_resamples : int, default: 10,000
         Draws for max-t.
     rng : int or numpy.random.Generator, optional
-        Source of those draws; fresh ones on every call if not given.
 
     Returns
     -------
@@ -166,8 +162,7 @@ def rank_runs(
 
     References
     ----------
-    .. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
-       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
+    .. [1] Holm (1979). https://www.jstor.org/stable/4615733
     .. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
        Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
 

@@ -125,8 +125,7 @@ def copula_upper_orthant(
 
     References
     ----------
-    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
-       :doi:`10.1007/0-387-28678-0`
+    .. [1] Nelsen (2006), sections 4.2, 4.3 and 5.1. :doi:`10.1007/0-387-28678-0`
 
     Examples
     --------

@@ -53,7 +53,6 @@ class CopulaFit:
         ``"negative_dependence"``: the table is negative, the family cannot be, and sits at independence.
         ``"zero_cell:"`` with the empty cells: perfect dependence. Where undefined as in `RefusalIndexResult`.
     table : ContingencyTable
-        The counts.
     """
 
     family: CopulaName

@@ -30,8 +30,7 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------

@@ -31,8 +31,7 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
 

@@ -50,7 +50,6 @@ class OperatingPoint:
     penalty : float
         Price of a wrong answer.
     table : ContingencyTable
-        The counts.
     """
 
     refusal_rate: float | None
@@ -69,12 +68,10 @@ class OperatingPoint:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10,000
             Draws from the posterior of the four cells under Jeffreys' prior.
         rng : int or numpy.random.Generator, optional
-            Their source; fresh ones on every call if not given.
 
         Returns
         -------
@@ -122,8 +119,7 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
 
     References
     ----------
-    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
-       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
 
     Examples
     --------
@@ -139,8 +135,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
     penalty : float

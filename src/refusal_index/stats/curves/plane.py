@@ -71,8 +71,7 @@ class AccuracyRefusalCurve:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         simultaneous : bool, default: False
             If true the band holds the whole curve with this confidence (or a little more); if false each of its
             points by itself.
@@ -104,8 +103,7 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     ----------
     refusal_rate : array_like of float
         Share of questions refused, r, in [0, 1].
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. All three arguments broadcast.
 

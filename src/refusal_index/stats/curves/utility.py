@@ -63,8 +63,7 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     table : ContingencyTable
     penalty : float
         Price of a wrong answer, L, in right answers; not negative. It has no default, since it is what has to be said.
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
@@ -98,8 +97,7 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------

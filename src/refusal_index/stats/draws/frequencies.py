@@ -108,8 +108,7 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
 
     References
     ----------
-    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
-       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
 
     Examples
     --------

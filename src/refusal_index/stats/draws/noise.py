@@ -80,11 +80,9 @@ class NoiseCorrectedResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 2000
         rng : int or numpy.random.Generator, optional
-            Source of the resamples; fresh ones on every call if not given.
 
         Returns
         -------

@@ -32,8 +32,7 @@ class SamplePlan:
         Questions to ask.
     half_width : float or None
         Expected half-width of the confidence interval of the metric.
-    metric : str
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`
     confidence_level : float
     status : {"ok", "boundary", "undefined"}
         ``"boundary"`` where the expected index is -1 or +1: it has no standard error there.
@@ -78,10 +77,8 @@ def questions_for_half_width(
     scenario : PlanningScenario
     half_width : float
         Wanted half-width of the interval, positive.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
     confidence_level : float, default: 0.95
 
     Returns

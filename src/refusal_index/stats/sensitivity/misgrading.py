@@ -81,12 +81,10 @@ class MisgradingResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10000
             Posterior draws. Draws with a negative cell are impossible and left out.
         rng : int or numpy.random.Generator, optional
-            Source of the draws; fresh ones on every call if not given.
 
         Returns
         -------

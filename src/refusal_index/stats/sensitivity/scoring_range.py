@@ -20,8 +20,7 @@ class ScoringRange:
 
     Attributes
     ----------
-    name : str
-        One of `METRIC_NAMES`.
+    name : str in `METRIC_NAMES`
     low, high : float or None
         None where some rule leaves the metric undefined.
     reason : str or None
@@ -44,7 +43,6 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     ----------
     counts : OutcomeCounts
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------

@@ -68,8 +68,7 @@ def misgrading_from_labels(
 
     References
     ----------
-    .. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American
-       Journal of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
+    .. [1] Rogan and Gladen (1978). :doi:`10.1093/oxfordjournals.aje.a112510`
 
     Examples
     --------

@@ -59,7 +59,6 @@ class KendallWResult:
         n_resamples : int, default: 9,999
             The observed ranking counts as one more, so that the result is never 0.
         rng : int or numpy.random.Generator, optional
-            Source of the shuffles; fresh ones on every call if not given.
 
         Returns
         -------

@@ -76,8 +76,7 @@ def expected_kendall_w(n_settings: int) -> float:
 
     References
     ----------
-    .. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics,
-       10, 275-287. :doi:`10.1214/aoms/1177732186`
+    .. [1] Kendall and Babington Smith (1939). :doi:`10.1214/aoms/1177732186`
 
     Examples
     --------
@@ -135,7 +134,6 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
         At least 2 each.
     n_resamples : int, default: 10,000
     rng : int or numpy.random.Generator, optional
-        Source of the rankings; fresh ones on every call if not given.
 
     Returns
     -------

@@ -93,7 +93,6 @@ def ranking_stability(
     n_resamples : int, default: 1,000
         Shuffles for the baseline.
     rng : int or numpy.random.Generator, optional
-        Source of the shuffles; fresh ones on every call if not given.
 
     Returns
     -------
