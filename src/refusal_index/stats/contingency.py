@@ -109,6 +109,12 @@ class ContingencyTable:
         return count / self.n if self.n else math.nan
 
 
+def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:
+    """Return the reason why a table without one of these says nothing about the dependence; None where it has all."""
+    margins = {"nobody_refused": refused, "everybody_refused": answered, "all_wrong": right, "all_right": wrong}
+    return next((reason for reason, size in margins.items() if size == 0), None)
+
+
 def checked_count(name: str, value: Any) -> int:
     """Check that a number is a count and return it as int."""
     # Most counts are plain ints, and a table is made for every estimate.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts, empty_margin
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import spearman, spearman_slope, standard_error
@@ -178,15 +178,8 @@ def _estimate(table: ContingencyTable) -> RefusalIndexResult:
 def _why_undefined(table: ContingencyTable) -> str | None:
     if table.n == 0:
         return "no_questions"
-    if table.n_refused == 0:
-        return "nobody_refused"
-    if table.n_answered == 0:
-        return "everybody_refused"
-    if table.refused_right == table.answered_right == 0:
-        return "all_wrong"
-    if table.refused_wrong == table.answered_wrong == 0:
-        return "all_right"
-    return None
+    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    return empty_margin(table.n_refused, table.n_answered, right, wrong)
 
 
 def refusal_index_many(

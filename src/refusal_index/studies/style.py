@@ -32,6 +32,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from refusal_index.outcomes.presentation.blocks import OBEYED
+
 FloatArray = NDArray[np.float64]
 
 WIDTH = 5.5
@@ -110,7 +112,6 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "refusal-index",
 }
 
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _LONGEST = 60
 _PROVIDER = re.compile(r"^[^\s,]*/")
 
@@ -236,7 +237,7 @@ def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
 def _shown(character: str) -> str:
     if character == "$":
         return "\\$"
-    if unicodedata.category(character) in _OBEYED or ord(character) not in _drawn_characters():
+    if unicodedata.category(character) in OBEYED or ord(character) not in _drawn_characters():
         return character.encode("unicode_escape").decode()
     return character
 

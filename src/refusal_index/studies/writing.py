@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import polars as pl
 
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.table import defused
 from refusal_index.studies.cells import number
@@ -44,7 +44,6 @@ _ESCAPES = {
 _LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
 """Two characters that LaTeX would print as one: dashes, quotation marks, Spanish marks."""
 _MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str) -> str:
@@ -53,7 +52,7 @@ def escaped(text: str) -> str:
     >>> escaped("50% of \\input{x}")
     '50\\% of \\textbackslash{}input\\{x\\}'
     """
-    return _LIGATURES.sub(r"\1{}", "".join(_escaped(character) for character in text))
+    return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
 
 
 def latex_table(table: pl.DataFrame, caption: str, label: str) -> str:
@@ -95,12 +94,6 @@ def _cell(value: object) -> str:
     if value is None:
         return "-"
     return number(value) if isinstance(value, float) else str(value)
-
-
-def _escaped(character: str) -> str:
-    if unicodedata.category(character) in _OBEYED:
-        return "".join(_ESCAPES.get(one, one) for one in character.encode("unicode_escape").decode())
-    return _ESCAPES.get(character, character)
 
 
 FORMATS = ("csv", "tex", "svg", "pdf", "png")
@@ -180,11 +173,7 @@ def markdown(text: str) -> str:
     >>> markdown("<b>a_b</b>\n| c")
     '&lt;b&gt;a\\_b&lt;/b&gt;\\\\n\\| c'
     """
-    plain = "".join(
-        character.encode("unicode_escape").decode() if unicodedata.category(character) in _OBEYED else character
-        for character in text
-    )
-    marked = _MARKUP.sub(r"\\\g<0>", plain)
+    marked = _MARKUP.sub(r"\\\g<0>", escape(text))
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -9,10 +9,9 @@ from refusal_index.outcomes.presentation.blocks import (
     METRIC_LABELS,
     UNDEFINED,
     Block,
-    HasInterval,
     Table,
     escape,
     to_html,
 )
 
-__all__ = ["METRIC_COLUMNS", "METRIC_LABELS", "UNDEFINED", "Block", "HasInterval", "Table", "escape", "to_html"]
+__all__ = ["METRIC_COLUMNS", "METRIC_LABELS", "UNDEFINED", "Block", "Table", "escape", "to_html"]

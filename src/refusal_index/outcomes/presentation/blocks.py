@@ -6,7 +6,8 @@ import html
 import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+from refusal_index.stats import Estimate, RankedRun
 
 UNDEFINED = "-"
 """Stands for a number that there is not."""
@@ -44,22 +45,6 @@ class Table:
 
 
 Block = str | Table
-
-
-class HasInterval(Protocol):
-    """A number with its interval; None where there is none."""
-
-    @property
-    def estimate(self) -> float | None:
-        """The number."""
-
-    @property
-    def low(self) -> float | None:
-        """The lower end."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper end."""
 
 
 def escape(text: str) -> str:
@@ -105,7 +90,7 @@ def span(low: float | None, high: float | None) -> str:
     return UNDEFINED if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def interval_of(found: HasInterval) -> str:
+def interval_of(found: Estimate | RankedRun) -> str:
     """Show the interval of an estimate."""
     return interval(found.low, found.high)
 

@@ -7,10 +7,11 @@ from typing import Any
 
 from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, HasInterval, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
+from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
 METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
@@ -137,7 +138,7 @@ def _draws_row(draws: DrawsSummary) -> Iterator[str]:
         yield f"{number(found.estimate)} {interval_of(found)}"
 
 
-def _in_words(found: HasInterval) -> str:
+def _in_words(found: Estimate) -> str:
     return "undefined" if found.estimate is None else f"{number(found.estimate)} {interval_of(found)}"
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.contingency import CELL_NAMES
+from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -247,15 +247,9 @@ def _why_undefined(
     if patterns.n_questions == 0:
         return "no_repeated_questions"
     both, only_r, only_w, neither = cells[:4]
-    margins = {
-        "nobody_refused": both + only_r,
-        "everybody_refused": only_w + neither,
-        "all_wrong": only_r + neither,
-        "all_right": both + only_w,
-    }
-    for reason, margin in margins.items():
-        if margin == 0:
-            return reason
+    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
+    if reason:
+        return reason
     # With margins that vary both correlations exist.
     if refusals is None or refusals <= 0:
         return "refusal_reliability_not_positive"

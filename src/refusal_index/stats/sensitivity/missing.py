@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats.contingency import ContingencyTable, checked_count
+from refusal_index.stats.contingency import ContingencyTable, checked_count, empty_margin
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 
@@ -123,13 +123,9 @@ def _extreme(cells: tuple[ArrayLike, ...], sign: int) -> ContingencyTable:
 
 def _undefined_completion(table: ContingencyTable, unknown_refused: int) -> str | None:
     # A margin can be left empty by filling the other cells, unless a known question is in it already.
-    known = {
-        "nobody_refused": table.n_refused + unknown_refused,
-        "everybody_refused": table.n_answered,
-        "all_wrong": table.refused_right + table.answered_right,
-        "all_right": table.refused_wrong + table.answered_wrong,
-    }
-    return next((f"completion:{reason}" for reason, count in known.items() if count == 0), None)
+    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    reason = empty_margin(table.n_refused + unknown_refused, table.n_answered, right, wrong)
+    return f"completion:{reason}" if reason else None
 
 
 @dataclass(frozen=True, slots=True)
