@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.studies.registry import STUDY_NAMES, study_specs
+from refusal_index.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
 Invoke = Callable[..., Result]

@@ -19,7 +19,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_document
 from refusal_index.protocol.graders import RULES, Rule
-from refusal_index.studies.registry import study_specs
+from refusal_index.studies.study import study_specs
 from tests.docs.blocks import ROOT
 
 NOT_THERE = ("__version__", "stats")

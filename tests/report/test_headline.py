@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats as scipy_stats
 
-from refusal_index.report.headline import headline
-from refusal_index.report.verdict import Finding, pair_shares, pairs_sentence, verdict
+from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
 from refusal_index.stats import Estimate
 from tests.report.making import counts_table, report_run, rows
 

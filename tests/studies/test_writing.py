@@ -12,9 +12,18 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.studies import results_table
-from refusal_index.studies.latex import LONGEST, escaped, latex_table
 from refusal_index.studies.study import Study, StudyOptions
-from refusal_index.studies.writing import WritingError, csv_text, index_text, markdown, tex_text, write_study
+from refusal_index.studies.writing import (
+    LONGEST,
+    WritingError,
+    csv_text,
+    escaped,
+    index_text,
+    latex_table,
+    markdown,
+    tex_text,
+    write_study,
+)
 
 OPTIONS = StudyOptions()
 

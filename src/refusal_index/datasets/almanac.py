@@ -23,17 +23,10 @@ LICENCE = "Apache-2.0, part of refusal-index"
 def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
     """Load all questions.
 
-    Parameters
-    ----------
-    data
-        Must be None: the questions belong to the embedded models.
-    folder
-        Where the two files lie; None is the package's own.
+    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
 
-    Raises
-    ------
-    DatasetError
-        If `data` is given, or the installed files are missing or damaged.
+    - `data`: must be None: the questions belong to the embedded models.
+    - `folder`: where the two files lie; None is the package's own.
     """
     if data is not None:
         raise DatasetError(

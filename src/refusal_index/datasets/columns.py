@@ -16,26 +16,14 @@ def resolve_columns(
 ) -> dict[str, str]:
     """Find the column of every role that has one.
 
-    Parameters
-    ----------
-    source
-        For messages.
-    present
-        The columns that are there.
-    given
-        Column by role, as the user says; the other roles are looked for under their usual names.
-    usual
-        The roles with their usual names; the first that is there counts.
-    strict
-        Whether two columns of usual names for one role are an error.
+    Raises TableError if a role is not known, or a column that was named is not there.
 
-    Raises
-    ------
-    TableError
-        If a role is not known, or a column that was named is not there.
+    - `source`: for messages.
+    - `present`: the columns that are there.
+    - `given`: column by role, as the user says; the other roles are looked for under their usual names.
+    - `usual`: the roles with their usual names; the first that is there counts.
+    - `strict`: whether two columns of usual names for one role are an error.
 
-    Examples
-    --------
     >>> usual = {"question": ("question", "problem"), "grade": ("grade", "verdict")}
     >>> source = Source("x.csv", "csv", "answer", TableError)
     >>> resolve_columns(source, ["Problem", "my_grade"], {"grade": "my_grade"}, usual)

@@ -33,30 +33,14 @@ LICENCE = "see the publisher's page"
 
 @dataclass(frozen=True)
 class Task:
-    """One of the three datasets.
+    """One of the three datasets."""
 
-    Attributes
-    ----------
-    name
-        Ours.
-    repository
-        Its name on the hub.
-    revision
-        The commit there.
-    file
-        The Parquet file in it: the authors' own, or the copy that the hub makes of it.
-    columns
-        Column by role.
-    grader
-        What its answers need to be graded.
-    """
-
-    name: str
-    repository: str
-    revision: str
-    file: str
-    columns: Mapping[str, str]
-    grader: GraderName
+    name: str  # ours
+    repository: str  # its name on the hub
+    revision: str  # the commit there
+    file: str  # the Parquet file in it: the authors' own, or the copy that the hub makes of it
+    columns: Mapping[str, str]  # column by role
+    grader: GraderName  # what its answers need to be graded
 
     @property
     def address(self) -> str:
@@ -95,19 +79,11 @@ TASKS = (COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE)
 def load(task: Task, data: Path | None = None) -> Dataset:
     """Load all questions of a task.
 
-    An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+    An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file. Raises DatasetError if the file
+    cannot be had, or lacks a column or a value.
 
-    Parameters
-    ----------
-    task
-        Which.
-    data
-        A copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
-
-    Raises
-    ------
-    DatasetError
-        If the file cannot be had, or lacks a column or a value.
+    - `task`: which.
+    - `data`: a copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
     """
     content = fetched(task.address) if data is None else read_content(data, DatasetError)
     path = data or Path(task.address.rsplit("/", maxsplit=1)[-1])

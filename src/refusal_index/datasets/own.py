@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from refusal_index.datasets.columns import missing_column, resolve_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
 from refusal_index.datasets.questions import read_questions
+from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.source import Problems, Row, Source, present_columns, read_content
@@ -30,31 +32,19 @@ USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class Checked:
-    """Questions of a user's own, checked.
+    """Questions of a user's own, checked."""
 
-    Attributes
-    ----------
-    rows
-        Those that could be read.
-    questions
-        One for each row, or none where there are problems.
-    problems
-        Everything that is wrong, in the order of the lines.
-    columns
-        Column by role, as given or found.
-    sha256
-        Of the file; empty for questions in memory.
-    """
-
-    rows: tuple[Row, ...]
-    questions: tuple[Question, ...]
-    problems: Problems
-    columns: Mapping[str, str]
-    sha256: str
+    rows: tuple[Row, ...]  # those that could be read
+    questions: tuple[Question, ...]  # one for each row, or none where there are problems
+    problems: Problems  # everything that is wrong, in the order of the lines
+    columns: Mapping[str, str]  # column by role, as given or found
+    sha256: str  # of the file; empty for questions in memory
 
 
 def load(data: object = None, columns: Mapping[str, str] | None = None) -> Dataset:
     """Read questions from a file and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the line.
 
     Parameters
     ----------
@@ -70,11 +60,6 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
         - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
-
-    Raises
-    ------
-    DatasetError
-        If the questions cannot be used as they are; the message names the line.
     """
     if data is None:
         raise DatasetError(
@@ -96,28 +81,14 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
 def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
     """Take questions from memory and check every row.
 
-    Parameters
-    ----------
-    data
-        A data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
-    columns
-        Column name by role, as `load` tells.
-    name
-        Of the dataset, and for messages.
+    Raises DatasetError if the questions cannot be used as they are; the message names the row.
 
-    Returns
-    -------
-    Dataset
-        With the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing says how
-        a file of them would be written, so `sha256` is that of the questions, too.
+    - `data`: a data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
+    - `columns`: column name by role, as `load` tells.
+    - `name`: of the dataset, and for messages.
+    - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
+      says how a file of them would be written, so `sha256` is that of the questions, too.
 
-    Raises
-    ------
-    DatasetError
-        If the questions cannot be used as they are; the message names the row.
-
-    Examples
-    --------
     >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
     'Lima'
     """
@@ -129,15 +100,9 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
 def check(data: Path, columns: Mapping[str, str] | None = None) -> Checked:
     """Read a file of questions and gather everything that is wrong with its rows.
 
-    Parameters
-    ----------
-    data, columns
-        As for `load`.
+    Raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
 
-    Raises
-    ------
-    DatasetError
-        If no row can be judged: the file cannot be read, or a needed column is missing.
+    - `data`, `columns`: as for `load`.
     """
     content = read_content(data, DatasetError)
     return _checked(Source.of(data, "question", DatasetError), content, columns or {}, sha256_of(content))
@@ -165,3 +130,51 @@ def _dataset(checked: Checked, name: str, source: str, lister: str = "") -> Data
         raise DatasetError(f"{checked.problems[0]}{told if more else ''}")
     grader: GraderName = "choice" if all(question.choices for question in checked.questions) else "model"
     return Dataset(name, checked.questions, checked.sha256, source, grader, "the user's own")
+
+
+def described(checked: Checked, longest: int, characters_per_token: int) -> Iterator[str]:
+    """Yield in lines what is in the file.
+
+    - `checked`: the file, without problems.
+    - `longest`: characters of its longest prompt.
+    - `characters_per_token`: about how many.
+    """
+    questions = checked.questions
+    counts = {
+        "with a context": sum(question.context is not None for question in questions),
+        "with choices": sum(bool(question.choices) for question in questions),
+        "with aliases": sum(bool(question.aliases) for question in questions),
+        "with a pattern": sum(question.pattern is not None for question in questions),
+        "without a right answer": sum(question.gold is None for question in questions),
+    }
+    yield f"{len(questions):,} questions, {', '.join(f'{role} in {name!r}' for role, name in checked.columns.items())}"
+    yield from (f"  {count:,} {name}" for name, count in counts.items() if count)
+    if topics := Counter(question.topic for question in questions if question.topic is not None):
+        most = ", ".join(f"{topic} ({count:,})" for topic, count in topics.most_common(3))
+        yield f"  {len(topics):,} topics, most often {most}"
+    if counts["with a context"]:
+        yield f"  longest context: {max(len(question.context or '') for question in questions):,} characters"
+    yield f"  longest prompt: {longest:,} characters, about {longest // characters_per_token:,} tokens"
+    yield f"  {_repeated(questions):,} asked more than once in the same words"
+
+
+def too_long(checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[TableError]:
+    """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own.
+
+    - `checked`: the file.
+    - `longest`: characters of the longest prompt of each of its questions.
+    - `most`, `characters`: the most tokens of a prompt, and about how many characters each has.
+    """
+    for row, question, length in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
+        if length > most * characters:
+            named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
+            said = (
+                f"{named}expected a prompt of at most {most:,} tokens, got about {length // characters:,}; shorten its "
+                "context, or leave the question out"
+            )
+            yield row.wrong(said)
+
+
+def _repeated(questions: Sequence[Question]) -> int:
+    counts = Counter((question.text, question.context, question.choices) for question in questions)
+    return sum(count - 1 for count in counts.values())

@@ -26,10 +26,7 @@ KEY = "correct_answer"
 def load(data: Path | None = None) -> Dataset:
     """Load all questions of a local set.
 
-    Raises
-    ------
-    DatasetError
-        If no file is given, or it does not hold questions and answers; the message names the line.
+    Raises DatasetError if no file is given, or it does not hold questions and answers; the message names the line.
     """
     if data is None:
         raise DatasetError(

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from refusal_index.datasets.cells import answers_cell, flag_cell, list_cell, text_cell
-from refusal_index.datasets.choices import Choices, choices_cell
+from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, list_cell, text_cell
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.question import Question
@@ -30,17 +29,10 @@ def question_rows(path: str | Path, content: bytes) -> list[Row]:
 def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
     """Make a question of every row.
 
-    Parameters
-    ----------
-    rows
-        All of them, of one source.
-    columns
-        Column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
+    Raises TableError for the first of the problems that `read_questions` finds.
 
-    Raises
-    ------
-    TableError
-        For the first of the problems that `read_questions` finds.
+    - `rows`: all of them, of one source.
+    - `columns`: column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
     """
     questions, problems = read_questions(rows, columns)
     if problems:
@@ -51,18 +43,10 @@ def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Qu
 def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tuple[Question, ...], Problems]:
     """Make a question of every row, or say everything that is wrong, in the order of the lines.
 
-    Parameters
-    ----------
-    rows, columns
-        As for `build_questions`.
-
-    Returns
-    -------
-    questions
-        None of them where there are problems.
-    problems
-        A row lacks a question, an answer or an id; an id occurs twice; an answer is none of the choices; a pattern is
-        none, or does not match its own answer; or a cell is not what its role expects.
+    - `rows`, `columns`: as for `build_questions`.
+    - returned `questions`: None of them where there are problems.
+    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice; an answer is none of the
+      choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
     """
     sheet = _Sheet(rows, columns)
     texts = sheet.filled("question")
@@ -96,8 +80,6 @@ def content_ids(texts: Sequence[str]) -> list[str]:
     Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
     occurs again gets ``-2``, ``-3`` and so on in the order of the file.
 
-    Examples
-    --------
     >>> content_ids(["Who?", "Who ?", "Who?"])
     ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
     """

@@ -7,9 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa, simpleqa_verified
-from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.mixing import SIGN, mix
+from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix
 from refusal_index.outcomes.errors import shortened, suggestion
 from refusal_index.outcomes.source import is_in_memory
 
@@ -19,7 +18,7 @@ _LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
     "own": own.load,
     "precise_wiki": precise_wiki.load,
     "simpleqa": simpleqa.load,
-    "simpleqa_verified": simpleqa_verified.load,
+    "simpleqa_verified": simpleqa.load_verified,
 }
 
 _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
@@ -28,8 +27,6 @@ _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
 def dataset_names() -> tuple[str, ...]:
     """Give the names that `load_dataset` knows, in alphabetical order.
 
-    Examples
-    --------
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
@@ -41,29 +38,16 @@ def load_dataset(
 ) -> Dataset:
     """Load a dataset by name and check all of it.
 
-    Parameters
-    ----------
-    name
-        One of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
-    data
-        A local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or dictionaries,
-        as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can take one, in
-        their order.
-    columns
-        For ``own`` only: column name by role, as `own.load` tells.
-    mix_seed
-        Of the draw from the larger parts of a mix.
+    Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
+    not hold what it should.
 
-    Returns
-    -------
-    Dataset
-        With unique question ids.
-
-    Raises
-    ------
-    DatasetError
-        If the name is not known, an argument does not go with it, or the source cannot be read or does not hold what
-        it should.
+    - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
+    - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
+      dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
+      take one, in their order.
+    - `columns`: for ``own`` only: column name by role, as `own.load` tells.
+    - `mix_seed`: of the draw from the larger parts of a mix.
+    - returned: with unique question ids.
     """
     names = name.split(SIGN)
     for part in names:

@@ -174,7 +174,7 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     RefusalIndexError
         If there is no such study, or the runs do not allow it.
     """
-    from refusal_index.studies.registry import study_spec  # noqa: PLC0415 - studies draw, which takes a while to import
+    from refusal_index.studies.study import study_spec  # noqa: PLC0415 - studies draw, which takes a while to import
 
     return study_spec(name).make(_compared([runs] if isinstance(runs, Run) else runs), StudyOptions(**options))
 

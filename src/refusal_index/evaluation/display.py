@@ -11,8 +11,7 @@ import polars as pl
 
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html, to_text
-from refusal_index.outcomes.presentation.regrading import changes_blocks
-from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
+from refusal_index.outcomes.presentation.summary import changes_blocks, summary_blocks, usage_text
 from refusal_index.outcomes.regrading import GradeChanges
 from refusal_index.outcomes.summary import Summary
 

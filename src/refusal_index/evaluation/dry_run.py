@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from refusal_index.almanac import chat
-from refusal_index.almanac.lengths import count_tokens
-from refusal_index.almanac.models import model_names
+from refusal_index.almanac.models import count_tokens, model_names
 from refusal_index.engines.engine import ModelError, ask_for
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.store import ReplyStore

@@ -11,8 +11,7 @@ from typing import Any
 
 from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
-from refusal_index.datasets.imports.known import filled_in, has_ids
-from refusal_index.datasets.imports.selection import of_one_model, questions_to_force
+from refusal_index.datasets.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.first_passes import Imported, import_file
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.almanac.lengths import context_length, token_counter
-from refusal_index.almanac.models import model_names
+from refusal_index.almanac.models import context_length, model_names, token_counter
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.registry import check_engine

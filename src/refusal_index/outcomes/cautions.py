@@ -43,36 +43,20 @@ _UNDEFINED = {
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning beside a result.
+    """A warning beside a result."""
 
-    Attributes
-    ----------
-    code
-        For programs; it stays the same over releases.
-    message
-        For people: one sentence.
-    """
-
-    code: str
-    message: str
+    code: str  # for programs; it stays the same over releases
+    message: str  # for people: one sentence
 
 
 def cautions(
-    table: ContingencyTable,
-    refusal_index: Estimate,
-    completeness: Completeness,
-    forced: ForcedRefusals,
+    table: ContingencyTable, refusal_index: Estimate, completeness: Completeness, forced: ForcedRefusals
 ) -> tuple[Caution, ...]:
     """Collect what must be said about one variant, the gravest first.
 
-    Parameters
-    ----------
-    table
-        Its counts.
-    refusal_index
-        The estimate made from them.
-    completeness, forced
-        What is missing, and how often the forced pass refused.
+    - `table`: its counts.
+    - `refusal_index`: the estimate made from them.
+    - `completeness`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
         *_about_forced_answers_not_asked(completeness),
@@ -147,8 +131,6 @@ def _count(number: int, noun: str) -> str:
 def expected_counts(table: ContingencyTable) -> dict[str, float]:
     """Give the four counts to be expected if refusal and error were unrelated, from the margins.
 
-    Examples
-    --------
     >>> expected_counts(ContingencyTable(40, 10, 20, 30))
     {'refused_wrong': 30.0, 'refused_right': 20.0, 'answered_wrong': 30.0, 'answered_right': 20.0}
     """

@@ -35,26 +35,16 @@ Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How to compare.
+    """How to compare."""
 
-    Attributes
-    ----------
-    variant
-        The only variant to compare; None for all that the runs share.
-    metric, adjustment
-        Of a ranking: what by, and how it allows for many comparisons.
-    seed
-        Of the simulation behind max-t, and of the questions resampled for corrected indices.
-    penalty, confidence_level
-        Of the weighted score, and of every interval.
-    """
-
-    variant: str | None = None
+    variant: str | None = None  # the only variant to compare; None for all that the runs share
+    # metric, adjustment: of a ranking: what by, and how it allows for many comparisons
     metric: str = INDEX
     adjustment: Adjustment = "max-t"
+    # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0
+    seed: int = 0  # of the simulation behind max-t, and of the questions resampled for corrected indices
 
 
 @dataclass(frozen=True)
@@ -68,42 +58,23 @@ class VariantComparison:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """Two runs, variant by variant, and jointly; the first minus the second.
+    """Two runs, variant by variant, and jointly; the first minus the second."""
 
-    Attributes
-    ----------
-    variants
-        Each on its own.
-    joint, joint_over
-        The difference of the joint indices, and the variants that it rests on: those in which both runs have an index
-        with a standard error. None and empty where they are fewer than two.
-    """
-
-    variants: tuple[VariantComparison, ...]
+    variants: tuple[VariantComparison, ...]  # each on its own
+    # joint, joint_over: the difference of the joint indices, and the variants that it rests on: those in which both
+    # runs have an index with a standard error. None and empty where they are fewer than two.
     joint: JointDifference | None
     joint_over: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RunRanking:
-    """Three runs or more, ranked.
+    """Three runs or more, ranked."""
 
-    Attributes
-    ----------
-    variants
-        The variants that the ranking rests on, jointly where there are several.
-    left_out
-        Variants that the runs share in which some run has no index with a standard error.
-    match
-        The questions, of the first of the variants.
-    ranking
-        What came out.
-    """
-
-    variants: tuple[str, ...]
-    left_out: tuple[str, ...]
-    match: Match
-    ranking: Ranking
+    variants: tuple[str, ...]  # the variants that the ranking rests on, jointly where there are several
+    left_out: tuple[str, ...]  # variants that the runs share in which some run has no index with a standard error
+    match: Match  # the questions, of the first of the variants
+    ranking: Ranking  # what came out
 
     @property
     def variant(self) -> str | None:
@@ -113,35 +84,19 @@ class RunRanking:
 
 @dataclass(frozen=True)
 class CorrectedPair:
-    """Two runs under one variant, compared without the noise of single draws.
+    """Two runs under one variant, compared without the noise of single draws."""
 
-    Attributes
-    ----------
-    variant
-        As in `VariantComparison`.
-    first, second
-        The places of the runs among those compared.
-    difference
-        The first minus the second.
-    pvalue_holm
-        Adjusted for all pairs under this variant that have a p-value; None where this one has none.
-    """
-
-    variant: str
+    variant: str  # as in `VariantComparison`
+    # first, second: the places of the runs among those compared
     first: int
     second: int
-    difference: NoiseCorrectedDifference
+    difference: NoiseCorrectedDifference  # the first minus the second
+    # adjusted for all pairs under this variant that have a p-value; None where this one has none
     pvalue_holm: float | None
 
 
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
-    """Compare two runs.
-
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for.
-    """
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
     compared = tuple(
         VariantComparison(name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty))
@@ -156,10 +111,8 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     """Rank three runs or more.
 
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
+    Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
+    joint estimate.
     """
     matches = matched_variants(runs, options.variant)
     if len(matches) > 1 and options.metric != INDEX:
@@ -194,18 +147,11 @@ def compare_corrected(
 ) -> tuple[CorrectedPair, ...]:
     """Compare every two runs by their noise-corrected indices, under each variant in which both have repeated draws.
 
-    Parameters
-    ----------
-    runs, options
-        As for `compare_pair`.
-    order
-        Places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As given
-        unless told otherwise.
+    Raises OutcomeTableError as for `compare_pair`.
 
-    Raises
-    ------
-    OutcomeTableError
-        As for `compare_pair`.
+    - `runs`, `options`: as for `compare_pair`.
+    - `order`: places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As
+      given unless told otherwise.
     """
     pairs = list(combinations(range(len(runs)) if order is None else order, 2))
     return tuple(

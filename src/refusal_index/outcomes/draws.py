@@ -23,34 +23,20 @@ SEED = 0
 
 @dataclass(frozen=True)
 class DrawsSummary:
-    """What the repeated draws of one variant show.
+    """What the repeated draws of one variant show."""
 
-    Attributes
-    ----------
-    questions
-        Questions with at least two draws in which both passes have a grade.
-    draws
-        The most draws of any of them.
-    noise_corrected
-        The Refusal Index of the probabilities behind the draws.
-    uncorrected
-        What single draws of the same questions show, refusal and answer taken from different ones.
-    refusal_reliability, error_reliability
-        Tetrachoric correlation of two draws of the refusal, and of the error.
-    mid_rank_spearman
-        Rank correlation of the observed frequencies: noise and ties included, so another number than the index.
-    p_answering_auroc
-        How well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
-        right.
-    """
-
-    questions: int
-    draws: int
-    noise_corrected: Estimate
+    questions: int  # questions with at least two draws in which both passes have a grade
+    draws: int  # the most draws of any of them
+    noise_corrected: Estimate  # the Refusal Index of the probabilities behind the draws
+    # what single draws of the same questions show, refusal and answer taken from different ones
     uncorrected: float | None
+    # refusal_reliability, error_reliability: tetrachoric correlation of two draws of the refusal, and of the error
     refusal_reliability: float | None
     error_reliability: float | None
+    # rank correlation of the observed frequencies: noise and ties included, so another number than the index
     mid_rank_spearman: Estimate
+    # how well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
+    # right
     p_answering_auroc: Estimate
 
 

@@ -17,14 +17,10 @@ from refusal_index.errors import RefusalIndexError
 
 
 class TableError(RefusalIndexError, ValueError):
-    """A table that a user handed in cannot be used as it is.
+    """A table that a user handed in cannot be used as it is."""
 
-    Attributes
-    ----------
-    line, column
-        The first row that is wrong, and the column where there is one in particular; 0 and None for the whole table.
-    """
-
+    # line, column: the first row that is wrong, and the column where there is one in particular; 0 and None for the
+    # whole table
     line: int = 0
     column: str | None = None
 
@@ -40,8 +36,6 @@ class RunFolderError(RefusalIndexError, ValueError):
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Find the known name that `name` was probably meant to be, whatever its case.
 
-    Examples
-    --------
     >>> nearest("Refusd", ["refused", "wrong"])
     'refused'
     """
@@ -53,8 +47,6 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
 def suggestion(name: str, known: Iterable[str]) -> str:
     """Ask whether the nearest known name was meant; empty where none is near.
 
-    Examples
-    --------
     >>> suggestion("Refusd", ["refused", "wrong"])
     "; did you mean 'refused'?"
     """
@@ -65,8 +57,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
 def listed(names: Iterable[str], most: int = 12) -> str:
     """Show names in a message, not more than fit.
 
-    Examples
-    --------
     >>> listed(["a", "b"]), listed([])
     ("'a', 'b'", 'none')
     """
@@ -79,8 +69,6 @@ def other_separator(header: str) -> str | None:
 
     Spreadsheets of many languages write semicolons.
 
-    Examples
-    --------
     >>> other_separator("refused;wrong")
     ';'
     """
@@ -90,8 +78,6 @@ def other_separator(header: str) -> str | None:
 def shortened(value: object, width: int = 60) -> str:
     """Show a value in a message without letting a long one drown the rest.
 
-    Examples
-    --------
     >>> shortened("x" * 100, width=10)
     "'xxxxxx..."
     """

@@ -34,18 +34,11 @@ _LOCK = ".lock"
 class RunFolder:
     """A run's folder and the names of what lies in it.
 
-    Attributes
-    ----------
-    path
-        The folder; `create_or_resume` makes it.
-
-    Examples
-    --------
     >>> RunFolder(Path("runs/example")).outcomes.name
     'outcomes.parquet'
     """
 
-    path: Path
+    path: Path  # the folder; `create_or_resume` makes it
 
     @property
     def run_json(self) -> Path:
@@ -85,12 +78,8 @@ class RunFolder:
     def lock(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
 
-        The operating system holds the lock, so that of a process that died is free at once.
-
-        Raises
-        ------
-        RunFolderError
-            If another process holds it, or the folder cannot be written to.
+        The operating system holds the lock, so that of a process that died is free at once. Raises RunFolderError if
+        another process holds it, or the folder cannot be written to.
         """
         if not self.run_json.exists():
             self._refuse_foreign()
@@ -100,27 +89,14 @@ class RunFolder:
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
         """Make the folder for these settings, or find it made for the same ones.
 
-        Call it inside `lock`.
+        Call it inside `lock`. Raises RunFolderError if the folder was made with other settings (the message names
+        them), holds other things, or cannot be read or written.
 
-        Parameters
-        ----------
-        settings
-            Everything that changes what a reply or a grade can be; a folder made with other settings is refused.
-            Anything that JSON holds.
-        about
-            What is worth knowing but may differ when the run is resumed (versions, the date); it is written the first
-            time only.
-
-        Returns
-        -------
-        bool
-            True if the folder was made before and is resumed.
-
-        Raises
-        ------
-        RunFolderError
-            If the folder was made with other settings (the message names them), holds other things, or cannot be read
-            or written.
+        - `settings`: everything that changes what a reply or a grade can be; a folder made with other settings is
+          refused. Anything that JSON holds.
+        - `about`: what is worth knowing but may differ when the run is resumed (versions, the date); it is written the
+          first time only.
+        - returned: True if the folder was made before and is resumed.
         """
         here = as_json(settings)
         resumed = self.run_json.exists()
@@ -139,10 +115,7 @@ class RunFolder:
     def read_settings(self) -> dict[str, Any]:
         """Read the settings that the folder was made with.
 
-        Raises
-        ------
-        RunFolderError
-            If there is no `run.json`, or it cannot be read, or it was written by a newer release.
+        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it was written by a newer release.
         """
         return _mapping(self.run_json, self._read_run_json(), "settings")
 

@@ -36,19 +36,12 @@ Source = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Labels:
-    """What a person's verdicts say about the grader of one model's answers to one dataset.
+    """What a person's verdicts say about the grader of one model's answers to one dataset."""
 
-    Attributes
-    ----------
-    refused, answered
-        Labelled answers of the forced and of the first pass.
-    neither
-        Labelled answers that the person found to be neither right nor wrong; they are left out.
-    """
-
+    # refused, answered: labelled answers of the forced and of the first pass
     refused: GraderLabels
     answered: GraderLabels
-    neither: int
+    neither: int  # labelled answers that the person found to be neither right nor wrong; they are left out
 
     @property
     def total(self) -> int:
@@ -62,14 +55,9 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
     shares in the whole run.
 
-    Parameters
-    ----------
-    outcomes
-        An outcome table; of repeated draws the first counts.
-    size
-        How many answers to draw, at most.
-    seed
-        Of the draw.
+    - `outcomes`: an outcome table; of repeated draws the first counts.
+    - `size`: how many answers to draw, at most.
+    - `seed`: of the draw.
     """
     refused = pl.col("refused")
     graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
@@ -102,25 +90,14 @@ def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
 def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     """Read a labelled slice and hold it against the run that it is a slice of.
 
-    Parameters
-    ----------
-    path
-        A CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`, `dataset`
-        or `variant` where the run has several of them. Rows without a human grade are passed over. A column `grade`,
-        the grader's, is checked against the run.
-    outcomes
-        The run's outcome table.
+    Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
+    or no answer is labelled right or wrong.
 
-    Returns
-    -------
-    dict of Labels
-        By model and dataset, for those of the run that have labels; the variants of each are pooled.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a column is missing, a grade is unknown, a row is not about a graded answer of this run, or no answer is
-        labelled right or wrong.
+    - `path`: a CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`,
+      `dataset` or `variant` where the run has several of them. Rows without a human grade are passed over. A column
+      `grade`, the grader's, is checked against the run.
+    - `outcomes`: the run's outcome table.
+    - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
     raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
     _check_columns(raw, outcomes)
@@ -162,10 +139,7 @@ def _graded_answers(outcomes: pl.DataFrame) -> Mapping[tuple[Asked, str], tuple[
 
 
 def _answer(
-    place: str,
-    row: Mapping[str, str | None],
-    asked: Asked,
-    answers: Mapping[tuple[Asked, str], tuple[bool, bool]],
+    place: str, row: Mapping[str, str | None], asked: Asked, answers: Mapping[tuple[Asked, str], tuple[bool, bool]]
 ) -> tuple[bool, bool]:
     """Return whether the answer that a row is about was refused at first, and is graded wrong."""
     question = row["question_id"] or ""

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import polars as pl
 
-from refusal_index.outcomes.check import check_rows
 from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION
+from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
 from refusal_index.outcomes.tabular import TRUTH, TextTable
 
 

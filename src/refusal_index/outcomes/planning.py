@@ -32,60 +32,40 @@ NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """What to plan for.
+    """What to plan for."""
 
-    Attributes
-    ----------
-    half_width, questions
-        Wanted half-width of the interval, or number of questions; None of both for a table of several.
-    difference, power
-        Of the index to another model's, and the chance of finding it.
-    confidence_level
-        Of every interval.
-    """
-
+    # half_width, questions: wanted half-width of the interval, or number of questions; None of both for a table of
+    # several
     half_width: float | None = None
     questions: int | None = None
+    # difference, power: of the index to another model's, and the chance of finding it
     difference: float | None = None
     power: float = 0.8
-    confidence_level: float = 0.95
+    confidence_level: float = 0.95  # of every interval
 
 
 @dataclass(frozen=True)
 class ScenarioPlan:
-    """What a run of one model takes.
+    """What a run of one model takes."""
 
-    Attributes
-    ----------
-    name, scenario
-        What is expected, and what to call it.
-    sizes
-        The half-width to be expected of each number of questions, fewest first; one without a half-width where there is
-        no plan, with its reason.
-    other_metrics
-        Half-widths of other metrics with the most of these questions, by name.
-    apart
-        The questions for telling the model apart from one whose index is lower by the difference; None where that was
-        not asked, or no index is as low.
-    chance
-        Of telling them apart with the given number of questions.
-    """
-
+    # name, scenario: what is expected, and what to call it
     name: str
     scenario: PlanningScenario
+    # the half-width to be expected of each number of questions, fewest first; one without a half-width where there is
+    # no plan, with its reason
     sizes: tuple[SamplePlan, ...]
+    # half-widths of other metrics with the most of these questions, by name
     other_metrics: Mapping[str, float] = field(default_factory=dict)
+    # the questions for telling the model apart from one whose index is lower by the difference; None where that was not
+    # asked, or no index is as low
     apart: PowerPlan | None = None
-    chance: PowerPlan | None = None
+    chance: PowerPlan | None = None  # of telling them apart with the given number of questions
 
 
 def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:
     """Take what is to be expected from a run, by variant.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the run lacks the variant, or one has no scored question.
+    Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
     """
     names = [chosen_variant([run], variant)] if variant else list(run.variants)
     tables = {str(name or "all"): contingency_table(first_draws(run.variants[name])) for name in names}
@@ -117,15 +97,10 @@ def plan_apart(
 ) -> dict[str, tuple[PowerPlan, PowerPlan | None]]:
     """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
 
-    Returns
-    -------
-    dict
-        By variant the questions for the power asked for, and the power of the given number of questions, if one is.
+    Raises OutcomeTableError if the runs share no variant, or not the one asked for.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the runs share no variant, or not the one asked for.
+    - returned: by variant the questions for the power asked for, and the power of the given number of questions, if one
+      is.
     """
     return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
 

@@ -24,31 +24,18 @@ GAUSSIAN = "gaussian"
 
 @dataclass(frozen=True)
 class PooledSummary:
-    """The Refusal Index of one model on one dataset, jointly over its variants.
+    """The Refusal Index of one model on one dataset, jointly over its variants."""
 
-    Attributes
-    ----------
-    model, dataset
-        Whose it is; None where the table does not say.
-    variants
-        Names of the variants.
-    index, standard_error
-        The joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`.
-    left_out
-        Variants that could not enter, each with its reason.
-    homogeneity
-        Whether the variants share one index.
-    copulas
-        How well each family of copulas describes all variants at once, the best fitting first.
-    """
-
+    # model, dataset: whose it is; None where the table does not say
     model: str | None
     dataset: str | None
-    variants: tuple[str, ...]
+    variants: tuple[str, ...]  # names of the variants
+    # index, standard_error: the joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`
     index: Estimate
     standard_error: float | None
-    left_out: Mapping[str, str]
-    homogeneity: HomogeneityTest
+    left_out: Mapping[str, str]  # variants that could not enter, each with its reason
+    homogeneity: HomogeneityTest  # whether the variants share one index
+    # how well each family of copulas describes all variants at once, the best fitting first
     copulas: tuple[CopulaTestResult, ...]
 
     @property
@@ -69,12 +56,8 @@ class JointIndex:
 def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> JointIndex | None:
     """Estimate one index from all variants of a model on a dataset; None for fewer than two.
 
-    Parameters
-    ----------
-    tables
-        Rows of the outcome table, one table a variant.
-    confidence_level
-        Of the interval.
+    - `tables`: rows of the outcome table, one table a variant.
+    - `confidence_level`: of the interval.
     """
     if len(tables) < 2:
         return None
@@ -86,12 +69,8 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
 def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
     """Return the one number of a model on a dataset: jointly over its variants, or that of the only variant.
 
-    Parameters
-    ----------
-    own
-        The index of every variant.
-    joint
-        As `joint_index` has it; None for one variant.
+    - `own`: the index of every variant.
+    - `joint`: as `joint_index` has it; None for one variant.
     """
     return own[0] if joint is None else joint
 

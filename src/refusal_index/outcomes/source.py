@@ -21,24 +21,13 @@ Problems = list[TableError]
 
 @dataclass(frozen=True)
 class Source:
-    """Where rows come from.
+    """Where rows come from."""
 
-    Attributes
-    ----------
-    name
-        The file, or what data in memory are called.
-    kind
-        ``"csv"``, ``"jsonl"`` and ``"parquet"`` for files, ``"json"`` for a document of several rows, ``"memory"``.
-    holds
-        What one row is, in words.
-    error
-        What is raised where something is wrong.
-    """
-
-    name: str
+    name: str  # the file, or what data in memory are called
+    # ``"csv"``, ``"jsonl"`` and ``"parquet"`` for files, ``"json"`` for a document of several rows, ``"memory"``
     kind: str
-    holds: str
-    error: type[TableError]
+    holds: str  # what one row is, in words
+    error: type[TableError]  # what is raised where something is wrong
 
     @classmethod
     def of(cls, path: str | Path, holds: str, error: type[TableError]) -> Source:
@@ -48,8 +37,6 @@ class Source:
     def place(self, *lines: int, most: int = 10) -> str:
         """Name rows in words.
 
-        Examples
-        --------
         >>> Source("x.csv", "csv", "question", TableError).place(2, 4)
         'x.csv, lines 2, 4'
         """

@@ -45,31 +45,21 @@ SUMMARY_VERSION = 1
 
 @dataclass(frozen=True)
 class Usage:
-    """What a variant took.
+    """What a variant took."""
 
-    Attributes
-    ----------
-    input_tokens, output_tokens, requests
-        Sums over both passes and the grader.
-    cost
-        In US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
-        not.
-    unpriced_tokens
-        Of graders whose price is not known: in the other sums, and not in the cost.
-    """
-
+    # input_tokens, output_tokens, requests: sums over both passes and the grader
     input_tokens: int
     output_tokens: int
     requests: int
+    # in US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
+    # not
     cost: float | None = None
-    unpriced_tokens: int = 0
+    unpriced_tokens: int = 0  # of graders whose price is not known: in the other sums, and not in the cost
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Add up; a cost of which a part is not known is not known.
 
-        Examples
-        --------
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2, 0.25, 20)])
         Usage(input_tokens=200, output_tokens=10, requests=4, cost=0.75, unpriced_tokens=20)
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2)]).cost is None
@@ -88,39 +78,21 @@ class Usage:
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """One model on one dataset under one prompt variant.
+    """One model on one dataset under one prompt variant."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        What was asked whom; None where the table does not say.
-    table
-        Counts of the scored questions.
-    metrics
-        Each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`.
-    completeness, forced_refusals
-        What is missing, and how often the forced pass refused.
-    warnings
-        What must be said beside the numbers, the gravest first.
-    sensitivity
-        What other decisions on missing grades and refusals of the forced pass would have given.
-    draws
-        What repeated draws show; None where no question was drawn twice.
-    usage
-        Tokens, requests and cost; None where not known.
-    """
-
+    # model, dataset, variant: what was asked whom; None where the table does not say
     model: str | None
     dataset: str | None
     variant: str | None
-    table: ContingencyTable
-    metrics: tuple[Estimate, ...]
+    table: ContingencyTable  # counts of the scored questions
+    metrics: tuple[Estimate, ...]  # each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`
+    # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
     forced_refusals: ForcedRefusals
-    warnings: tuple[Caution, ...]
-    sensitivity: Sensitivity
-    draws: DrawsSummary | None = None
-    usage: Usage | None = None
+    warnings: tuple[Caution, ...]  # what must be said beside the numbers, the gravest first
+    sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
+    draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
+    usage: Usage | None = None  # tokens, requests and cost; None where not known
 
     def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
@@ -129,25 +101,14 @@ class VariantSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """All variants of an outcome table, in the order of the table, and what they say together.
+    """All variants of an outcome table, in the order of the table, and what they say together."""
 
-    Attributes
-    ----------
-    variants
-        Each on its own.
-    pooled
-        The joint estimate of every model and dataset with two variants or more.
-    confidence_level, penalty
-        Of every interval, and of the weighted score.
-    prices
-        That the costs were computed with.
-    """
-
-    variants: tuple[VariantSummary, ...]
-    pooled: tuple[PooledSummary, ...]
+    variants: tuple[VariantSummary, ...]  # each on its own
+    pooled: tuple[PooledSummary, ...]  # the joint estimate of every model and dataset with two variants or more
+    # confidence_level, penalty: of every interval, and of the weighted score
     confidence_level: float
     penalty: float
-    prices: Prices = UNPRICED
+    prices: Prices = UNPRICED  # that the costs were computed with
 
     @property
     def index(self) -> Estimate | None:
@@ -168,21 +129,12 @@ def summarise(
 ) -> Summary:
     """Compute every metric of every variant.
 
-    Parameters
-    ----------
-    table
-        An outcome table; rows of different models and datasets are kept apart.
-    usage
-        What each variant took, by its name.
-    prices
-        That the costs in `usage` were computed with.
-    penalty
-        Of the weighted score.
-    confidence_level
-        Of every interval.
+    - `table`: an outcome table; rows of different models and datasets are kept apart.
+    - `usage`: what each variant took, by its name.
+    - `prices`: that the costs in `usage` were computed with.
+    - `penalty`: of the weighted score.
+    - `confidence_level`: of every interval.
 
-    Examples
-    --------
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")

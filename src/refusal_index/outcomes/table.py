@@ -21,13 +21,12 @@ from pathlib import Path
 
 import polars as pl
 
-from refusal_index.outcomes.check import check_rows
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.files import replacing, write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT
+from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
 from refusal_index.outcomes.tabular import read_text, sound_text
 
@@ -50,42 +49,23 @@ _DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
 
 @dataclass(frozen=True)
 class Identification:
-    """Whose outcome it is: the columns that come before the question.
+    """Whose outcome it is: the columns that come before the question."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        Who was asked what under which prompt.
-    draw
-        Number of the repetition, from 0.
-    """
-
+    # model, dataset, variant: who was asked what under which prompt
     model: str | None
     dataset: str | None
     variant: str | None
-    draw: int = 0
+    draw: int = 0  # number of the repetition, from 0
 
 
 def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
     """Build the table from records, in their order.
 
-    Parameters
-    ----------
-    rows
-        For each outcome whose it is, the question and what became of it.
+    Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
+    - `rows`: for each outcome whose it is, the question and what became of it.
+    - returned: with the columns of `SCHEMA`.
 
-    Raises
-    ------
-    OutcomeTableError
-        If a question occurs twice in one draw, or a row contradicts itself.
-
-    Examples
-    --------
     >>> asked = Identification("almanac/base", "almanac", "normal")
     >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
     >>> table.select("question_id", "refused", "wrong").rows()
@@ -113,25 +93,14 @@ def _value(grade: str | None) -> str | None:
 def read_outcomes(data: object) -> pl.DataFrame:
     """Read an outcome table.
 
-    Parameters
-    ----------
-    data
-        The path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or Arrow),
-        or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold
-        true, false, 1, 0, yes or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing
-        are filled: draw 0, the file's name and the number of the row as `question_id`, null elsewhere. Columns of other
-        names are ignored.
+    Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
+    expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
 
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
-        row that contradicts itself, is empty, or was written by a newer release.
+    - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
+      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, 1, 0, yes
+      or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing are filled: draw 0, the
+      file's name and the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
+    - returned: with the columns of `SCHEMA`.
     """
     raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
@@ -142,10 +111,7 @@ def read_outcomes(data: object) -> pl.DataFrame:
 def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
     """Read outcome tables into one; where several do not say which model they are about, their file names do.
 
-    Raises
-    ------
-    OutcomeTableError
-        If a file cannot be used, or a row of one occurs in another.
+    Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
     """
     tables = [read_outcomes(path) for path in paths]
     if len(paths) > 1:
@@ -161,17 +127,11 @@ def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
 def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     """Write an outcome table, replacing the file at once or not at all.
 
-    Parameters
-    ----------
-    table
-        With the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
-    path
-        The suffix says the format: Parquet, CSV or JSON Lines.
+    Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
+    is not known.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the table has other columns, a row twice or a row that contradicts itself, or the suffix is not known.
+    - `table`: with the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
+    - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
     """
     path = Path(path)
     kind = file_format(path)

@@ -23,10 +23,7 @@ import polars as pl
 from refusal_index.outcomes.errors import TableError, other_separator, shortened
 from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
 
-TRUTH = {
-    **dict.fromkeys(("true", "1", "yes", "1.0"), True),
-    **dict.fromkeys(("false", "0", "no", "0.0"), False),
-}
+TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
 """Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
 
 ROWS_AT_A_TIME = 1000
@@ -38,24 +35,13 @@ Record = tuple[int, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TextTable:
-    """The columns of a table as text.
+    """The columns of a table as text."""
 
-    Attributes
-    ----------
-    source
-        Where they come from.
-    columns
-        All that are there, in their order.
-    frame
-        Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
-    lines
-        The line on which each row begins, or else its number from 1.
-    """
-
-    source: Source
-    columns: tuple[str, ...]
+    source: Source  # where they come from
+    columns: tuple[str, ...]  # all that are there, in their order
+    # Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
     frame: pl.DataFrame = field(repr=False)
-    lines: pl.Series = field(repr=False)
+    lines: pl.Series = field(repr=False)  # the line on which each row begins, or else its number from 1
 
     def where(self, row: int) -> str:
         """Name the place of a row in words."""
@@ -65,19 +51,11 @@ class TextTable:
 def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
     """Read all rows.
 
-    Parameters
-    ----------
-    source
-        What `data` is.
-    data
-        The content of a file, or a data frame or dictionaries.
-    problems
-        Gathers what is wrong with single rows, which are then left out; None raises the first of them.
+    Raises TableError as the source has it, if `data` cannot be read, or there is no row.
 
-    Raises
-    ------
-    TableError
-        As the source has it, if `data` cannot be read, or there is no row.
+    - `source`: what `data` is.
+    - `data`: the content of a file, or a data frame or dictionaries.
+    - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
     """
     found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
     if not found and not problems:
@@ -90,21 +68,12 @@ def read_text(
 ) -> TextTable:
     """Read those of the columns `wanted` that are there, as text.
 
-    Parameters
-    ----------
-    data
-        The path of a file, a data frame, or dictionaries.
-    wanted
-        Columns.
-    holds, error
-        As in `Source`.
-    first_of_lists
-        Whether the first entry stands for a cell that holds a list; otherwise that is an error.
+    Raises TableError as `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
 
-    Raises
-    ------
-    TableError
-        As `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
+    - `data`: the path of a file, a data frame, or dictionaries.
+    - `wanted`: columns.
+    - `holds`, `error`: as in `Source`.
+    - `first_of_lists`: whether the first entry stands for a cell that holds a list; otherwise that is an error.
     """
     if isinstance(data, str | Path):
         with opened(Path(data), error) as file:
@@ -121,8 +90,6 @@ def sound_text(text: str) -> str:
 
     A reply cut inside an emoji can hold one; no file format of the table can.
 
-    Examples
-    --------
     >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
     True
     """

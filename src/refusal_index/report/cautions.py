@@ -26,17 +26,10 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Spoiler:
-    """One reason to believe the number less.
+    """One reason to believe the number less."""
 
-    Attributes
-    ----------
-    weight
-        ``"grave"``, or ``"note"`` for what is worth knowing but moves little.
-    title, text
-        Two words, and a sentence or two.
-    """
-
-    weight: str
+    weight: str  # ``"grave"``, or ``"note"`` for what is worth knowing but moves little
+    # title, text: two words, and a sentence or two
     title: str
     text: str
 

@@ -10,12 +10,9 @@ from refusal_index.outcomes.comparison import INDEX, CompareOptions, compare_pai
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
-from refusal_index.report.headline import finding
-from refusal_index.report.paper import PaperRows, paper_rows
+from refusal_index.report.headline import PaperRows, finding, paper_rows, verdict
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import IndexScale, index_scale
-from refusal_index.report.text import count, listed, number, percent
-from refusal_index.report.verdict import verdict
+from refusal_index.report.text import IndexScale, count, index_scale, listed, number, percent
 from refusal_index.report.views import RunView
 from refusal_index.stats import Estimate
 
@@ -35,25 +32,14 @@ class OverviewLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """The first screen of several runs.
+    """The first screen of several runs."""
 
-    Attributes
-    ----------
-    lines, scale
-        The picture, the highest index first.
-    sentences
-        What the comparison says.
-    notes
-        What limits it.
-    paper
-        The paper's own models, where all runs were asked the same questions; else None.
-    """
-
+    # lines, scale: the picture, the highest index first
     lines: tuple[OverviewLine, ...]
     scale: IndexScale
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
-    paper: PaperRows | None
+    sentences: tuple[str, ...]  # what the comparison says
+    notes: tuple[str, ...]  # what limits it
+    paper: PaperRows | None  # the paper's own models, where all runs were asked the same questions; else None
 
 
 def overview(views: Sequence[RunView]) -> Overview:

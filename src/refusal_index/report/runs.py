@@ -18,21 +18,11 @@ from refusal_index.stats import Estimate
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One model on one dataset.
+    """One model on one dataset."""
 
-    Attributes
-    ----------
-    run
-        Its outcomes by variant, its label and its settings.
-    summary
-        Of these outcomes alone.
-    about
-        What its folder says of how it was made; empty for a file.
-    """
-
-    run: ComparedRun
-    summary: Summary
-    about: Mapping[str, Any] = field(default_factory=dict)
+    run: ComparedRun  # its outcomes by variant, its label and its settings
+    summary: Summary  # of these outcomes alone
+    about: Mapping[str, Any] = field(default_factory=dict)  # what its folder says of how it was made; empty for a file
 
     @property
     def variants(self) -> tuple[VariantSummary, ...]:
@@ -76,19 +66,12 @@ class Found:
 def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, confidence_level: float = 0.95) -> Found:
     """Read runs' folders and outcome tables for a report.
 
-    Parameters
-    ----------
-    paths
-        Runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a sentence.
-    penalty
-        Of the weighted score; None for that of each run, else 1.
-    confidence_level
-        Of every interval.
+    Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
 
-    Raises
-    ------
-    RunFolderError, OutcomeTableError
-        If none can be read, or one is not there.
+    - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
+      sentence.
+    - `penalty`: of the weighted score; None for that of each run, else 1.
+    - `confidence_level`: of every interval.
     """
     found = find_runs(paths)
     return Found(tuple(_with_summary(run, penalty, confidence_level) for run in found.runs), found.left_out)

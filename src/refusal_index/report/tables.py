@@ -1,6 +1,7 @@
-"""The tables of a run with a picture in every cell: metrics of the prompts side by side, what else might have come out.
+"""The tables of a run: metrics side by side, what else might have come out, what is missing, what it took.
 
-Every number that has an interval carries the places of its picture on a common axis.
+In a table with a picture in every cell, every number that has an interval carries the places of its picture on a common
+axis.
 """
 
 from __future__ import annotations
@@ -8,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.presentation import METRIC_LABELS
-from refusal_index.outcomes.summary import VariantSummary
+from refusal_index.outcomes.summary import Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import Scale, index_scale
+from refusal_index.report.text import Scale, index_scale, number, percent
 from refusal_index.stats import Estimate
 
 MEANINGS = {
@@ -41,23 +43,15 @@ RULES = {"refused_again_right": "refused again is right", "refused_again_dropped
 
 @dataclass(frozen=True)
 class MetricRow:
-    """One metric, or the index under one decision, of every variant on one axis.
+    """One metric, or the index under one decision, of every variant on one axis."""
 
-    Attributes
-    ----------
-    name, meaning, scale
-        What it is, and its axis.
-    cells
-        One a variant; None where there is nothing to say. A range has ends and no estimate.
-    kind
-        For the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``.
-    """
-
+    # name, meaning, scale: what it is, and its axis
     name: str
     meaning: str
     scale: Scale
+    # One a variant; None where there is nothing to say. A range has ends and no estimate.
     cells: tuple[Estimate | None, ...]
-    kind: str = ""
+    kind: str = ""  # for the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``
 
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
@@ -109,3 +103,92 @@ def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
         yield "within topics", variant.sensitivity.topics.within
     if variant.draws is not None:
         yield "noise-corrected", variant.draws.noise_corrected
+
+
+@dataclass(frozen=True)
+class CostRow:
+    """What a variant took, as text."""
+
+    name: str
+    requests: str
+    tokens_in: str
+    tokens_out: str
+    dollars: str
+
+
+def cost_rows(run: ReportRun) -> tuple[CostRow, ...]:
+    """List what every variant took, and all of them together; nothing where it is not known."""
+    known = [(n, v.usage) for n, v in zip(run.names, run.variants, strict=True) if v.usage is not None]
+    rows = [_cost_row(name, usage) for name, usage in known]
+    if len(known) > 1:
+        rows.append(_cost_row("in all", Usage.total(usage for _, usage in known)))
+    return tuple(rows)
+
+
+def _cost_row(name: str, usage: Usage) -> CostRow:
+    cost = "not known" if usage.cost is None else f"${usage.cost:,.2f}"
+    if usage.cost is not None and usage.unpriced_tokens:
+        cost += " without graders"
+    return CostRow(name, f"{usage.requests:,}", f"{usage.input_tokens:,}", f"{usage.output_tokens:,}", cost)
+
+
+@dataclass(frozen=True)
+class CompletenessRow:
+    """How much of a variant could be scored, as text."""
+
+    name: str
+    asked: str
+    scored: str
+    unscored: str
+    reasons: str
+    forced: str
+
+
+def completeness_rows(run: ReportRun) -> tuple[CompletenessRow, ...]:
+    """List what is missing of every variant and why, and how often the forced pass refused."""
+    return tuple(_completeness_row(name, v) for name, v in zip(run.names, run.variants, strict=True))
+
+
+def _completeness_row(name: str, variant: VariantSummary) -> CompletenessRow:
+    found, forced = variant.completeness, variant.forced_refusals
+    share = f" ({percent(found.missing_share, 1)})" if found.unscored else ""
+    again = (
+        "none asked" if forced.share is None else f"{forced.refused:,} of {forced.asked:,} ({percent(forced.share, 1)})"
+    )
+    reasons = ", ".join(f"{reason} {rows:,}" for reason, rows in found.reasons.items())
+    return CompletenessRow(name, f"{found.asked:,}", f"{found.scored:,}", f"{found.unscored:,}{share}", reasons, again)
+
+
+@dataclass(frozen=True)
+class DrawsRow:
+    """What repeated draws of a variant show, as text."""
+
+    name: str
+    questions: str
+    draws: str
+    corrected: Estimate
+    single: str
+    refusals: str
+    errors: str
+    spearman: Estimate
+    auroc: Estimate
+
+
+def draws_rows(run: ReportRun) -> tuple[DrawsRow, ...]:
+    """List what repeated draws show; nothing where no question was drawn twice."""
+    found = [(name, variant.draws) for name, variant in zip(run.names, run.variants, strict=True)]
+    return tuple(_draws_row(name, draws) for name, draws in found if draws is not None)
+
+
+def _draws_row(name: str, draws: DrawsSummary) -> DrawsRow:
+    return DrawsRow(
+        name,
+        f"{draws.questions:,}",
+        f"{draws.draws:,}",
+        draws.noise_corrected,
+        number(draws.uncorrected),
+        number(draws.refusal_reliability),
+        number(draws.error_reliability),
+        draws.mid_rank_spearman,
+        draws.p_answering_auroc,
+    )

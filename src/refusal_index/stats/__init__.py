@@ -1,12 +1,6 @@
 """Numbers in, numbers out: the Refusal Index, its intervals and the metrics it is compared with."""
 
-from refusal_index.stats.baseline import (
-    METRIC_NAMES,
-    correct_given_attempted,
-    f_score,
-    metrics,
-    weighted_score,
-)
+from refusal_index.stats.baseline import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (
@@ -23,10 +17,9 @@ from refusal_index.stats.calibration.risk_coverage import (
 )
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
-from refusal_index.stats.comparison.letters import compact_letters
 from refusal_index.stats.comparison.metric_influence import metric_influence
-from refusal_index.stats.comparison.multiple_testing import holm
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
+from refusal_index.stats.comparison.pairwise import compact_letters, holm
 from refusal_index.stats.comparison.ranking import Adjustment, PairwiseDifference, RankedRun, Ranking, rank_runs
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau

@@ -58,7 +58,6 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
 
     Examples
     --------
-    >>> from refusal_index.stats import correct_given_attempted
     >>> round(float(correct_given_attempted(0.38, 0.36)), 3)
     0.594
     """
@@ -87,7 +86,6 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats import f_score
     >>> round(float(f_score(0.19, 0.43)), 3)
     0.242
     """
@@ -122,7 +120,6 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
     Examples
     --------
-    >>> from refusal_index.stats import weighted_score
     >>> round(float(weighted_score(0.19, 0.43, penalty=1)), 3)
     -0.38
     """
@@ -192,8 +189,6 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import metrics
     >>> for metric in metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:24} {metric.estimate:6.3f} [{metric.low:.3f}, {metric.high:.3f}]")
     correct_rate              0.050 [0.038, 0.065]

@@ -51,7 +51,6 @@ def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats import upper_orthant
     >>> round(float(upper_orthant(0.0, 0.0, 0.5)), 12)
     0.333333333333
     """
@@ -84,7 +83,6 @@ def density(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats import density
     >>> round(float(density(0.0, 0.0, 0.6)), 12)  # 1 / (2 pi 0.8)
     0.198943678865
     """

@@ -22,7 +22,6 @@ class ConfidenceInterval(NamedTuple):
 
         Examples
         --------
-        >>> from refusal_index import ConfidenceInterval
         >>> ConfidenceInterval(0.25, float("nan")).or_none()
         (0.25, None)
         """
@@ -85,7 +84,6 @@ class Estimate:
         Examples
         --------
         >>> from refusal_index import ContingencyTable, refusal_index
-        >>> from refusal_index.stats import Estimate
         >>> nobody_refused = refusal_index(ContingencyTable(0, 0, 60, 40))
         >>> found = Estimate.of(nobody_refused, nobody_refused.confidence_interval())
         >>> found.low is None, found.status, found.reason

@@ -58,17 +58,13 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
 
     References
     ----------
-    .. [1] Pearson, K. (1900). Mathematical contributions to the theory of evolution. VII. On the correlation of
-       characters not quantitatively measurable. Philosophical Transactions of the Royal Society A, 195, 1-47.
-       :doi:`10.1098/rsta.1900.0022`
-    .. [2] Hamdan, M. A. (1970). The equivalence of tetrachoric and maximum likelihood estimates of rho in 2x2 tables.
-       Biometrika, 57, 212-215. :doi:`10.1093/biomet/57.1.212`
+    .. [1] Pearson (1900). :doi:`10.1098/rsta.1900.0022`
+    .. [2] Hamdan (1970). :doi:`10.1093/biomet/57.1.212`
     .. [3] Bonett, D. G. and Price, R. M. (2005). Inferential methods for the tetrachoric correlation coefficient.
        Journal of Educational and Behavioral Statistics, 30, 213-225. :doi:`10.3102/10769986030002213`
 
     Examples
     --------
-    >>> from refusal_index.stats import tetrachoric
     >>> tetrachoric([2, 1, 5, 5], [1, 1, 0, 0], [1, 1, 3, 0], [2, 1, 4, 0])
     array([0.5, 0. , 1. , nan])
     """

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts, empty_margin
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import spearman, spearman_slope, standard_error
@@ -36,7 +36,6 @@ class RefusalIndexResult:
         undefined the first that applies of ``"no_questions"``, ``"nobody_refused"``, ``"everybody_refused"``,
         ``"all_wrong"``, ``"all_right"``.
     table : ContingencyTable
-        The counts.
     """
 
     estimate: float | None
@@ -58,8 +57,7 @@ class RefusalIndexResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         method : {"profile", "jeffreys", "delta", "bootstrap"}
             ``"profile"``: likelihood-ratio interval, maximised over both thresholds; at the boundary a one-sided one.
             ``"jeffreys"``: posterior
@@ -69,7 +67,6 @@ class RefusalIndexResult:
         n_resamples : int, optional
             Posterior draws (10,000 by default) or bootstrap resamples (1,000 by default).
         rng : int or numpy.random.Generator, optional
-            Source of the draws for ``"jeffreys"`` and ``"bootstrap"``; fresh ones on every call if not given.
 
         Returns
         -------
@@ -79,7 +76,6 @@ class RefusalIndexResult:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable, refusal_index
         >>> result = refusal_index(ContingencyTable(710, 30, 210, 50))
         >>> low, high = result.confidence_interval()
         >>> round(low, 4), round(high, 4)
@@ -142,7 +138,6 @@ def refusal_index(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable, refusal_index
     >>> result = refusal_index(ContingencyTable(710, 30, 210, 50))
     >>> round(result.estimate, 6), round(result.rho, 6), round(result.standard_error, 6)
     (0.482169, 0.49958, 0.059594)
@@ -183,15 +178,8 @@ def _estimate(table: ContingencyTable) -> RefusalIndexResult:
 def _why_undefined(table: ContingencyTable) -> str | None:
     if table.n == 0:
         return "no_questions"
-    if table.n_refused == 0:
-        return "nobody_refused"
-    if table.n_answered == 0:
-        return "everybody_refused"
-    if table.refused_right == table.answered_right == 0:
-        return "all_wrong"
-    if table.refused_wrong == table.answered_wrong == 0:
-        return "all_right"
-    return None
+    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    return empty_margin(table.n_refused, table.n_answered, right, wrong)
 
 
 def refusal_index_many(
@@ -223,7 +211,6 @@ def refusal_index_many(
 
     Examples
     --------
-    >>> from refusal_index import refusal_index_many
     >>> refusal_index_many([710, 40, 5, 0], [30, 10, 0, 0], [210, 20, 3, 7], [50, 30, 4, 9])
     array([0.48216949, 0.58900441, 1. , nan])
     """

@@ -84,8 +84,6 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import influence_function
     >>> refused = np.repeat([True, False], [50, 50])
     >>> wrong = np.repeat([True, False, True, False], [40, 10, 20, 30])
     >>> influence = influence_function(refused, wrong)

@@ -38,7 +38,6 @@ def checked_matrices(
 
     Examples
     --------
-    >>> from refusal_index.stats.matrices import checked_matrices
     >>> refused, wrong, scored = checked_matrices([[True, False, True]], [[True, True, False]], [[True, True, False]])
     >>> refused.tolist(), wrong.tolist()
     ([[True, False, False]], [[True, True, False]])

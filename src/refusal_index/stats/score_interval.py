@@ -6,10 +6,8 @@ the interval keeps its coverage, and a positive width, where a count is zero.
 
 References
 ----------
-.. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the
-   American Statistical Association, 22, 209-212. :doi:`10.1080/01621459.1927.10502953`
-.. [2] Koopman, P. A. R. (1984). Confidence intervals for the ratio of two binomial proportions. Biometrics, 40,
-   513-517. :doi:`10.2307/2531405`
+.. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
+.. [2] Koopman (1984). :doi:`10.2307/2531405`
 """
 
 import math

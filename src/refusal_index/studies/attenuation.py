@@ -19,8 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import display_names
+from refusal_index.studies.scores import ALL, display_names, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "attenuation"
@@ -33,13 +32,7 @@ SINGLE, CROSSED, CORRECTED = "single_draw", "crossed_draws", "corrected"
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
@@ -61,12 +54,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
 
-    Parameters
-    ----------
-    matrix
-        Draws of the questions that were drawn more than once, all forced.
-    options
-        Level and seed of the intervals.
+    - `matrix`: draws of the questions that were drawn more than once, all forced.
+    - `options`: level and seed of the intervals.
     """
     refused, wrong, scored = matrix.arrays
     both = scored[0] & scored[1]

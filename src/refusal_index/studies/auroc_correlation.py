@@ -27,8 +27,7 @@ from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, COMPARED, level_text, variant_scores
-from refusal_index.studies.selection import chosen_runs, model_name
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, level_text, model_name, variant_scores
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "auroc_correlation"
@@ -45,34 +44,21 @@ Key = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's and Spearman's correlation over the points, and an interval for the first.
+    """Pearson's and Spearman's correlation over the points, and an interval for the first."""
 
-    Attributes
-    ----------
-    pearson, spearman
-        None where one of the two sides does not vary.
-    low, high
-        By Fisher's z for Pearson's correlation; None where undefined.
-    basis
-        What the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models
-        but four points or more, so that it is too narrow; None without an interval.
-    """
-
+    # pearson, spearman: none where one of the two sides does not vary
     pearson: float | None
     spearman: float | None
+    # low, high: by Fisher's z for Pearson's correlation; None where undefined
     low: float | None
     high: float | None
+    # what the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
+    # four points or more, so that it is too narrow; None without an interval
     basis: str | None
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than three points have repeated draws.
-    """
+    """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = chosen_runs(runs)
     draws = _most_draws(runs)
     points, notes = _points(chosen, draws, options)
@@ -161,18 +147,11 @@ def correlation(
 ) -> Correlation:
     """Correlate two sides of some points that come from fewer models.
 
-    Parameters
-    ----------
-    values, others
-        One number a point each.
-    n_models
-        How many models the points come from. Points of one model do not count as independent: Fisher's interval has
-        the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
-    confidence_level
-        Of the interval.
+    - `values`, `others`: one number a point each.
+    - `n_models`: how many models the points come from. Points of one model do not count as independent: Fisher's
+      interval has the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
+    - `confidence_level`: of the interval.
 
-    Examples
-    --------
     >>> found = correlation([0.1, 0.2, 0.3, 0.5, 0.4], [0.6, 0.55, 0.7, 0.8, 0.75], n_models=5)
     >>> round(found.pearson, 3), round(found.spearman, 3), round(found.low, 2), found.basis
     (0.915, 0.9, 0.17, 'models')

@@ -19,7 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.selection import chosen_runs, defined_tables, display_names
+from refusal_index.studies.scores import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "copula_comparison"
@@ -40,13 +40,7 @@ SMALLEST_PVALUE = 1e-4
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no table has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
     notes, tables = (*notes, *undefined), [one.table for one in defined]

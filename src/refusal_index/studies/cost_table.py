@@ -36,13 +36,7 @@ _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
-    """Add up what each run took.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
-    """
+    """Add up what each run took; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in _run_rows(run)]

@@ -21,8 +21,7 @@ from refusal_index.outcomes.sensitivity import outcome_counts
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import level_text
-from refusal_index.studies.selection import chosen_runs, defined_tables, reference_variant
+from refusal_index.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "grading_sensitivity"
@@ -41,13 +40,7 @@ _BOUNDS = ("everything", "forced_refusals")
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen)
     notes = (*notes, *undefined)
@@ -100,14 +93,9 @@ def scoring_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
 
-    Parameters
-    ----------
-    counts
-        The questions by how they ended.
-    table
-        As they are reported: answers refused again are wrong, questions without a grade are left out.
-    confidence_level
-        Of the intervals.
+    - `counts`: the questions by how they ended.
+    - `table`: as they are reported: answers refused again are wrong, questions without a grade are left out.
+    - `confidence_level`: of the intervals.
     """
     own = stats.refusal_index(table)
     reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()

@@ -44,10 +44,7 @@ SCHEMA = {
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate the index of every model on every dataset.
 
-    Raises
-    ------
-    NotPossibleError
-        If there are runs on fewer than two datasets.
+    Raises NotPossibleError if there are runs on fewer than two datasets.
     """
     chosen, notes = _once_each(runs)
     if len({run.dataset for run in chosen}) < 2:
@@ -61,17 +58,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def with_agreement(frame: pl.DataFrame) -> pl.DataFrame:
     """Add the average of each dataset, and the agreement of the datasets' rankings of models.
 
-    Parameters
-    ----------
-    frame
-        Rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
-
-    Returns
-    -------
-    polars.DataFrame
-        With further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction for
-        ties), ``winner_entropy`` and what both are on average for random rankings. Agreement takes the models that
-        have an index on every dataset.
+    - `frame`: rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
+    - returned: with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction
+      for ties), ``winner_entropy`` and what both are on average for random rankings. Agreement takes the models that
+      have an index on every dataset.
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
     rows = [*_agreement_rows(frame)]

@@ -52,10 +52,7 @@ SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, "above_line": pl.Boolean}
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on two measures of accuracy.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than three models have an index, and the paper's are not there to compare with.
+    Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
     """
     chosen, notes = of_one_dataset(runs)
     known = known_models(options)

@@ -20,8 +20,7 @@ from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, defined_tables, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "operating_point"
@@ -41,13 +40,7 @@ _METRIC_LABELS = {
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
     defined, undefined = defined_tables(chosen, only_reference=True)
     notes = (*notes, *undefined)
@@ -77,12 +70,8 @@ _SCHEMA = {
 def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
 
-    Parameters
-    ----------
-    table
-        Whose Refusal Index is defined.
-    options
-        Level and seed of the intervals.
+    - `table`: whose Refusal Index is defined.
+    - `options`: level and seed of the intervals.
     """
     level = options.confidence_level
     yield from _curve(table, level)

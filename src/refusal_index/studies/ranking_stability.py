@@ -21,8 +21,7 @@ from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.cells import number
-from refusal_index.studies.scores import ALL, COMPARED
-from refusal_index.studies.selection import chosen_runs, model_name, table_of
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 
@@ -45,32 +44,17 @@ Setting = tuple[str | None, str | None]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Every metric of some models under the same settings.
+    """Every metric of some models under the same settings."""
 
-    Attributes
-    ----------
-    models, settings
-        Their names.
-    scores
-        By metric, shape (settings, models).
-    notes
-        What was left out.
-    """
-
+    # models, settings: their names
     models: tuple[str, ...]
     settings: tuple[str, ...]
-    scores: Mapping[str, FloatMatrix]
-    notes: tuple[str, ...]
+    scores: Mapping[str, FloatMatrix]  # by metric, shape (settings, models)
+    notes: tuple[str, ...]  # what was left out
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings.
-    """
+    """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
     frame = stability_frame(grid.scores, options.seed)
     return Study(NAME, TITLE, _caption(grid, options), frame, draw, grid.notes, paper_layout)
@@ -84,10 +68,7 @@ def setting_name(setting: Setting) -> str:
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     """Compute every metric of all models under the settings that they share.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings in which all metrics are defined.
+    Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = chosen_runs(runs)
     tables: dict[Setting, dict[str, stats.ContingencyTable]] = {}
@@ -139,12 +120,8 @@ def _why_not_possible(models: Sequence[str], settings: Iterable[str], notes: Seq
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
     """Measure the ranking stability of every metric, as it is and with effects removed.
 
-    Parameters
-    ----------
-    scores
-        By metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
-    seed
-        Of the random rankings.
+    - `scores`: by metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
+    - `seed`: of the random rankings.
     """
     effects = scores["correct_rate"], scores["refusal_rate"]
     rows = [

@@ -19,8 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats import PairwiseDifference, RankedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import with_interval
-from refusal_index.studies.scores import dataset_name, level_text
-from refusal_index.studies.selection import chosen_runs, model_name
+from refusal_index.studies.scores import chosen_runs, dataset_name, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "ranking_with_ties"
@@ -32,13 +31,7 @@ MOST_PAIRS = 15
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no dataset has two models with a variant in common.
-    """
+    """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
     chosen, notes = chosen_runs(runs)
     by_dataset: dict[str | None, list[ComparedRun]] = {}
     for run in chosen:

@@ -23,8 +23,7 @@ from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import wilson_interval
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, dataset_name, level_text
-from refusal_index.studies.selection import model_name
+from refusal_index.studies.scores import ALL, dataset_name, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "reliability_and_roc"
@@ -41,13 +40,7 @@ Scores = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws of both kinds of answers.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws of both kinds of answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     coarse: list[str] = []

@@ -45,13 +45,7 @@ SCHEMA = {
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Tabulate every metric.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
-    """
+    """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]

@@ -26,8 +26,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, widened
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, display_names, level_text, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "sample_size"
@@ -55,13 +54,7 @@ class _Source:
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has enough graded questions and a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = chosen_runs(runs)
     sources: list[_Source] = []
     near_zero: list[str] = []
@@ -107,17 +100,9 @@ def _told_from_zero(table: stats.ContingencyTable, options: StudyOptions) -> boo
 def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
     """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
 
-    Parameters
-    ----------
-    table
-        The whole run; which questions are in a subset shows in its four counts only.
-    options
-        The seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a metric and size.
+    - `table`: the whole run; which questions are in a subset shows in its four counts only.
+    - `options`: the seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
+    - returned: one row a metric and size.
     """
     rng = np.random.default_rng(options.seed)
     whole = {metric.name: metric for metric in stats.metrics(table)}

@@ -53,10 +53,7 @@ _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Measure the variability of every metric over the variants of each run, and average over the runs.
 
-    Raises
-    ------
-    NotPossibleError
-        If no run has two variants.
+    Raises NotPossibleError if no run has two variants.
     """
     chosen, notes = of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]

@@ -41,8 +41,7 @@ def import_(
     """
     from refusal_index.cli.shared_options import columns_of
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
-    from refusal_index.datasets.imports.tally import tallies
-    from refusal_index.datasets.imports.tally_table import tally_blocks, tally_document
+    from refusal_index.datasets.imports.tally import tallies, tally_blocks, tally_document
     from refusal_index.engines.first_passes import import_file
     from refusal_index.outcomes.source import file_format
     from refusal_index.outcomes.table import write_outcomes

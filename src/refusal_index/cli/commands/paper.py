@@ -31,8 +31,7 @@ def paper(
     """
     from refusal_index.outcomes.files import write_atomically
     from refusal_index.studies.paper_figures import known_models
-    from refusal_index.studies.registry import each_study
-    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, each_study
     from refusal_index.studies.writing import index_text, write_study
 
     kinds = chosen_formats(formats)

@@ -37,10 +37,10 @@ def sensitivity(
     case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
     or estimated from a labelled slice.
     """
-    from refusal_index.outcomes.decisions import DecisionOptions, decide_otherwise
     from refusal_index.outcomes.labels import read_labels
     from refusal_index.outcomes.presentation.decisions import decisions_blocks
     from refusal_index.outcomes.runs import read_outcomes_of
+    from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 
     outcomes = read_outcomes_of(run)
     options = DecisionOptions(

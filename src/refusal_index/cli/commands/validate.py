@@ -32,8 +32,7 @@ def validate(
     Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
     status: 0 all is well, 2 problems or bad input.
     """
-    from refusal_index.datasets.checked import described, too_long
-    from refusal_index.datasets.own import check
+    from refusal_index.datasets.own import check, described, too_long
     from refusal_index.protocol import FORCED, load_prompt_set
     from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN, longest_prompt, whole_prompt
 

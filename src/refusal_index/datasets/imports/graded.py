@@ -46,19 +46,11 @@ def read_graded(file: SourceFile, columns: Mapping[str, str]) -> tuple[FirstPass
     """Return the first passes of a file with one graded answer a row.
 
     The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
-    refusals counts beside a grade that knows right and wrong only.
+    refusals counts beside a grade that knows right and wrong only. Raises DatasetError if a column is missing, a grade
+    is not known, or a cell is not what it should be; the message names the line.
 
-    Parameters
-    ----------
-    file
-        The file.
-    columns
-        Column by role, where they have other than the usual names.
-
-    Raises
-    ------
-    DatasetError
-        If a column is missing, a grade is not known, or a cell is not what it should be; the message names the line.
+    - `file`: the file.
+    - `columns`: column by role, where they have other than the usual names.
     """
     found = resolve_columns(file.source, file.columns, columns, USUAL_NAMES)
     if not {"grade", "correct", "refused"} & found.keys():

@@ -41,22 +41,12 @@ GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
 def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     """Return the grade that a value stands for, or None for an empty one.
 
-    Parameters
-    ----------
-    value
-        As the file holds it.
-    vocabulary
-        The words it may use, in capitals.
-    place
-        For messages: the file, the line and the column.
+    Raises FirstPassError if the word is not known; the message names the known ones.
 
-    Raises
-    ------
-    FirstPassError
-        If the word is not known; the message names the known ones.
+    - `value`: as the file holds it.
+    - `vocabulary`: the words it may use, in capitals.
+    - `place`: for messages: the file, the line and the column.
 
-    Examples
-    --------
     >>> read_grade("not attempted", GRADED, "x.csv, line 2")
     <Grade.REFUSED: 'refused'>
     """
@@ -76,13 +66,8 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
 def flag(value: Any, place: str) -> bool | None:
     """Return a yes or no, or None for an empty value.
 
-    Raises
-    ------
-    FirstPassError
-        If it is neither.
+    Raises FirstPassError if it is neither.
 
-    Examples
-    --------
     >>> flag("True", "x.csv, line 2"), flag("", "x.csv, line 3")
     (True, None)
     """

@@ -39,19 +39,11 @@ def looks_like_lm_eval(record: Row) -> bool:
 def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | None = None) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
-    Parameters
-    ----------
-    file
-        The file; its name and its folder's name say the task and the model, as the harness writes them.
-    columns
-        Keys of `doc` by role, where they have other than the usual names.
-    metric
-        The metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
+    Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
 
-    Raises
-    ------
-    FirstPassError
-        If the metric or the filter has to be chosen, or a sample does not hold what it should.
+    - `file`: the file; its name and its folder's name say the task and the model, as the harness writes them.
+    - `columns`: keys of `doc` by role, where they have other than the usual names.
+    - `metric`: the metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
     """
     name, _, wanted = (metric or "").partition(",")
     records = _filtered(file, wanted)

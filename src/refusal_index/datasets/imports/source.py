@@ -23,18 +23,10 @@ SUFFIXES = (".gz", ".csv", ".jsonl", ".ndjson", ".json", ".parquet", ".eval")
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file to import.
+    """A file to import."""
 
-    Attributes
-    ----------
-    path
-        Where it lies.
-    content
-        Its bytes.
-    """
-
-    path: Path
-    content: bytes
+    path: Path  # where it lies
+    content: bytes  # its bytes
 
     @classmethod
     def read(cls, path: Path) -> SourceFile:
@@ -50,8 +42,6 @@ class SourceFile:
     def stem(self) -> str:
         """Its name without the suffixes that say how it is written.
 
-        Examples
-        --------
         >>> SourceFile(Path("results/llama-3.1.csv.gz"), b"").stem
         'llama-3.1'
         """
@@ -93,13 +83,7 @@ class SourceFile:
 
     @cached_property
     def records(self) -> tuple[Row, ...]:
-        """Its records, in their order.
-
-        Raises
-        ------
-        DatasetError
-            If it holds none, or is malformed.
-        """
+        """Its records, in their order; raises DatasetError if it holds none, or is malformed."""
         if self.source.kind != "json":
             return tuple(read_rows(self.source, self.content))
         if self.document is None:

@@ -34,47 +34,27 @@ MOST_DIFFICULTIES = 50
 
 @dataclass(frozen=True)
 class Page:
-    """One page of the index.
+    """One page of the index."""
 
-    Attributes
-    ----------
-    key
-        Its id in Wikipedia, or its title where the file has no ids.
-    title, difficulty, topic, revision
-        As the file has them; a topic is the first of several.
-    rows
-        Where its texts stand in the frame.
-    """
-
-    key: str
+    key: str  # its id in Wikipedia, or its title where the file has no ids
+    # title, difficulty, topic, revision: as the file has them; a topic is the first of several
     title: str
     difficulty: str | None
     topic: str | None
     revision: str | None
-    rows: tuple[int, ...]
+    rows: tuple[int, ...]  # where its texts stand in the frame
 
 
 @dataclass(frozen=True)
 class Pages:
-    """All pages of a file.
+    """All pages of a file."""
 
-    Attributes
-    ----------
-    path, sha256
-        The file, and its checksum.
-    entries
-        The pages.
-    columns
-        Column of the file by what it holds.
-    left_out
-        How many rows were left out, by reason: ``"no text"`` and ``"no difficulty"``.
-    """
-
+    # path, sha256: the file, and its checksum
     path: Path
     sha256: str
-    entries: tuple[Page, ...]
-    columns: Mapping[str, str]
-    left_out: Mapping[str, int]
+    entries: tuple[Page, ...]  # the pages
+    columns: Mapping[str, str]  # column of the file by what it holds
+    left_out: Mapping[str, int]  # how many rows were left out, by reason: ``"no text"`` and ``"no difficulty"``
     frame: pl.DataFrame = field(repr=False)
 
     @property
@@ -91,18 +71,12 @@ class Pages:
 def read_pages(path: Path, difficulty: str | None = None) -> Pages:
     """Read a file of pages and make an index of them.
 
-    Parameters
-    ----------
-    path
-        A .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a text are
-        needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in GoodWiki.
-    difficulty
-        The column of the difficulty; None looks for one under its usual names.
+    Raises DatasetError if the file cannot be used as it is.
 
-    Raises
-    ------
-    DatasetError
-        If the file cannot be used as it is.
+    - `path`: a .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a
+      text are needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in
+      GoodWiki.
+    - `difficulty`: the column of the difficulty; None looks for one under its usual names.
     """
     wanted = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
     table = read_text(path, wanted, "page", DatasetError, first_of_lists=True)

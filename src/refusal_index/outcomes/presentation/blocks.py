@@ -6,7 +6,8 @@ import html
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+
+from refusal_index.stats import Estimate, RankedRun
 
 UNDEFINED = "-"
 """Stands for a number that there is not."""
@@ -31,21 +32,11 @@ METRIC_COLUMNS = {name: label if label.isupper() else label.lower() for name, la
 
 @dataclass(frozen=True)
 class Table:
-    """A table of plain text.
+    """A table of plain text."""
 
-    Attributes
-    ----------
-    columns
-        Their names.
-    rows
-        As many cells each.
-    left
-        The columns that are set to the left; numbers are set to the right.
-    """
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: frozenset[str] = frozenset()
+    columns: tuple[str, ...]  # their names
+    rows: tuple[tuple[str, ...], ...]  # as many cells each
+    left: frozenset[str] = frozenset()  # the columns that are set to the left; numbers are set to the right
 
     @classmethod
     def of(cls, columns: Iterable[str], rows: Iterable[Iterable[str]], left: Iterable[str] = ()) -> Table:
@@ -56,27 +47,9 @@ class Table:
 Block = str | Table
 
 
-class HasInterval(Protocol):
-    """A number with its interval; None where there is none."""
-
-    @property
-    def estimate(self) -> float | None:
-        """The number."""
-
-    @property
-    def low(self) -> float | None:
-        """The lower end."""
-
-    @property
-    def high(self) -> float | None:
-        """The upper end."""
-
-
 def escape(text: str) -> str:
     r"""Return text with control and direction characters shown as escapes, so that nothing obeys them.
 
-    Examples
-    --------
     >>> escape('a\x1b[31mb')
     'a\\x1b[31mb'
     """
@@ -91,8 +64,6 @@ def escape(text: str) -> str:
 def number(value: float | None) -> str:
     """Show a number to three digits.
 
-    Examples
-    --------
     >>> number(0.25), number(None)
     ('0.250', '-')
     """
@@ -102,8 +73,6 @@ def number(value: float | None) -> str:
 def interval(low: float | None, high: float | None) -> str:
     """Show an interval, both ends of which are known or neither.
 
-    Examples
-    --------
     >>> interval(0.2, 0.25), interval(None, None)
     ('[0.200, 0.250]', '-')
     """
@@ -115,15 +84,13 @@ def interval(low: float | None, high: float | None) -> str:
 def span(low: float | None, high: float | None) -> str:
     """Show the smallest and the largest of several values.
 
-    Examples
-    --------
     >>> span(0.2, 0.25), span(None, 0.25)
     ('0.200 to 0.250', '-')
     """
     return UNDEFINED if low is None or high is None else f"{low:.3f} to {high:.3f}"
 
 
-def interval_of(found: HasInterval) -> str:
+def interval_of(found: Estimate | RankedRun) -> str:
     """Show the interval of an estimate."""
     return interval(found.low, found.high)
 
@@ -131,8 +98,6 @@ def interval_of(found: HasInterval) -> str:
 def pvalue(value: float | None) -> str:
     """Show a p-value.
 
-    Examples
-    --------
     >>> pvalue(0.01234), pvalue(1e-9), pvalue(None)
     ('0.0123', '<.0001', '-')
     """

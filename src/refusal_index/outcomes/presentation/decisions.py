@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from refusal_index.outcomes.decisions import DecisionOptions, Decisions
 from refusal_index.outcomes.labels import Labels, Source
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
+from refusal_index.outcomes.sensitivity import DecisionOptions, Decisions
 from refusal_index.stats import MisgradingRange
 
 SEED = 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, HasInterval, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
+from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
 METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
@@ -135,7 +138,7 @@ def _draws_row(draws: DrawsSummary) -> Iterator[str]:
         yield f"{number(found.estimate)} {interval_of(found)}"
 
 
-def _in_words(found: HasInterval) -> str:
+def _in_words(found: Estimate) -> str:
     return "undefined" if found.estimate is None else f"{number(found.estimate)} {interval_of(found)}"
 
 
@@ -145,3 +148,38 @@ def _title(summary: Summary, variant: VariantSummary) -> str:
 
 def _shared_source(summary: Summary) -> bool:
     return len({(variant.model, variant.dataset) for variant in summary.variants}) <= 1
+
+
+def changes_blocks(
+    changes: GradeChanges, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+) -> Iterator[Block]:
+    """Yield how the grades of two graders go together, and which cells changed for it.
+
+    - `changes`: as `grade_changes` returns them.
+    - `before`, `now`: the graders, as a run's settings hold them.
+    """
+    yield from ("", f"Graded before by {_name(before)}, now by {_name(now)}.")
+    for name, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):
+        yield from _agreement(name, agreement)
+    moved = ", ".join(f"{one} to {other} {count:,}" for (one, other), count in changes.cells.items())
+    share = sum(changes.cells.values())
+    words = f": {moved.replace('_', ' ')}" if moved else ""
+    yield from ("", f"{share:,} of {changes.n:,} are in another cell now{words}.")
+
+
+def _agreement(title: str, agreement: GradeAgreement) -> Iterator[Block]:
+    kappa, heading = agreement.kappa, f"{title}: before"
+    if kappa.agreement is None:
+        return
+    counts = (
+        (one, *(f"{agreement.counts.get((one, other), 0):,}" for other in agreement.grades)) for one in agreement.grades
+    )
+    columns = (heading, *(f"now {grade}" for grade in agreement.grades))
+    told = f"{kappa.estimate:.3f}" if kappa.estimate is not None else f"undefined ({kappa.reason})"
+    yield from ("", Table.of(columns, counts, left=(heading,)))
+    yield f"{kappa.agreement:.1%} of {kappa.n:,} graded alike, Cohen's kappa {told}"
+
+
+def _name(grader: Mapping[str, Any] | None) -> str:
+    names = [grader.get("name"), grader.get("second")] if grader else []
+    return " and ".join(str(name) for name in names if name) or "(not named)"

@@ -59,8 +59,7 @@ class AurocResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         method : {"auto", "delong", "newcombe"}
             ``"delong"``: Student's interval for ``log(A / (1 - A))`` with DeLong's standard error. ``"newcombe"``: the
             areas that a score test would not reject, with a variance by Hanley and McNeil's formula. ``"auto"``:
@@ -74,7 +73,6 @@ class AurocResult:
 
         Examples
         --------
-        >>> from refusal_index.stats import auroc
         >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
         >>> low, high = result.confidence_interval()
         >>> round(low, 3), round(high, 3)
@@ -129,7 +127,6 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
 
     Examples
     --------
-    >>> from refusal_index.stats import auroc
     >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
     >>> round(result.estimate, 4), round(result.standard_error, 4)
     (0.8889, 0.1571)

@@ -104,7 +104,6 @@ def reliability_table(
 
     Examples
     --------
-    >>> from refusal_index.stats import reliability_table
     >>> for row in reliability_table([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True], n_bins=2):
     ...     print(f"({row.low}, {row.high}] {row.count} {row.mean_score:.3f} {row.outcome_rate:.3f}")
     (0.0, 0.5] 2 0.300 0.000
@@ -144,7 +143,6 @@ def expected_calibration_error(
 
     Examples
     --------
-    >>> from refusal_index.stats import expected_calibration_error
     >>> round(expected_calibration_error([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True]).estimate, 4)
     0.22
     """

@@ -69,7 +69,6 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
 
     Examples
     --------
-    >>> from refusal_index.stats import risk_coverage_curve
     >>> coverage, risk = risk_coverage_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> coverage.tolist(), risk.round(3).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.25, 0.333, 0.5])
@@ -106,7 +105,6 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
 
     Examples
     --------
-    >>> from refusal_index.stats import empirical_accuracy_refusal_curve
     >>> refusal_rate, correct_rate = empirical_accuracy_refusal_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> refusal_rate.tolist(), correct_rate.tolist()
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.5, 0.5, 0.375, 0.25, 0.0])
@@ -145,7 +143,6 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
 
     Examples
     --------
-    >>> from refusal_index.stats import aurc
     >>> result = aurc([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> round(result.estimate, 4), round(result.excess, 4)
     (0.2708, 0.0625)

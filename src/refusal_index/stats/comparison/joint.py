@@ -100,8 +100,7 @@ class JointRefusalIndexResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -147,8 +146,6 @@ def joint_refusal_index(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import joint_refusal_index
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])

@@ -62,10 +62,8 @@ def metric_influence(
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, one column a question.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------
@@ -86,7 +84,6 @@ def metric_influence(
 
     Examples
     --------
-    >>> from refusal_index.stats.comparison.metric_influence import metric_influence
     >>> metric_influence([[True, False, False, False]], [[True, True, False, False]], metric="correct_rate")
     array([[-0.5, -0.5,  0.5,  0.5]])
     """
@@ -107,7 +104,7 @@ def point_estimate(metric: str, table: ContingencyTable, penalty: float) -> Poin
     """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
     if metric == "refusal_index":
         return _refusal_index(table)
-    numerator, denominator = _ratio_weights(metric, penalty)
+    numerator, denominator = ratio_weights(metric, penalty)
     undefined = _why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined, NO_INFLUENCE)
@@ -149,8 +146,8 @@ def _refusal_index(table: ContingencyTable) -> PointEstimate:
     return PointEstimate(result.estimate, "ok", None, (w * slope, x * slope, y * slope, z * slope))
 
 
-def _ratio_weights(metric: str, penalty: float) -> tuple[Quad, Quad]:
-    """Weights of the four cells in the numerator and the denominator of a metric."""
+def ratio_weights(metric: str, penalty: float) -> tuple[Quad, Quad]:
+    """Return the weights of the four cells in the numerator and the denominator of a metric."""
     every: Quad = (1, 1, 1, 1)
     weights: dict[str, tuple[Quad, Quad]] = {
         "correct_rate": ((0, 0, 0, 1), every),

@@ -42,8 +42,7 @@ class MetricDifference:
 
     Attributes
     ----------
-    name : str
-        One of `METRIC_NAMES`.
+    name : str in `METRIC_NAMES`
     first, second : float or None
         The metric of either run; None where undefined.
     estimate : float or None
@@ -78,8 +77,7 @@ class MetricDifference:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -137,7 +135,6 @@ def compare_metrics(
         False where that run has no grade for that question; all True if not given. For runs over different questions
         give the columns of both, scored in one row each.
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------
@@ -158,8 +155,6 @@ def compare_metrics(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.pair import compare_metrics
     >>> refused = np.repeat([[True, False], [False, True]], 50, axis=1)
     >>> wrong = np.stack([np.arange(100) < 70, np.arange(100) % 3 == 0])
     >>> difference = compare_metrics(refused, wrong)["error_rate"]

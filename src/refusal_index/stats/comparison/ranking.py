@@ -16,14 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.letters import compact_letters
-from refusal_index.stats.comparison.metric_influence import (
-    checked_metric,
-    point_estimate,
-    scaled_influence,
-)
+from refusal_index.stats.comparison.metric_influence import checked_metric, point_estimate, scaled_influence
 from refusal_index.stats.comparison.pair import metric_estimate
-from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
+from refusal_index.stats.comparison.pairwise import (
+    PairwiseDifferences,
+    adjusted_pvalues,
+    compact_letters,
+    pairwise_differences,
+)
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
@@ -97,8 +97,7 @@ class Ranking:
 
     Attributes
     ----------
-    metric : str
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`
     runs : tuple of RankedRun
         Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
@@ -141,10 +140,8 @@ def rank_runs(
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, two or more of them, one column a question. Runs may share all, some
         or none of their questions.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
     confidence_level : float, default: 0.95
         Of the intervals. Two runs differ significantly where the adjusted p-value is at most 1 less this.
     adjustment : {"max-t", "holm"}
@@ -153,7 +150,6 @@ def rank_runs(
     n_resamples : int, default: 10,000
         Draws for max-t.
     rng : int or numpy.random.Generator, optional
-        Source of those draws; fresh ones on every call if not given.
 
     Returns
     -------
@@ -166,15 +162,12 @@ def rank_runs(
 
     References
     ----------
-    .. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
-       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
+    .. [1] Holm (1979). https://www.jstor.org/stable/4615733
     .. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
        Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.ranking import rank_runs
     >>> rng = np.random.default_rng(4)
     >>> doubt = rng.standard_normal(500)
     >>> wrong = np.tile(doubt + rng.standard_normal(500) > 0, (3, 1))

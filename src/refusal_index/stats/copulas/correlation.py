@@ -51,7 +51,6 @@ def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
 
     Examples
     --------
-    >>> from refusal_index.stats import kendall_tau
     >>> kendall_tau(2.0, "clayton"), kendall_tau(2.0, "gumbel"), round(kendall_tau(0.5), 12)
     (0.5, 0.5, 0.333333333333)
     """
@@ -89,7 +88,6 @@ def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: fl
 
     Examples
     --------
-    >>> from refusal_index.stats import copula_spearman
     >>> round(copula_spearman(0.5), 6), round(copula_spearman(0.5, "t"), 6), round(copula_spearman(1.0, "clayton"), 6)
     (0.482584, 0.46902, 0.478418)
     """

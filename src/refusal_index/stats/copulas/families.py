@@ -125,12 +125,10 @@ def copula_upper_orthant(
 
     References
     ----------
-    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
-       :doi:`10.1007/0-387-28678-0`
+    .. [1] Nelsen (2006), sections 4.2, 4.3 and 5.1. :doi:`10.1007/0-387-28678-0`
 
     Examples
     --------
-    >>> from refusal_index.stats import copula_upper_orthant
     >>> round(float(copula_upper_orthant(0.74, 0.92, 0.5, "gaussian")), 6)
     0.710029
     >>> round(float(copula_upper_orthant(0.5, 0.5, 2.0, "survival_clayton")), 12)  # (4 + 4 - 1)^(-1/2)

@@ -53,7 +53,6 @@ class CopulaFit:
         ``"negative_dependence"``: the table is negative, the family cannot be, and sits at independence.
         ``"zero_cell:"`` with the empty cells: perfect dependence. Where undefined as in `RefusalIndexResult`.
     table : ContingencyTable
-        The counts.
     """
 
     family: CopulaName
@@ -122,8 +121,6 @@ def fit_copula(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copula
     >>> table = ContingencyTable(710, 30, 210, 50)
     >>> gaussian, gumbel = fit_copula(table), fit_copula(table, "gumbel")
     >>> round(gaussian.parameter, 5), round(gumbel.parameter, 5)
@@ -177,8 +174,6 @@ def fit_copulas(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copulas
     >>> fits = fit_copulas(ContingencyTable(40, 20, 20, 10))
     >>> {fit.status for fit in fits.values()}
     {'ok'}
@@ -246,8 +241,6 @@ def copula_win_rates(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import copula_win_rates
     >>> rows = copula_win_rates([ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)])
     >>> [(row.family, row.log_likelihood_wins, row.ties) for row in rows[1:3]]
     [('t', 0.5, 1.0), ('clayton', 0.75, 0.5)]

@@ -83,7 +83,6 @@ def nested_copula_test(
 
     Examples
     --------
-    >>> from refusal_index.stats import nested_copula_test
     >>> result = nested_copula_test([[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]])
     >>> result.degrees_of_freedom, round(result.parameter, 3), round(result.pvalue, 3)
     (3, 0.42, 0.271)

@@ -112,8 +112,6 @@ def copula_test(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import copula_test
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
@@ -167,8 +165,6 @@ def copula_tests(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import copula_tests
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])

@@ -30,8 +30,7 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
@@ -62,8 +61,6 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.abstention import abstention_metrics
     >>> for metric in abstention_metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:20} {metric.estimate:.3f} [{metric.low:.3f}, {metric.high:.3f}]")
     abstention_precision 0.959 [0.943, 0.971]

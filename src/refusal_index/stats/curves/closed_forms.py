@@ -31,8 +31,7 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
 
@@ -52,7 +51,6 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_auroc
     >>> latent_auroc(0.5, [0.92, 0.5, 1.0]).round(5).tolist()
     [0.77853, 0.73005, nan]
     """
@@ -83,7 +81,6 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import accuracy_refusal_area
     >>> round(float(accuracy_refusal_area(0.5, 0.92)), 5)
     0.0605
     """
@@ -118,7 +115,6 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_aurc
     >>> latent_aurc([0.5, 0.0], 0.92).round(5).tolist()
     [0.83667, 0.92]
     """
@@ -150,7 +146,6 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_excess_aurc
     >>> round(float(latent_excess_aurc(0.5, 0.92)), 5)
     0.11872
     """
@@ -183,7 +178,6 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
     >>> rho_from_refusal_index([-1, 0, 0.4826]).round(4).tolist()
     [-1.0, 0.0, 0.5]
     """

@@ -50,7 +50,6 @@ class OperatingPoint:
     penalty : float
         Price of a wrong answer.
     table : ContingencyTable
-        The counts.
     """
 
     refusal_rate: float | None
@@ -69,12 +68,10 @@ class OperatingPoint:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10,000
             Draws from the posterior of the four cells under Jeffreys' prior.
         rng : int or numpy.random.Generator, optional
-            Their source; fresh ones on every call if not given.
 
         Returns
         -------
@@ -83,8 +80,6 @@ class OperatingPoint:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.curves.operating_point import best_operating_point
         >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
         >>> low, high = point.confidence_interval(rng=1)
         >>> round(low, 3), round(high, 3)
@@ -124,12 +119,10 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
 
     References
     ----------
-    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
-       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import utility_at
     >>> utility_at([0, 0.5, 1], rho=0.5, error_rate=0.6, penalty=1).round(4).tolist()
     [-0.2, 0.0609, 0.0]
     """
@@ -142,8 +135,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
     penalty : float
@@ -166,7 +158,6 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import best_refusal_rate
     >>> best_refusal_rate([0.5, 0.5, 1.0, 0.0], [0.6, 0.2, 0.6, 0.6], penalty=1).round(4).tolist()
     [0.6938, 0.0462, 0.6, 1.0]
     """
@@ -207,8 +198,6 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.operating_point import best_operating_point
     >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
     >>> round(point.refusal_rate, 3), round(point.utility, 3), round(point.utility_today, 3), round(point.regret, 4)
     (0.5, 0.208, 0.2, 0.0077)

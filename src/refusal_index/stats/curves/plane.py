@@ -71,8 +71,7 @@ class AccuracyRefusalCurve:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         simultaneous : bool, default: False
             If true the band holds the whole curve with this confidence (or a little more); if false each of its
             points by itself.
@@ -84,8 +83,6 @@ class AccuracyRefusalCurve:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.curves.plane import accuracy_refusal_curve
         >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74])
         >>> low, high = curve.confidence_band()
         >>> low.round(4).tolist(), high.round(4).tolist()
@@ -106,8 +103,7 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     ----------
     refusal_rate : array_like of float
         Share of questions refused, r, in [0, 1].
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. All three arguments broadcast.
 
@@ -127,7 +123,6 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.plane import correct_rate_at
     >>> correct_rate_at([0, 0.5, 0.74, 1], rho=0.5, error_rate=0.92).round(4).tolist()
     [0.08, 0.0682, 0.05, 0.0]
     """
@@ -165,7 +160,6 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     --------
     At a refusal rate of one half, for a model that is right on 40 % when it answers everything:
 
-    >>> from refusal_index.stats.curves.plane import iso_refusal_index
     >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
     [0.0, 0.2, 0.2836, 0.4]
     """
@@ -199,7 +193,6 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.plane import iso_score
     >>> iso_score([0.0, 0.5, 0.9], "f_score", 0.4).round(4).tolist()
     [0.4, 0.3, nan]
     """
@@ -243,8 +236,6 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.plane import accuracy_refusal_curve
     >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74, 1.0])
     >>> curve.correct_rate.round(4).tolist(), curve.status
     ([0.08, 0.05, 0.0], 'ok')

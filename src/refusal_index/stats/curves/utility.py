@@ -45,7 +45,6 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.utility import penalty_from_confidence
     >>> penalty_from_confidence([0.0, 0.5, 0.75, 0.9]).round(12).tolist()
     [0.0, 1.0, 3.0, 9.0]
     """
@@ -64,8 +63,7 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     table : ContingencyTable
     penalty : float
         Price of a wrong answer, L, in right answers; not negative. It has no default, since it is what has to be said.
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
@@ -83,8 +81,6 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import utility
     >>> for penalty in (1, 3, 9):
     ...     value = utility(ContingencyTable(710, 30, 210, 50), penalty)
     ...     print(f"{penalty} {value.estimate:.2f} [{value.low:.3f}, {value.high:.3f}]")
@@ -101,8 +97,7 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
@@ -123,8 +118,6 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import omniscience_index
     >>> round(omniscience_index(ContingencyTable(710, 30, 210, 50)).estimate, 6)
     -16.0
     """

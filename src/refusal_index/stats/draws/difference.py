@@ -81,8 +81,7 @@ class NoiseCorrectedDifference:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -115,7 +114,6 @@ def compare_noise_corrected(
     n_resamples : int, default: 2000
         Of the questions; the smallest p-value is ``2 / (n_resamples + 1)``.
     rng : int or numpy.random.Generator, optional
-        Source of the resamples; fresh ones on every call if not given.
 
     Returns
     -------
@@ -138,13 +136,10 @@ def compare_noise_corrected(
 
     References
     ----------
-    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
-       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import compare_noise_corrected
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)

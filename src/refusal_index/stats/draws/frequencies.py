@@ -108,13 +108,10 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
 
     References
     ----------
-    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
-       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import frequency_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.contingency import CELL_NAMES
+from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -80,11 +80,9 @@ class NoiseCorrectedResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 2000
         rng : int or numpy.random.Generator, optional
-            Source of the resamples; fresh ones on every call if not given.
 
         Returns
         -------
@@ -140,8 +138,6 @@ def noise_corrected_refusal_index(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import noise_corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
@@ -198,7 +194,6 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
 
     Examples
     --------
-    >>> from refusal_index.stats import attenuated_refusal_index
     >>> attenuated_refusal_index(0.582, [0.5, 1, 3], [0.5, 1, 3]).round(3)
     array([0.115, 0.288, 0.522])
     """
@@ -252,15 +247,9 @@ def _why_undefined(
     if patterns.n_questions == 0:
         return "no_repeated_questions"
     both, only_r, only_w, neither = cells[:4]
-    margins = {
-        "nobody_refused": both + only_r,
-        "everybody_refused": only_w + neither,
-        "all_wrong": only_r + neither,
-        "all_right": both + only_w,
-    }
-    for reason, margin in margins.items():
-        if margin == 0:
-            return reason
+    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
+    if reason:
+        return reason
     # With margins that vary both correlations exist.
     if refusals is None or refusals <= 0:
         return "refusal_reliability_not_positive"

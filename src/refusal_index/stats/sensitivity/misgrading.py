@@ -81,12 +81,10 @@ class MisgradingResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10000
             Posterior draws. Draws with a negative cell are impossible and left out.
         rng : int or numpy.random.Generator, optional
-            Source of the draws; fresh ones on every call if not given.
 
         Returns
         -------
@@ -99,10 +97,7 @@ class MisgradingResult:
             return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
-        return ConfidenceInterval(
-            spearman(-1.0 if self.rho == -1 else low),
-            spearman(1.0 if self.rho == 1 else high),
-        )
+        return ConfidenceInterval(spearman(-1.0 if self.rho == -1 else low), spearman(1.0 if self.rho == 1 else high))
 
 
 def correct_misgrading(
@@ -142,8 +137,6 @@ def correct_misgrading(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_misgrading
     >>> result = correct_misgrading(ContingencyTable(706, 34, 207, 53), 0.01, 0.01)
     >>> round(result.estimate, 3), [round(cell, 1) for cell in result.cells]
     (0.514, [712.9, 27.1, 208.6, 51.4])
@@ -178,8 +171,6 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_guessing
     >>> correct_guessing(ContingencyTable(300, 150, 150, 400), n_choices=4).cells
     (400.0, 50.0, 200.0, 350.0)
     """

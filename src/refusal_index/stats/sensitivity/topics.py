@@ -114,8 +114,6 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import within_topic_refusal_index
     >>> cells = ([True, True, False, False], [True, False, True, False])
     >>> easy, hard = (30, 60, 120, 790), (600, 150, 150, 100)
     >>> refused, wrong = (np.concatenate([np.repeat(cell, easy), np.repeat(cell, hard)]) for cell in cells)

@@ -68,13 +68,10 @@ def misgrading_from_labels(
 
     References
     ----------
-    .. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American
-       Journal of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
+    .. [1] Rogan and Gladen (1978). :doi:`10.1093/oxfordjournals.aje.a112510`
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import GraderLabels, misgrading_from_labels
     >>> labels = GraderLabels(
     ...     graded_wrong_is_wrong=395, graded_wrong_is_right=5, graded_right_is_wrong=10, graded_right_is_right=90
     ... )
@@ -132,9 +129,7 @@ class MisgradingRange:
 
 
 def misgrading_range(
-    table: ContingencyTable,
-    graded_wrong_if_right: tuple[float, float],
-    graded_right_if_wrong: tuple[float, float],
+    table: ContingencyTable, graded_wrong_if_right: tuple[float, float], graded_right_if_wrong: tuple[float, float]
 ) -> MisgradingRange:
     """Range of the corrected Refusal Index while both error rates of the grader vary.
 
@@ -170,8 +165,6 @@ def misgrading_range(
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import misgrading_range
     >>> bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0.0, 0.02), (0.0, 0.01))
     >>> round(bounds.low, 3), round(bounds.high, 3)
     (0.473, 0.515)

@@ -59,7 +59,6 @@ class KendallWResult:
         n_resamples : int, default: 9,999
             The observed ranking counts as one more, so that the result is never 0.
         rng : int or numpy.random.Generator, optional
-            Source of the shuffles; fresh ones on every call if not given.
 
         Returns
         -------
@@ -68,7 +67,6 @@ class KendallWResult:
 
         Examples
         --------
-        >>> from refusal_index.stats import kendall_w
         >>> kendall_w([[0.3, 0.2, 0.1], [0.6, 0.4, 0.5], [0.9, 0.8, 0.7]]).permutation_pvalue(rng=1)
         0.196
         """
@@ -136,7 +134,6 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
 
     Examples
     --------
-    >>> from refusal_index.stats import kendall_w
     >>> scores = [[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]]
     >>> round(kendall_w(scores).estimate, 4), round(kendall_w(scores, correct_ties=True).estimate, 4)
     (0.4444, 0.5333)
@@ -176,7 +173,6 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
     Examples
     --------
-    >>> from refusal_index.stats import winner_entropy
     >>> result = winner_entropy([[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]])
     >>> round(result.estimate, 4), result.win_shares
     (0.5794, array([0. , 0.66666667, 0.33333333]))

@@ -42,10 +42,7 @@ class IsotonicResiduals:
 
 
 def isotonic_residuals(
-    metric: ArrayLike,
-    *covariates: ArrayLike,
-    increasing: Sequence[bool] | None = None,
-    fit_over: FitOver = "all",
+    metric: ArrayLike, *covariates: ArrayLike, increasing: Sequence[bool] | None = None, fit_over: FitOver = "all"
 ) -> IsotonicResiduals:
     """Residuals of a metric from the best sum of one monotonic function of each covariate.
 
@@ -82,7 +79,6 @@ def isotonic_residuals(
 
     Examples
     --------
-    >>> from refusal_index.stats import isotonic_residuals
     >>> result = isotonic_residuals([[0.2], [0.5], [0.3], [0.6]], [[0.1], [0.2], [0.3], [0.4]])
     >>> result.residuals.ravel().tolist(), result.increasing
     ([0.0, 0.1, -0.1, 0.0], (True,))

@@ -93,7 +93,6 @@ def ranking_stability(
     n_resamples : int, default: 1,000
         Shuffles for the baseline.
     rng : int or numpy.random.Generator, optional
-        Source of the shuffles; fresh ones on every call if not given.
 
     Returns
     -------
@@ -112,8 +111,6 @@ def ranking_stability(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import ranking_stability
     >>> rng = np.random.default_rng(4)
     >>> correct, refused, noise = rng.uniform(0, 0.4, size=(3, 8, 6))
     >>> metric = np.linspace(0.3, 0.6, 6) + noise / 3

@@ -64,7 +64,6 @@ def normalized_difference(
 
     Examples
     --------
-    >>> from refusal_index.stats import normalized_difference
     >>> round(normalized_difference([0.34, 0.33, 0.31, 0.36], [0.1, 0.4, 0.6, 0.8]).estimate, 4)
     0.0597
     """
@@ -105,7 +104,6 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> V
 
     Examples
     --------
-    >>> from refusal_index.stats import coefficient_of_variation
     >>> round(coefficient_of_variation([0.34, 0.33, 0.31, 0.36]).estimate, 4)
     0.0538
     """
