@@ -62,7 +62,10 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
     The mean over the questions is 0, and their population variance over n is the squared standard error. Two runs
     over the same questions are compared by the difference of their influence functions, question by question.
 
-    Parameters are those of `ContingencyTable.from_arrays`.
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (n,)
+        As for `ContingencyTable.from_arrays`.
 
     Returns
     -------
