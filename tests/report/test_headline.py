@@ -120,8 +120,5 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
 
 
 def test_the_papers_rows_stand_beside_simpleqa_only() -> None:
-    assert headline(report_run(rows(300))).paper is None
-    paper = headline(report_run(rows(300, dataset="simpleqa"))).paper
-    assert paper is not None
-    assert paper.count == 16
-    assert (paper.low, paper.high) == (min(paper.values), max(paper.values))
+    assert headline(report_run(rows(300))).paper == ()
+    assert len(headline(report_run(rows(300, dataset="simpleqa"))).paper) == 16

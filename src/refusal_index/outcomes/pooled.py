@@ -67,11 +67,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
 
 
 def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
-    """Return the one number of a model on a dataset: jointly over its variants, or that of the only variant.
-
-    - `own`: the index of every variant.
-    - `joint`: as `joint_index` has it; None for one variant.
-    """
+    """Return the one number of a model on a dataset: `joint` over its variants, or `own` where there is only one."""
     return own[0] if joint is None else joint
 
 

@@ -81,46 +81,13 @@ def pair_shares(found: Finding) -> tuple[float, float, float] | None:
     return at_estimate, at_low, at_high
 
 
-DATASET = "simpleqa"
-
-
-@dataclass(frozen=True)
-class PaperRows:
-    """The Refusal Indices of the paper's results table."""
-
-    values: tuple[float, ...]
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-        return len(self.values)
-
-    @property
-    def low(self) -> float:
-        """The smallest."""
-        return min(self.values)
-
-    @property
-    def high(self) -> float:
-        """The largest."""
-        return max(self.values)
-
-    def below(self, value: float) -> int:
-        """How many lie below a value."""
-        return sum(one < value for one in self.values)
-
-
-def paper_rows(dataset: str | None) -> PaperRows | None:
-    """Return the paper's results for its dataset; None for any other."""
-    return _rows() if dataset == DATASET else None
-
-
 @cache
-def _rows() -> PaperRows | None:
+def paper_indices(dataset: str | None) -> tuple[float, ...]:
+    """Return the Refusal Indices of the paper's results table; none for other datasets than its own."""
     file = resources.files("refusal_index").joinpath("studies", "data", "paper_rows.csv")
-    if not file.is_file():
-        return None
-    return PaperRows(tuple(pl.read_csv(file.read_bytes())["refusal_index"].drop_nulls().to_list()))
+    if dataset != "simpleqa" or not file.is_file():
+        return ()
+    return tuple(pl.read_csv(file.read_bytes())["refusal_index"].drop_nulls().to_list())
 
 
 @dataclass(frozen=True)
@@ -147,14 +114,14 @@ class Headline:
     # lines, scale: the picture: the joint index above its variants
     lines: tuple[Line, ...]
     scale: IndexScale
-    paper: PaperRows | None  # the paper's own models, where they were asked the same questions; else None
+    paper: tuple[float, ...]  # the indices of the paper's own models, where they were asked the same questions
 
 
 def headline(run: ReportRun) -> Headline:
     """Make the first screen of a run."""
     found, lines = finding(run), tuple(_lines(run))
     index = found.index
-    paper = paper_rows(run.run.dataset_id)
+    paper = paper_indices(run.run.dataset_id)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,
@@ -198,23 +165,23 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
 
 
-def _compared(run: ReportRun, index: Estimate, paper: PaperRows | None) -> Iterator[str]:
+def _compared(run: ReportRun, index: Estimate, paper: tuple[float, ...]) -> Iterator[str]:
     yield "0 is a model that refuses like a coin, 1 one that refuses exactly what it would get wrong."
     known = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if _estimate(v) is not None]
     if len(known) > 1:
         known.sort(key=lambda pair: _estimate(pair[1]) or 0.0)
         (worst, low), (best, high) = known[0], known[-1]
         yield f"Its best prompt is {best} at {_shown(high)}, its worst {worst} at {_shown(low)}{_differ(run)}."
-    if paper is not None:
-        found = f"The paper's {paper.count} results on these questions run from {number(paper.low, 2)} to "
-        yield found + number(paper.high, 2) + _place(index, paper) + "."
+    if paper:
+        found = f"The paper's {len(paper)} results on these questions run from {number(min(paper), 2)} to "
+        yield found + number(max(paper), 2) + _place(index, paper) + "."
 
 
-def _place(index: Estimate, paper: PaperRows) -> str:
+def _place(index: Estimate, paper: tuple[float, ...]) -> str:
     if index.estimate is None:
         return ""
-    below = paper.below(index.estimate)
-    return f", {'all' if below == paper.count else 'none' if below == 0 else below} of them below this one"
+    below = sum(one < index.estimate for one in paper)
+    return f", {'all' if below == len(paper) else 'none' if below == 0 else below} of them below this one"
 
 
 def _differ(run: ReportRun) -> str:

@@ -10,7 +10,7 @@ from refusal_index.outcomes.comparison import INDEX, CompareOptions, compare_pai
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
-from refusal_index.report.headline import PaperRows, finding, paper_rows, verdict
+from refusal_index.report.headline import finding, paper_indices, verdict
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import IndexScale, count, index_scale, listed, number, percent
 from refusal_index.report.views import RunView
@@ -39,7 +39,7 @@ class Overview:
     scale: IndexScale
     sentences: tuple[str, ...]  # what the comparison says
     notes: tuple[str, ...]  # what limits it
-    paper: PaperRows | None  # the paper's own models, where all runs were asked the same questions; else None
+    paper: tuple[float, ...]  # the indices of the paper's own models, where all runs were asked the same questions
 
 
 def overview(views: Sequence[RunView]) -> Overview:
@@ -49,7 +49,7 @@ def overview(views: Sequence[RunView]) -> Overview:
     lines = sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     datasets = {run.run.dataset_id for run in runs}
-    paper = paper_rows(next(iter(datasets))) if len(datasets) == 1 else None
+    paper = paper_indices(next(iter(datasets))) if len(datasets) == 1 else ()
     return Overview(tuple(lines), index_scale(values), sentences, notes, paper)
 
 

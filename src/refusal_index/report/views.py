@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from refusal_index.report.figures import Mosaic, Plane, mosaics, plane
 from refusal_index.report.headline import Headline, headline
-from refusal_index.report.making import Fact, Prompt, facts, prompts
-from refusal_index.report.runs import ReportRun
+from refusal_index.report.runs import Fact, Prompt, ReportRun, facts, prompts
 from refusal_index.report.tables import (
     CompletenessRow,
     CostRow,

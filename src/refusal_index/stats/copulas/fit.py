@@ -153,10 +153,7 @@ def fit_copulas(
 ) -> dict[CopulaName, CopulaFit]:
     """Fit every family to a table; see `fit_copula`.
 
-    Parameters
-    ----------
-    table, df, count_df
-        As for `fit_copula`.
+    Parameters are those of `fit_copula`.
 
     Returns
     -------

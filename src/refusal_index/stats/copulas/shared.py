@@ -142,10 +142,7 @@ def copula_tests(
 ) -> tuple[CopulaTestResult, ...]:
     """Test every family on the same prompts, the best fitting first.
 
-    Parameters
-    ----------
-    refused, wrong, scored, df
-        As for `copula_test`.
+    Parameters are those of `copula_test`.
 
     Returns
     -------

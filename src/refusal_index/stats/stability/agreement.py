@@ -152,10 +152,7 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
 def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
     """Entropy of the winners, ``-sum(p_i log_n p_i)`` with p_i the share of settings in which model i comes first.
 
-    Parameters
-    ----------
-    scores : array_like of float, shape (m, n)
-        As for `kendall_w`.
+    Parameters are those of `kendall_w`.
 
     Returns
     -------
