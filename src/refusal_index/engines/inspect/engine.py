@@ -136,9 +136,9 @@ class InspectEngine:
         if breaker.reason is not None:
             raise RunFailedError(f"{task.name}: {breaker.reason}")
         if not logs or logs[0].status == "cancelled":
-            task = asyncio.current_task()
+            current = asyncio.current_task()
             # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
-            raise asyncio.CancelledError if task and task.cancelling() else KeyboardInterrupt
+            raise asyncio.CancelledError if current and current.cancelling() else KeyboardInterrupt
         if logs[0].status != "success":
             said = logs[0].error.message if logs[0].error else "no reason given"
             raise RunFailedError(f"{task.name}: Inspect ended with status {logs[0].status!r}: {error_line(said)}")
