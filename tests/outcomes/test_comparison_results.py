@@ -12,6 +12,7 @@ from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import compare_two, rank_all
 from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
+from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.runs import ComparedRun, read_runs
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 from refusal_index.stats import METRIC_NAMES, expected_half_width, questions_for_half_width, questions_to_tell_apart
@@ -56,6 +57,13 @@ def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
     assert found.to_frame().to_dicts() == [
         {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
     ]
+
+
+@pytest.mark.parametrize("made", [lambda runs: compare_two(*runs[:2], OPTIONS), lambda runs: rank_all(runs, OPTIONS)])
+def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
+    found = made(runs)
+    assert repr(found) == to_text(found.blocks())
+    assert "array(" not in repr(found)
 
 
 def test_names_in_a_notebook_are_text(runs):

@@ -61,8 +61,10 @@ def evaluate(
         ``"exact"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, a model of
         Inspect's, or a function from a `Question` and an answer's text to True, False or a grade's name. The dataset's
         own unless given.
-    model_name, grader_name, dataset_name
-        What to call a function or object that has no name to be found again by, and questions that have none.
+    model_name, grader_name
+        What to call a function or object that has no name to be found again by.
+    dataset_name
+        What to call a data frame or dictionaries; ``own`` unless given.
     columns
         Column names by role, as in ``{"question": "problem"}``, for questions of one's own.
     out

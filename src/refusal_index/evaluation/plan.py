@@ -32,11 +32,11 @@ from refusal_index.protocol import (
     due,
     load_prompt_set,
 )
+from refusal_index.protocol.graders import RULES
 
 RUNS = Path("runs")
 ALMANAC = "almanac"
 ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
-RULES = (str(GraderKind.EXACT), str(GraderKind.CHOICE), str(GraderKind.REGEX))
 PARAPHRASES = "+"  # behind a variant's name
 
 
