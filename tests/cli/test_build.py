@@ -18,18 +18,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from click.testing import Result
-from refusal_index.cli.build import app
-from refusal_index.cli.build import precise_wiki as build_command
-from refusal_index.engines.inspect.solver import DEFAULT_GRADER
 from typer.testing import CliRunner
 
+from refusal_index.cli.commands.build import app
+from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
-from refusal_index.datasets.precise_wiki_build import Lengths
-from refusal_index.engines.inspect.build import BuildPlan
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
+from refusal_index.evaluation.build import BuildOptions
 from tests.engines.fake_api import FakeApi
 from tests.engines.wiki_writer import FACT, FAULTS, error_500, fault_of, is_question, write_pages, writer
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli.build import app; app()", "precise-wiki"]
+COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
 OPTIONS = (
     "--writer",
     "openai-api/fake/writer",
@@ -303,22 +302,51 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(case):
     assert [path.name for path in Path().iterdir()] == ["pages.jsonl"]
 
 
-def test_defaults_are_those_of_the_engine_and_the_rules():
-    """Commands import the engine only when they run, so that its defaults stand there a second time."""
+def test_defaults_are_those_of_the_room_below():
+    """Commands import it only when they run, so that its defaults stand there a second time."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(build_command).parameters.items()}
-    plan = BuildPlan("a/b", "a/b")
+    plan = BuildOptions(Path("a"), Path("b"), DEFAULT_GRADER, DEFAULT_GRADER)
     assert defaults["temperature"] == plan.writing.temperature
     assert defaults["answer_temperature"] == plan.answering.temperature
     assert defaults["top_p"] == plan.writing.top_p == plan.answering.top_p
-    assert defaults["max_tokens"] == plan.writing.max_tokens == plan.answering.max_tokens
-    assert (defaults["shortest"], defaults["longest"]) == (Lengths().shortest, Lengths().longest)
-    assert (defaults["seed"], defaults["max_retries"]) == (plan.seed, plan.max_retries)
-    assert defaults["attempt_timeout"] == plan.attempt_timeout
+    assert defaults["max_tokens"] is None
+    assert Settings().decoding.max_tokens == plan.writing.max_tokens == plan.answering.max_tokens
+    assert (defaults["shortest"], defaults["longest"]) == (plan.lengths.shortest, plan.lengths.longest)
+    assert (defaults["seed"], defaults["questions"]) == (plan.seed, plan.questions)
+    assert Settings().sending == plan.sending
     assert defaults["writer"] == DEFAULT_GRADER
 
 
+def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(monkeypatch):
+    """What stops it is a key that is refused after so many replies."""
+
+    def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
+        told = {"error": {"message": "no more", "type": "t", "code": None}}
+        return web.json_response(told, status=401) if len(api.answered) >= enough else None
+
+    write_pages(Path("pages.jsonl"), 80)
+    with FakeApi(writer, used_up) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        for enough in (20, 50):
+            stopped = build("--questions", "40")
+            assert (stopped.exit_code, len(api.answered)) == (1, enough), stopped.stderr
+            assert "no more" in stopped.stderr
+            assert not Path("wiki.jsonl").exists()
+        api._fault = None
+        assert build("--questions", "40").exit_code == 0
+        sent = Counter(body["seed"] for body in api.answered)
+        assert set(sent.values()) == {1}, "nothing was asked twice"
+        used = record()["usage"]
+        assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
+        assert build("--questions", "40", out="whole.jsonl").exit_code == 0
+        assert len(api.answered) == 2 * len(sent)
+    assert Path("wiki.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+    assert {**record(), "file": None} == {**record("whole.jsonl"), "file": None}
+    assert record()["counts"]["rejected"] == dict(expected_reasons(lines("wiki.jsonl.build/sections.jsonl")))
+
+
 def start(out: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "200", *OPTIONS]
+    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "60", *OPTIONS]
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -329,17 +357,17 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_and_repeats_little(monkeypatch):
+def test_killed_and_interrupted_a_build_ends_like_one_that_was_not_and_repeats_little(monkeypatch):
     def sometimes(message: str, sent_before: int) -> web.StreamResponse | float | None:
         fact = FACT.search(message)
         if sent_before == 0 and fact and number_of(fact[2]) % 29 == 0:
             return error_500()
         return 0.02
 
-    write_pages(Path("pages.jsonl"), 300)
+    write_pages(Path("pages.jsonl"), 120)
     with FakeApi(writer, sometimes) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        for enough, ending in ((70, signal.SIGKILL), (200, signal.SIGINT), (330, signal.SIGKILL)):
+        for enough, ending in ((40, signal.SIGKILL), (90, signal.SIGINT)):
             process = start("killed.jsonl")
             while len(api.answered) < enough:
                 assert process.poll() is None, process.communicate()
@@ -352,7 +380,7 @@ def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_
         sent = Counter(body["seed"] for body in api.answered)
         used = record("killed.jsonl")["usage"]
         assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
-        assert sum(sent.values()) - len(sent) <= 3 * 8, "only what was in flight at a kill"
+        assert sum(sent.values()) - len(sent) <= 2 * 8, "only what was in flight at a kill"
 
         before = len(api.answered)
         assert finish(start("killed.jsonl")) == said
@@ -361,7 +389,7 @@ def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_
         finish(start("whole.jsonl"))
         assert len(api.answered) - before == len(sent)
     assert Path("killed.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
-    assert len(lines("killed.jsonl")) == 200
+    assert len(lines("killed.jsonl")) == 60
     tried = lines("killed.jsonl.build/sections.jsonl")
     assert record("killed.jsonl")["counts"]["rejected"] == dict(expected_reasons(tried))
     same = {**record("killed.jsonl"), "file": None}

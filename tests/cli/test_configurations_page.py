@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from refusal_index.cli.config_file import DATASET_KEYS, MODEL_KEYS, config_names, read_config
+from refusal_index.evaluation.configuration import DATASET_KEYS, MODEL_KEYS, config_names, read_config
 
 from refusal_index.protocol import load_prompt_set
 
@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch) -> None:
 def test_the_configuration_can_be_read():
     config = read_config("mine.toml")
     assert [model.name for model in config.models] == [None, "Qwen3-32B, thinking"]
-    assert config.datasets[1].values["column"] == ["question=problem"]
+    assert config.datasets[1].values["column"] == (("question", "problem"),)
 
 
 def test_the_tables_name_every_key_and_every_configuration():

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
 from aiohttp import web
+from typer.testing import CliRunner
 
+from refusal_index.cli import app
 from refusal_index.outcomes.presentation import escape
+from tests.cli.making import LOCAL, PIPELINE, outcomes, write_sums
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 KEY = "sk-very-secret"
 COUNT = 12
 
@@ -55,8 +52,7 @@ def said(message: str) -> str:
 
 
 def write_questions(folder: Path, count: int = COUNT) -> None:
-    lines = [f"q{number},What is {number} plus {number}?,{2 * number}" for number in range(count)]
-    (folder / "q.csv").write_text("\n".join(["question_id,question,answer", *lines]))
+    write_sums(folder / "q.csv", count)
 
 
 def options(command: str, *more: str) -> list[str]:
@@ -75,8 +71,11 @@ def graded_by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_questions(folder)
     with FakeApi(said) as api:
         arguments = ["run", "--grader", "exact", "--out", "exact", *options("run")]
-        environment = {**os.environ, "FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url}
-        subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(folder)
+            patch.setenv("FAKE_API_KEY", KEY)
+            patch.setenv("FAKE_BASE_URL", api.url)
+            assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
     return folder
 
 
@@ -100,10 +99,6 @@ def ask(command, tmp_path: Path, monkeypatch):
 def exact(graded_by_rule: Path, ask, tmp_path: Path) -> None:
     """Put a run that was graded by comparison into the working folder, as `exact`."""
     shutil.copytree(graded_by_rule / "exact", tmp_path / "exact")
-
-
-def outcomes(folder: str | Path) -> pl.DataFrame:
-    return pl.read_parquet(Path(folder) / "outcomes.parquet")
 
 
 def summary(folder: str) -> dict:
@@ -136,12 +131,8 @@ def test_a_model_is_asked_for_grades_only_and_nothing_twice(ask, exact):
         sent = len(api.answered)
         again = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
         assert len(api.answered) == sent
-        for log in Path("model/logs").glob("*.eval"):
-            log.write_bytes(log.read_bytes()[:700])  # as a kill leaves it
-        resumed = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        assert [is_grading(message) for message in api.messages()[sent:]] == [True], "the check of the grader"
-    assert result.exit_code == again.exit_code == resumed.exit_code == 1, "a third is unscored"
-    assert result.stdout == again.stdout == resumed.stdout
+    assert result.exit_code == again.exit_code == 1, "a third is unscored"
+    assert result.stdout == again.stdout
 
 
 def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, exact):
@@ -303,38 +294,42 @@ def test_nothing_that_was_said_commands_the_terminal(ask, exact):
     assert all(line == escape(line) for line in result.stdout.splitlines())
 
 
-@pytest.mark.slow
-def test_killed_on_the_way_it_resumes_without_asking_for_a_grade_twice(ask, tmp_path):
-    write_questions(tmp_path, 150)
-    slow = lambda message, _: 0.02 if is_grading(message) else None  # noqa: E731
-    with FakeApi(said, slow) as api:
-        assert ask(api, "run", "--grader", "exact", "--out", "exact").exit_code == 0
-        before = len(api.answered)
-        arguments = [
-            "regrade",
-            "exact",
-            "--grader",
-            "openai-api/fake/grader",
-            "--out",
-            "model",
-            "--max-connections",
-            "4",
-        ]
-        for enough in (50, 120):
-            with subprocess.Popen(
-                [*COMMAND, *arguments], env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as process:
-                while len(api.answered) - before < enough:
-                    assert process.poll() is None, process.communicate()
-                    time.sleep(0.02)
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-        ask(api, *arguments[:-2])
-        grades = Counter(body["seed"] for body in api.answered[before:] if "seed" in body)
-        whole = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "whole")
-    assert sum(count - 1 for count in grades.values()) <= 2 * 4, "only what was in flight at a kill"
-    assert whole.exit_code in (0, 1)
+GRADED = ("regrade", "exact", *LOCAL, "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
+
+
+def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(command, pipeline):
+    write_questions(Path(), 30)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader", "exact", "--out", "exact")
+    assert command(*run).exit_code == 0
+    pipeline.__init__()
+    whole = command(*GRADED, "--out", "whole")
+    assert whole.exit_code == 0, whole.stderr
+    grades = Counter(pipeline.asked)
+    assert len(grades) == 30, "20 answers, 10 forced ones; variants say the same"
+    pipeline.__init__()
+    for enough in (10, 25):
+        pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
+        stopped = command(*GRADED, "--out", "model")
+        assert stopped.exit_code == 130
+        assert "the same command resumes" in stopped.stderr
+    pipeline.stops_after = None
+    assert command(*GRADED, "--out", "model").stdout.splitlines()[:-1] == whole.stdout.splitlines()[:-1]
+    assert Counter(pipeline.asked) == grades
     assert outcomes("model").equals(outcomes("whole"))
+    assert outcomes("model").equals(outcomes("exact")), "it grades as the rule does"
+
+
+def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command, pipeline):
+    """A question whose second draw failed is graded by its first; one that failed in its first is unscored."""
+    write_questions(Path(), 12)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
+    pipeline.stops_after = 30
+    assert command(*run, "--max-retries", "0", "--max-connections", "1", "--out", "exact").exit_code == 1
+    pipeline.__init__()
+    result = command("regrade", "exact", *LOCAL, "--grader", "exact", "--out", "again")
+    assert result.exit_code == 1, result.stderr
+    assert outcomes("again").equals(outcomes("exact"))
+    assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
 
 
 def test_the_cost_of_grading_anew_is_that_of_the_graders(ask, exact):

@@ -266,7 +266,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
 @pytest.mark.parametrize(
     ("stopping", "status", "told"),
     [
-        (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function; the same command"),
+        (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function"),
         (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and pays for no reply twice"),
     ],
 )

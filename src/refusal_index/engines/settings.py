@@ -68,27 +68,29 @@ def setting(default: Any, *, low: float | None = None, high: float | None = None
 
 def _texts(value: Any, name: str) -> tuple[str, ...]:
     """Read one text, its parts separated by commas, or several."""
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(value)}")
+    given = _several(value, name, str)
     return tuple(part.strip() for one in given for part in one.split(",") if part.strip())
 
 
 def _paths(value: Any, name: str) -> tuple[Path, ...]:
-    given = [value] if isinstance(value, str | Path) else value
-    if not isinstance(given, Sequence) or not all(isinstance(one, str | Path) for one in given):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(value)}")
-    return tuple(Path(one) for one in given)
+    return tuple(Path(one) for one in _several(value, name, str, Path))
+
+
+def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
+    given = [value] if isinstance(value, kinds) else value
+    found = given if isinstance(given, Sequence) else [given]
+    for one in found:
+        if not isinstance(one, kinds):
+            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(one)}")
+    return found
 
 
 def _columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
     if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
         return tuple(value.items())
-    given = [value] if isinstance(value, str) else value
-    if not isinstance(given, Sequence):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(value)}")
-    return tuple(_column(entry, name) for entry in given)
+    listed = isinstance(value, Sequence) and not isinstance(value, str)
+    return tuple(_column(entry, name) for entry in (value if listed else [value]))
 
 
 def _column(entry: Any, name: str) -> tuple[str, str]:

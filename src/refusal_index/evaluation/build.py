@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets.precise_wiki_build import (
-    BuildError,
     BuildPaths,
     Drawing,
     Lengths,
@@ -173,9 +172,9 @@ def _pages(options: BuildOptions) -> Pages:
     pages = read_pages(options.pages, options.difficulty)
     orders = draw_order(pages, options.seed, options.lengths)
     if not any(True for order in orders.values() for _ in islice(order, 1)):
-        raise BuildError(
+        raise SettingError(
             f"{options.pages}: expected a section of at least {shortest:,} characters, got none in "
-            f"{len(pages.entries):,} pages; lower {shortest}, or check that the column {pages.columns['text']!r} holds "
+            f"{len(pages.entries):,} pages; lower {{shortest}}, or check that the column {pages.columns['text']!r} holds "
             "the text"
         )
     return pages

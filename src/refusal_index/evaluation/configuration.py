@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.settings import SETTINGS, SettingError
-from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import nearest, shortened
 
 FOLDER = "configs"
@@ -32,7 +31,7 @@ DEFAULT_KEYS = tuple(key for key in (*MODEL_KEYS, *DATASET_KEYS, *SET_KEYS) if k
 TABLES = {"[[models]]": MODEL_KEYS, "[[datasets]]": DATASET_KEYS, "[defaults]": DEFAULT_KEYS}
 
 
-class ConfigError(RefusalIndexError, ValueError):
+class ConfigError(SettingError):
     """A configuration that cannot be used; the message names the file, the table and the key."""
 
 

@@ -340,4 +340,5 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    return Run(folder, read_outcomes(folder.outcomes), found[0].summary)
+    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
+    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)

@@ -16,7 +16,7 @@ from typing import Any
 
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
@@ -26,6 +26,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
 from refusal_index.outcomes.summary import Summary
+from refusal_index.protocol import Asked
 
 LOCK = ".lock"
 DATASET_GIVEN = ("dataset", "data", "column")
@@ -157,7 +158,7 @@ def prepare_sweep(
     datasets = []
     for entry in entries:
         with telling(entry.place):
-            datasets.append((entry, load_questions(settings.changed(**config.defaults, **entry.values, **values))))
+            datasets.append((entry, load_questions(settings.changed(**{**config.defaults, **entry.values, **values}))))
     plans = []
     for model in config.models:
         for entry, dataset in datasets:
@@ -184,12 +185,13 @@ async def check_models(plans: Sequence[Plan]) -> None:
         with open_store(plan.folder, made=False) as store:
             if not plan.pending(store):
                 continue
-        for asked, name in plan.names.items():
-            if (asked, name) in seen:
+        for name in plan.names.values():
+            if name in seen:
                 continue
-            seen.add((asked, name))
+            seen.add(name)
+            only = {Asked.MODEL: name}  # graders too: opened as such they would be asked for a plain case
             try:
-                async with engine_of(plan.settings.sending.engine)(plan.settings, {asked: name}, plan.objects).open():
+                async with engine_of(plan.settings.sending.engine)(plan.settings, only, plan.objects).open():
                     continue
             except ModelError as error:
                 failed.setdefault(name, error)
@@ -229,7 +231,7 @@ def telling(place: str) -> Iterator[None]:
     try:
         yield
     except RefusalIndexError as error:
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{place}: {error.message if isinstance(error, SettingError) else error}") from error
 
 
 def _check_folder(path: Path) -> None:
