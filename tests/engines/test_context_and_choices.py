@@ -141,9 +141,7 @@ def test_each_grader_is_tried_before_anything_is_asked(plan_for, two_graders, mo
     assert not api.answered
 
 
-def test_a_model_is_asked_of_a_question_without_a_right_answer_only_whether_it_was_attempted(
-    plan_for, two_graders
-):
+def test_a_model_is_asked_of_a_question_without_a_right_answer_only_whether_it_was_attempted(plan_for, two_graders):
     first, _ = two_graders
     with FakeApi(reader) as api:
         run(plan_for(api.url, dataset=MIXED, grader=JUDGES.partition(",")[0]))

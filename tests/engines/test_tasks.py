@@ -14,8 +14,8 @@ from inspect_ai.log import read_eval_log
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.inspect.task import CELLS
-from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.inspect.tasks import almanac_task, faitheval_counterfactual, mixed, own_questions
+from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.protocol import GraderError
 from tests.engines.fake_api import FakeApi, is_grading, question_of
 
@@ -90,6 +90,7 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     assert task.dataset[0].metadata["choices"] == ["an oak", "a yew"]
 
 
+@pytest.mark.slow
 def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects_own_command(tmp_path):
     (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
 
