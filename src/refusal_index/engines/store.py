@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -138,7 +138,7 @@ class ReplyStore:
         StoreError
             If they cannot be written, as when the disk is full: then nothing further should be paid for.
         """
-        new = [one for one in completions if _place(one) not in self._places]
+        new = [_plain(one) for one in completions if _place(one) not in self._places]
         with self._telling(), self._connection as connection:
             connection.executemany(
                 "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, new)
@@ -213,6 +213,12 @@ def plain(text: str) -> str:
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def _plain(one: Completion) -> Completion:
+    """Return a reply as it will be read again, so that a run and its folder tell the same."""
+    text = plain(one.reply.text)
+    return one if text == one.reply.text else replace(one, reply=replace(one.reply, text=text))
+
+
 def _place(one: Completion) -> tuple[object, ...]:
     return one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt
 
@@ -225,7 +231,7 @@ def _row(one: Completion) -> tuple[object, ...]:
         str(one.reply.asked),
         one.draw,
         one.attempt,
-        plain(one.reply.text),
+        one.reply.text,
         str(one.reply.stop_reason),
         one.input_tokens,
         one.output_tokens,

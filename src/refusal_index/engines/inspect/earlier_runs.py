@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -186,6 +187,12 @@ async def _look_up(model: Model, ask: Ask) -> Response | None:
     return Response(choices_of(output), usage.input_tokens if usage else 0, usage.output_tokens if usage else 0)
 
 
+def _read_log(path: Path, **how: Any) -> EvalLog:
+    """Read a log in a thread of its own: where a loop runs, Inspect would patch asyncio for the rest of the process."""
+    with ThreadPoolExecutor(1) as reader:
+        return reader.submit(read_eval_log, str(path), **how).result()
+
+
 def read_header(path: Path) -> EvalLog:
     """Return the header of a log, without its samples.
 
@@ -195,7 +202,7 @@ def read_header(path: Path) -> EvalLog:
         If the file is not a complete log.
     """
     try:
-        return read_eval_log(str(path), header_only=True)
+        return _read_log(path, header_only=True)
     except Exception as error:  # Inspect raises whatever its zip and JSON readers raise
         raise LogError(f"{path}: not a readable Inspect log ({type(error).__name__}: {error})") from error
 
@@ -217,7 +224,7 @@ def finished_logs(folder: RunFolder) -> dict[str, Path]:
 def take_over_logs(folder: RunFolder, store: ReplyStore) -> None:
     """Put what the logs of finished variants hold into a store."""
     for variant, path in finished_logs(folder).items():
-        log = read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
+        log = _read_log(path, exclude_fields=UNREAD_FIELDS)
         samples = log.samples or []
         regraded = bool((log.eval.metadata or {}).get(REGRADED))
         questions = [_question(sample) for sample in samples]
