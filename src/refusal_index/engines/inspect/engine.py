@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -14,12 +13,13 @@ from inspect_ai import Task, eval_async
 from inspect_ai.log import EvalLog, read_eval_log_async
 from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.util import display_type
+from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
 from refusal_index.engines.inspect.earlier_runs import take_over_cache
 from refusal_index.engines.inspect.error_messages import error_line
-from refusal_index.engines.inspect.models import FunctionAPI, resolve_model
+from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
 from refusal_index.engines.inspect.session import GRADER_ROLE, SECOND_GRADER_ROLE, Session, working_for
 from refusal_index.engines.inspect.task import task_of
@@ -78,7 +78,7 @@ class InspectEngine:
             self._graders[asked] = self._resolved(name, objects, config, "grader")
         except ModelError as error:
             raise ModelError(
-                f"grader: {error.args[0].rstrip('.')}; choose another one, or the grader 'exact', which asks nobody"
+                f"grader: {error.args[0].rstrip('.')}; choose another one, or {{grader}} exact, which asks nobody"
             ) from error
 
     def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
@@ -87,7 +87,7 @@ class InspectEngine:
             return given
         if is_function_name(name) or given is not None:
             function = given or load_function(name, role)
-            model = Model(FunctionAPI(AnsweringFunction(function, name)), config or GenerateConfig())  # type: ignore[arg-type]
+            model = function_model(AnsweringFunction(function, name), config)  # type: ignore[arg-type]
         else:
             model = resolve_model(name, config)
         self._own.append(model)
@@ -112,12 +112,16 @@ class InspectEngine:
     async def carry(self, assignment: Assignment) -> None:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
-            await take_over_cache(assignment, self._settings, self._names)
+            await take_over_cache(assignment, self._models())
             superseded = await _logs_of(assignment)
             with at_work(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded:
             path.unlink()  # the new log shows all that it did
+
+    def _models(self) -> dict[Asked, Model]:
+        own = {Asked.MODEL: self._model} if Asked.MODEL in self._names else {}
+        return {**own, **self._graders}
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
@@ -136,9 +140,9 @@ class InspectEngine:
         if breaker.reason is not None:
             raise RunFailedError(f"{task.name}: {breaker.reason}")
         if not logs or logs[0].status == "cancelled":
-            current = asyncio.current_task()
+            ours = asyncio.current_task()
             # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
-            raise asyncio.CancelledError if current and current.cancelling() else KeyboardInterrupt
+            raise asyncio.CancelledError if ours and ours.cancelling() else KeyboardInterrupt
         if logs[0].status != "success":
             said = logs[0].error.message if logs[0].error else "no reason given"
             raise RunFailedError(f"{task.name}: Inspect ended with status {logs[0].status!r}: {error_line(said)}")
@@ -197,9 +201,8 @@ def at_work() -> Iterator[None]:
 
     A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
     """
-    shown, thresholds = os.environ.get("INSPECT_DISPLAY"), gc.get_threshold()
-    os.environ["INSPECT_DISPLAY"] = "none"
-    display_type()  # reads the variable, before `eval_async` chooses for itself
+    shown, thresholds = display_type(), gc.get_threshold()
+    init_display_type("none")
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
     try:
@@ -207,7 +210,4 @@ def at_work() -> Iterator[None]:
     finally:
         gc.set_threshold(*thresholds)
         gc.unfreeze()
-        if shown is None:
-            del os.environ["INSPECT_DISPLAY"]
-        else:
-            os.environ["INSPECT_DISPLAY"] = shown
+        init_display_type(shown)
