@@ -10,7 +10,7 @@ import pytest
 
 from refusal_index.outcomes.run_sets import SET_VERSION
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.studies import registry
+from refusal_index.studies import study as registry
 from refusal_index.studies.registry import study_spec
 from tests.outcomes.test_run_sets import make_run
 from tests.studies.made import made_run

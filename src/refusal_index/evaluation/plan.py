@@ -227,7 +227,7 @@ def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
         raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
     for name in models:
         if "/" not in name and not is_function_name(name):
-            raise unknown("grader", name, [*RULES, DEFAULT_GRADER])
+            raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
     return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
 
 

@@ -6,8 +6,10 @@ import html
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from refusal_index.stats import Estimate, RankedRun
+if TYPE_CHECKING:
+    from refusal_index.stats import Estimate, RankedRun
 
 UNDEFINED = "-"
 """Stands for a number that there is not."""
