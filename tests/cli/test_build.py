@@ -156,6 +156,7 @@ def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
     assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_the_order_of_the_file_changes_nothing(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
@@ -165,6 +166,7 @@ def test_the_order_of_the_file_changes_nothing(api):
     assert lines("other.jsonl") == lines("wiki.jsonl")
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_sections(api):
     write_pages(Path("pages.jsonl"), 80)
     build("--questions", "12")

@@ -251,6 +251,7 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
 
 
 def test_a_set_that_is_run_already_is_told_so(run):
+    Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
         with Sweep(Path("runs/set"), read_config("set.toml"), ()).held():
             result = run(api)
