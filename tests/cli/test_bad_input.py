@@ -33,7 +33,7 @@ def write(name: str, text: str) -> str:
 CASES = {
     "no key": (["--model", "openai/gpt-4.1"], ["openai/gpt-4.1", "OPENAI_API_KEY"]),
     "no key of the grader": (
-        ["--grader", "openai/gpt-4o-mini"],
+        ["--limit", "3", "--grader", "openai/gpt-4o-mini"],
         ["openai/gpt-4o-mini", "OPENAI_API_KEY", "--grader exact"],
     ),
     "unknown provider": (["--model", "opnai/gpt-4.1"], ["'opnai'", "openai/gpt-4.1"]),
@@ -47,7 +47,7 @@ CASES = {
     "misspelt grader": (["--grader", "exct"], ["--grader", "'exct'", "'exact'"]),
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
-    "unknown engine": (["--engine", "inspct"], ["--engine", "'inspct'", "'inspect'"]),
+    "unknown engine": (["--limit", "3", "--engine", "inspct"], ["--engine", "'inspct'", "'inspect'"]),
     "an engine that cannot ask it": (
         ["--engine", "local", "--model", "openai/gpt-4.1"],
         ["openai/gpt-4.1", "--engine inspect"],

@@ -156,6 +156,7 @@ def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
     assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_the_order_of_the_file_changes_nothing(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
@@ -165,6 +166,7 @@ def test_the_order_of_the_file_changes_nothing(api):
     assert lines("other.jsonl") == lines("wiki.jsonl")
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_sections(api):
     write_pages(Path("pages.jsonl"), 80)
     build("--questions", "12")
@@ -324,21 +326,21 @@ def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(
         told = {"error": {"message": "no more", "type": "t", "code": None}}
         return web.json_response(told, status=401) if len(api.answered) >= enough else None
 
-    write_pages(Path("pages.jsonl"), 80)
+    write_pages(Path("pages.jsonl"), 40)
     with FakeApi(writer, used_up) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        for enough in (20, 50):
-            stopped = build("--questions", "40")
+        for enough in (9, 21):
+            stopped = build("--questions", "15")
             assert (stopped.exit_code, len(api.answered)) == (1, enough), stopped.stderr
             assert "no more" in stopped.stderr
             assert not Path("wiki.jsonl").exists()
         api._fault = None
-        assert build("--questions", "40").exit_code == 0
+        assert build("--questions", "15").exit_code == 0
         sent = Counter(body["seed"] for body in api.answered)
         assert set(sent.values()) == {1}, "nothing was asked twice"
         used = record()["usage"]
         assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
-        assert build("--questions", "40", out="whole.jsonl").exit_code == 0
+        assert build("--questions", "15", out="whole.jsonl").exit_code == 0
         assert len(api.answered) == 2 * len(sent)
     assert Path("wiki.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
     assert {**record(), "file": None} == {**record("whole.jsonl"), "file": None}

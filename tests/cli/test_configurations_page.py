@@ -40,6 +40,7 @@ def test_the_prompt_set_can_be_read_with_its_paraphrase():
     assert prompts.render("shy", "Who?")[0].count("UNANSWERED") == 2
 
 
+@pytest.mark.slow
 def test_the_table_of_the_dry_run_is_what_the_command_prints(command):
     (shown,) = re.findall(r"```text\n(model .*?)\n```", PAGE, re.DOTALL)
     said = command("run", "--limit", "100", "--price", "1,2", "--dry-run").stdout

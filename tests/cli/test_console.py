@@ -15,6 +15,7 @@ from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.presentation import Table, escape
 from refusal_index.outcomes.presentation.blocks import OBEYED
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from tests.tiers import one_fast
 
 MARKUP = ("[/a]", "x[/y]", "[bold]loud[/bold]", ":boom: [link=https://a.b]c[/link]")
 OBEYED_TEXT = "\x1b[31mred\x9b \u202eltr\u2069\r\n\ttab\u200b"
@@ -39,7 +40,7 @@ def write(path: str, model: str, variant: str = "low", topic: str | None = None)
     return path
 
 
-@pytest.fixture(params=["piped", "terminal"], autouse=True)
+@pytest.fixture(params=["piped", "terminal"])
 def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "terminal":
         monkeypatch.setenv("FORCE_COLOR", "1")
@@ -62,7 +63,8 @@ def commands_over(name: str) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("name", MARKUP)
+@pytest.mark.usefixtures("where")
+@one_fast("name", [" ".join(MARKUP), *MARKUP])
 def test_markup_in_names_is_text_in_every_command(command, name):
     for words in commands_over(name):
         done = command(*words)
@@ -70,6 +72,7 @@ def test_markup_in_names_is_text_in_every_command(command, name):
         assert name in done.stdout.replace("\n", " "), words
 
 
+@pytest.mark.usefixtures("where")
 def test_control_and_direction_characters_in_names_are_shown_in_every_command(command):
     for words in commands_over(OBEYED_TEXT):
         done = command(*words)
@@ -92,6 +95,7 @@ def test_property_escaped_text_holds_nothing_that_is_obeyed_and_is_not_escaped_t
     assert escape(once) == once
 
 
+@pytest.mark.usefixtures("where")
 def test_cells_prose_and_lines_are_printed_as_they_are(capsys):
     console.show(["[bold]a", Table.of(["[/b]"], [["[c]\n"], [":boom:"]])])
     console.say("[d]")

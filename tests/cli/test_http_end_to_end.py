@@ -22,15 +22,15 @@ def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same
     killed = ("run", *arguments, "--out", str(tmp_path / "killed"))
     for enough in kills:
         kill_once(server, enough, start(server, *killed))
-    finish(start(server, *killed))
+    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    assert command(*killed, "--model", "openai-api/almanac/base").exit_code == 0
     sent = Counter(entry["seed"] for entry in server.answered())
     refused = outcomes(tmp_path / "killed").filter("refused")["question_id"].n_unique()
     assert len(sent) == 2 * size + refused
     assert sum(count - 1 for count in sent.values()) <= 5 * len(kills), "only what was in flight at a kill"
 
     before = len(server.answered())
-    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
-    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
     assert command(*killed, "--model", "openai-api/almanac/base").exit_code == 0
     assert len(server.answered()) == before, "a finished run sends nothing"
 

@@ -113,7 +113,7 @@ def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(ru
 
 def test_json_is_the_summary_of_the_set_and_stands_alone(run):
     with FakeApi(answer) as api:
-        result = run(api, "--json", "--out", "elsewhere")
+        result = run(api, "--json", "--out", "elsewhere", "--limit", "3", "--variants", "low")
     assert result.stdout == Path("elsewhere/summary.json").read_text()
     assert json.loads(result.stdout)["name"] == "set"
 
@@ -251,10 +251,11 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
 
 
 def test_a_set_that_is_run_already_is_told_so(run):
+    Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
-        assert run(api).exit_code == 0
         with Sweep(Path("runs/set"), read_config("set.toml"), ()).held():
             result = run(api)
+        assert not api.received
     assert result.exit_code == 2
     assert "in use by another process" in result.stderr
 

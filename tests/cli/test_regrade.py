@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from aiohttp import web
+from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
@@ -20,6 +21,7 @@ from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 KEY = "sk-very-secret"
 COUNT = 12
+MODEL = ("--grader", "openai-api/fake/grader", "--out", "model")
 
 
 def number_of(message: str) -> int:
@@ -70,13 +72,27 @@ def graded_by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graded")
     write_questions(folder)
     with FakeApi(said) as api:
-        arguments = ["run", "--grader", "exact", "--out", "exact", *options("run")]
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(folder)
-            patch.setenv("FAKE_API_KEY", KEY)
-            patch.setenv("FAKE_BASE_URL", api.url)
-            assert CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code == 0
+        assert in_folder(folder, api, "run", "--grader", "exact", "--out", "exact", *options("run")).exit_code == 0
     return folder
+
+
+def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
+    """Run a command in a folder against a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FAKE_API_KEY", KEY)
+        patch.setenv("FAKE_BASE_URL", api.url)
+        patch.setenv("COLUMNS", "200")
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
+    """Return the folder that holds both runs, graded anew by a model in `model`, and what was said."""
+    with FakeApi(said) as api:
+        return graded_by_rule, in_folder(
+            graded_by_rule, api, "regrade", "exact", *MODEL, "--grader-price", "10,0", *options("regrade")
+        )
 
 
 @pytest.fixture
@@ -99,6 +115,13 @@ def ask(command, tmp_path: Path, monkeypatch):
 def exact(graded_by_rule: Path, ask, tmp_path: Path) -> None:
     """Put a run that was graded by comparison into the working folder, as `exact`."""
     shutil.copytree(graded_by_rule / "exact", tmp_path / "exact")
+
+
+@pytest.fixture
+def model(graded_by_model: tuple[Path, Result], exact, tmp_path: Path) -> Result:
+    """Put the same run graded anew beside it, as `model`, and return what was said of it."""
+    shutil.copytree(graded_by_model[0] / "model", tmp_path / "model")
+    return graded_by_model[1]
 
 
 def summary(folder: str) -> dict:
@@ -135,10 +158,9 @@ def test_a_model_is_asked_for_grades_only_and_nothing_twice(ask, exact):
     assert result.stdout == again.stdout
 
 
-def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, exact):
+def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
     with FakeApi(said) as api:
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        told = " ".join(result.stdout.split())
+        told = " ".join(model.stdout.split())
         vague = outcomes("model").filter(pl.col("question_id").is_in(["q4", "q10"]))
         assert vague["unscored_reason"].to_list() == ["forced_not_asked"] * 4
         assert vague["first_grade"].to_list() == ["refused"] * 4
@@ -157,9 +179,7 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, exact):
     assert outcomes("forced").filter(question_id="q4")["wrong"].to_list() == [False, False]
 
 
-def test_who_graded_is_in_every_result(ask, exact):
-    with FakeApi(said) as api:
-        ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+def test_who_graded_is_in_every_result(model):
     assert summary("exact")["grader"]["name"] == "exact"
     settings = json.loads(Path("model/run.json").read_text())["settings"]
     assert summary("model")["grader"] == settings["grader"]
@@ -268,30 +288,28 @@ def test_bad_input_is_told_in_one_line_before_anything_is_sent(ask, exact, argum
     assert not Path("runs").exists()
 
 
-def test_other_replies_are_another_folder(ask, exact):
-    with FakeApi(said) as api:
-        assert ask(api, "regrade", "exact", "--grader", "exact").exit_code == 0
-        assert ask(api, "regrade", "exact", "--grader", "exact").exit_code == 0
-        assert len(list(Path("runs").iterdir())) == 1
-        ask(api, "run", "--grader", "exact", "--seed", "1", "--out", "other")
-        assert ask(api, "regrade", "other", "--grader", "exact").exit_code == 0
+def test_other_replies_are_another_folder(command, pipeline):
+    write_questions(Path(), 6)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out")
+    assert command(*run, "exact").exit_code == command(*run, "other", "--seed", "1").exit_code == 0
+    regrade = ("--grader", "exact", *LOCAL)
+    assert command("regrade", "exact", *regrade).exit_code == 0
+    assert command("regrade", "exact", *regrade).exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 1
+    assert command("regrade", "other", *regrade).exit_code == 0
     assert len(list(Path("runs").iterdir())) == 2
     (name,) = {folder.name.rsplit("-", 1)[0] for folder in Path("runs").iterdir()}
-    assert name == "openai-api-fake-any-own-q-regraded"
+    assert name == "python-tests.cli.some_pipeline-answer-own-q-regraded"
 
 
-def test_a_regraded_run_is_regraded_like_any_other(ask, exact):
-    with FakeApi(said) as api:
-        ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        back = ask(api, "regrade", "model", "--grader", "exact", "--out", "back")
+def test_a_regraded_run_is_regraded_like_any_other(ask, model):
+    back = ask(None, "regrade", "model", "--grader", "exact", "--out", "back")
     assert back.exit_code == 0
     assert outcomes("back").equals(outcomes("exact"))
 
 
-def test_nothing_that_was_said_commands_the_terminal(ask, exact):
-    with FakeApi(said) as api:
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-    assert all(line == escape(line) for line in result.stdout.splitlines())
+def test_nothing_that_was_said_commands_the_terminal(model):
+    assert all(line == escape(line) for line in model.stdout.splitlines())
 
 
 GRADED = ("regrade", "exact", *LOCAL, "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
@@ -332,10 +350,7 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
     assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
 
 
-def test_the_cost_of_grading_anew_is_that_of_the_graders(ask, exact):
-    with FakeApi(said) as api:
-        grader = ("--grader", "openai-api/fake/grader", "--grader-price", "10,0")
-        ask(api, "regrade", "exact", *grader, "--out", "model")
+def test_the_cost_of_grading_anew_is_that_of_the_graders(model):
     found = summary("model")
     assert (found["price"], found["grader_price"]) == (None, {"input": 10.0, "output": 0.0})
     for variant in found["variants"]:

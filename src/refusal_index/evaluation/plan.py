@@ -147,7 +147,6 @@ def prepare(
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
-    check_context(settings.model, dataset.questions, prompts)
     if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
         raise SettingError(
             "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
@@ -164,6 +163,7 @@ def prepare(
     folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
     if folder.run_json.exists():
         refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
+    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
     draws = draws_of(settings, dataset)
     think = settings.prompting.think
     variants = settings.prompting.variants
