@@ -11,7 +11,10 @@ import refusal_index
 from benchmarks import estimator
 from refusal_index import stats
 
-PUBLIC = {"ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"}
+PUBLIC = set(
+    "ConfidenceInterval ContingencyTable RefusalIndexError RefusalIndexResult Run __version__ compare dry_run evaluate "
+    "evaluate_async open_run rank refusal_index refusal_index_many stats study".split()
+)
 
 STATS_NAMES = """
     ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
