@@ -174,8 +174,8 @@ def _pages(options: BuildOptions) -> Pages:
     if not any(True for order in orders.values() for _ in islice(order, 1)):
         raise SettingError(
             f"{options.pages}: expected a section of at least {shortest:,} characters, got none in "
-            f"{len(pages.entries):,} pages; lower {{shortest}}, or check that the column {pages.columns['text']!r} holds "
-            "the text"
+            f"{len(pages.entries):,} pages; lower {{shortest}}, or check that the column {pages.columns['text']!r} "
+            "holds the text"
         )
     return pages
 
