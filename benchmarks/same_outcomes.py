@@ -1,19 +1,21 @@
-"""The same commands by this revision and by another: are outcomes, settings and summaries the same, to the bit?
+"""The same commands by this revision and by another, whose results are compared to the row.
 
     python -m benchmarks.same_outcomes REV
 
 Checks REV out into a worktree of its own, runs the same commands of the command line with either tree's sources in an
 empty folder each, within the process of the embedded models and without a network, and compares what lies in the
-folders: outcome tables row by row, whatever their order, the settings in ``run.json`` and the metrics in
-``summary.json``. What tells trees apart on purpose (versions, places of folders) is not compared. Exit status: 0 all is
-the same, 1 something differs.
+folders: outcome tables row by row, whatever their order, the settings in ``run.json``, and the metrics in
+``summary.json`` to twelve digits. `regrade` and `force` take what REV made, by both trees. What tells trees apart on
+purpose (versions, places of folders) is not compared. Exit status: 0 all is the same, 1 something differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,9 @@ COMPARED = ("variants", "pooled")
 
 INCOMPLETE = 1  # the exit status of a run that leaves too much unscored, which has its outcomes all the same
 SHOWN = 3
+DIGITS = 1e-12
+THEIRS, FIRST_PASS = "theirs", "first.csv"
+"""In either folder: the first run as the other revision made it, and its first pass alone."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +61,18 @@ def cases(limit: int) -> list[Case]:
         *(Case(name, (*run, "--model", f"almanac/{name}")) for name in ("base", "small", "rash")),
         Case("draws", (*run, "--draws", "3", "--repeat-questions", str(min(40, limit)), "--variants", "low,high")),
         Case("system", (*run, "--placement", "system", "--variants", "normal")),
-        Case("regraded", ("regrade", "base", "--grader", "exact")),
-        Case("forced", ("force", "first.csv", "--model", "almanac/base")),
+        Case("regraded", ("regrade", THEIRS, "--grader", "exact")),
+        Case("forced", ("force", FIRST_PASS, "--model", "almanac/base")),
     ]
 
 
-def write_first_pass(folder: Path) -> None:
-    """Write the first pass of the first run as somebody who asked no second one would have it."""
-    table = pl.read_parquet(folder / "base" / "outcomes.parquet")
+def hand_on(run: Path, folder: Path) -> None:
+    """Copy a run into a folder, and write its first pass as somebody who asked no second one would have it."""
+    shutil.copytree(run, folder / THEIRS)
+    table = pl.read_parquet(run / "outcomes.parquet")
     grades = pl.col("first_grade").replace_strict({"correct": "A", "incorrect": "B", "refused": "C"}, default=None)
     known = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
-    table.filter(pl.col("first_grade") != "unscored").select(*known, grade=grades).write_csv(folder / "first.csv")
+    table.filter(pl.col("first_grade") != "unscored").select(*known, grade=grades).write_csv(folder / FIRST_PASS)
 
 
 @contextmanager
@@ -83,8 +89,6 @@ def worktree(revision: str) -> Iterator[Path]:
 
 def run_case(case: Case, tree: Path, folder: Path) -> None:
     """Run a command with the sources of a tree; a failure that leaves no outcomes is an error."""
-    if case.arguments[0] == "force":
-        write_first_pass(folder)
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "INSPECT_DISPLAY": "none"}
     command = [*COMMAND, *case.arguments, "--out", case.folder]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -112,8 +116,12 @@ def differing_values(here: Any, there: Any, place: str = "") -> Iterator[str]:
     elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
         for number, (one, other) in enumerate(zip(here, there, strict=True)):
             yield from differing_values(one, other, f"{place}[{number}]")
-    elif here != there:
+    elif here != there and not _nearly(here, there):
         yield f"{place.lstrip('.')}: {json.dumps(here)[:60]} here, {json.dumps(there)[:60]} there"
+
+
+def _nearly(here: Any, there: Any) -> bool:
+    return isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=DIGITS)
 
 
 def differences(case: Case, here: Path, there: Path) -> dict[str, list[str]]:
@@ -146,6 +154,9 @@ def compare(revision: str, chosen: Sequence[Case]) -> bool:
         for case in chosen:
             run_case(case, ROOT, here)
             run_case(case, tree, there)
+            if case is chosen[0]:
+                for folder_of_tree in (here, there):
+                    hand_on(there / case.folder, folder_of_tree)
             found = differences(case, here, there)
             rows = pl.read_parquet(here / case.folder / "outcomes.parquet").height
             told = " | ".join("same" if not lines else f"{len(lines)} differ" for lines in found.values())
