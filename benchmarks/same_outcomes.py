@@ -5,7 +5,7 @@
 Checks REV out into a worktree of its own, runs the same commands of the command line with either tree's sources in an
 empty folder each, within the process of the embedded models and without a network, and compares what lies in the
 folders: outcome tables row by row, whatever their order, the settings in ``run.json``, and the metrics in
-``summary.json`` to twelve digits. `regrade` and `force` take what REV made, by both trees. What tells trees apart on
+``summary.json`` to the bit. `regrade` and `force` take what REV made, by both trees. What tells trees apart on
 purpose (versions, places of folders) is not compared. Exit status: 0 all is the same, 1 something differs.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import shutil
 import subprocess
@@ -35,7 +34,6 @@ COMPARED = ("variants", "pooled")
 
 INCOMPLETE = 1  # the exit status of a run that leaves too much unscored, which has its outcomes all the same
 SHOWN = 3
-DIGITS = 1e-12
 THEIRS, FIRST_PASS = "theirs", "first.csv"
 """In either folder: the first run as the other revision made it, and its first pass alone."""
 
@@ -116,12 +114,8 @@ def differing_values(here: Any, there: Any, place: str = "") -> Iterator[str]:
     elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
         for number, (one, other) in enumerate(zip(here, there, strict=True)):
             yield from differing_values(one, other, f"{place}[{number}]")
-    elif here != there and not _nearly(here, there):
+    elif here != there:
         yield f"{place.lstrip('.')}: {json.dumps(here)[:60]} here, {json.dumps(there)[:60]} there"
-
-
-def _nearly(here: Any, there: Any) -> bool:
-    return isinstance(here, float) and isinstance(there, float) and math.isclose(here, there, rel_tol=DIGITS)
 
 
 def differences(case: Case, here: Path, there: Path) -> dict[str, list[str]]:

@@ -27,8 +27,7 @@ def test_the_order_of_rows_does_not_count_and_each_cell_does():
     ("here", "there", "found"),
     [
         ({"a": [1, {"b": None}]}, {"a": [1, {"b": None}]}, []),
-        ({"a": 0.1 + 0.2}, {"a": 0.3}, []),
-        ({"a": 0.3}, {"a": 0.3 + 1e-9}, ["a: 0.3 here, 0.300000001 there"]),
+        ({"a": 0.1 + 0.2}, {"a": 0.3}, ["a: 0.30000000000000004 here, 0.3 there"]),
         ({"a": [1, {"b": None}]}, {"a": [1, {"b": 2}]}, ["a[1].b: null here, 2 there"]),
         ({"a": [1]}, {"a": [1, 2]}, ["a: [1] here, [1, 2] there"]),
         ({"a": 1}, {"b": 1}, ["a: 1 here, null there", "b: null here, 1 there"]),
