@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from refusal_index.cli import app
 from tests.cli import some_pipeline
 from tests.cli.making import LOW
+from tests.cli.serving import server  # noqa: F401 - a fixture
 
 Command = Callable[..., Result]
 

@@ -215,8 +215,6 @@ def test_a_key_that_is_refused_stops_the_build_and_is_shown_to_nobody(monkeypatc
         assert "48 of the last 48 sections failed" in result.stderr, "a first round of four levels"
         assert "bad key [key]" in result.stderr
         assert not Path("wiki.jsonl").exists()
-        api._fault = None
-        assert build("--questions", "50").exit_code == 0, "resumed once the key is right"
     assert not any(b"sk-very-secret" in path.read_bytes() for path in Path().rglob("*") if path.is_file())
 
 

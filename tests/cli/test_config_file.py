@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from refusal_index.engines.settings import SETTINGS, SettingError, Settings
 from refusal_index.evaluation import configuration
 from refusal_index.evaluation.configuration import ConfigError, config_names, read_config
@@ -64,7 +65,9 @@ def test_a_price_is_text_or_two_numbers(read, written):
 )
 def test_every_kind_of_value_is_read_as_the_tree_holds_it(read, written, value):
     (dataset,) = read('column = "question=problem"', "").datasets
-    (changed,) = read('data = "q.csv"\nvariants = ["low", "high"]\ncolumn = "question=problem"', f'dataset = "own"\n{written}').datasets
+    (changed,) = read(
+        'data = "q.csv"\nvariants = ["low", "high"]\ncolumn = "question=problem"', f'dataset = "own"\n{written}'
+    ).datasets
     assert dict(changed.values) == {"dataset": "own", **value}
     assert Settings.of(**changed.values) == Settings.of(dataset="own", **value)
     assert "column" not in dataset.values

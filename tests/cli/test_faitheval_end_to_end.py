@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from tests.cli.making import outcomes
-from tests.cli.serving import finish, server, start  # noqa: F401 - a fixture
+from tests.cli.serving import finish, start
 
 COUNT = 30
 
@@ -33,7 +33,7 @@ def write(path: Path, task: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["unanswerable", "inconsistent", "counterfactual"])
-def test_a_task_asks_no_more_than_it_must_and_nothing_again(server, tmp_path, task):  # noqa: F811
+def test_a_task_asks_no_more_than_it_must_and_nothing_again(server, tmp_path, task):
     file = write(tmp_path / "test.parquet", task)
     arguments = ("--dataset", f"faitheval_{task}", "--data", str(file), "--grader", "exact", "--variants", "highest")
     out = tmp_path / "out"

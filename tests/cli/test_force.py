@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from refusal_index.cli import app
 from refusal_index.outcomes.table import read_outcomes
 from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
-from tests.cli.serving import finish, server, start  # noqa: F401 - a fixture
+from tests.cli.serving import finish, start
 from tests.engines.fake_api import FakeApi, is_grading
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

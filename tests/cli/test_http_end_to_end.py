@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from tests.cli.making import LOCAL, outcomes
-from tests.cli.serving import finish, kill_once, server, start  # noqa: F401 - a fixture
+from tests.cli.serving import finish, kill_once, start
 
 
 @pytest.mark.parametrize(
     ("size", "kills"), [(20, (25,)), pytest.param(150, (60, 200), marks=pytest.mark.slow)], ids=["40", "300"]
 )
 def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same_result(
-    server, command, monkeypatch, tmp_path, size, kills  # noqa: F811
+    server,
+    command,
+    monkeypatch,
+    tmp_path,
+    size,
+    kills,
 ):
     arguments = ("--limit", str(size), "--variants", "low,highest", "--max-connections", "5")
     killed = ("run", *arguments, "--out", str(tmp_path / "killed"))
@@ -41,7 +45,7 @@ def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same
 
 
 @pytest.mark.slow
-def test_a_model_that_knows_nothing_of_simpleqa_is_told_so_plainly(server, tmp_path):  # noqa: F811
+def test_a_model_that_knows_nothing_of_simpleqa_is_told_so_plainly(server, tmp_path):
     shared = Path(__file__).parents[3] / "shared" / "data" / "simpleqa" / "simple_qa_test_set.csv"
     if not shared.exists():
         pytest.skip("needs a local copy of the SimpleQA test set")

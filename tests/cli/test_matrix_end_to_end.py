@@ -13,7 +13,7 @@ import pytest
 
 from refusal_index.almanac.models import model_names
 from refusal_index.datasets import load_dataset
-from tests.cli.serving import finish, kill_once, server, start  # noqa: F401 - a fixture
+from tests.cli.serving import finish, kill_once, start
 
 CONNECTIONS = 8
 ALMANAC, OWN = 24, 20
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):  # noqa: F811
+def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):
     cells = len(model_names()) * 2
     firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
     run = ("run", "--config", "siblings.toml")

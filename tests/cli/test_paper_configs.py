@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from refusal_index.datasets import dataset_names
 from refusal_index.evaluation.configuration import Config, config_names, read_config
 from refusal_index.evaluation.plan import check_name, grader_of

@@ -149,7 +149,7 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
         )
         for variant in variants
         if variant in asked
-        for question_id, draws in asked[variant].items()
+        for question_id, draws in sorted(asked[variant].items())
     ]
     if not found:
         raise UnfinishedError(f"{source.path}: no variant was run to its end; run the same command again to resume")

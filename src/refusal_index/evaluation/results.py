@@ -165,10 +165,13 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
 
 
 def _answered(variant: str, store: ReplyStore, procedure: Procedure) -> list[_Answered] | None:
-    """Return what became of every question of a variant; None while some are neither finished nor failed."""
+    """Return what became of every question of a variant by its id; None while some are neither finished nor failed.
+
+    Their order is not that in which they were asked, so that sums over them are the same to the bit.
+    """
     questions, failures = store.questions(), store.failures()
     found = []
-    for question_id, draws in store.asked()[variant].items():
+    for question_id, draws in sorted(store.asked()[variant].items()):
         conversation = Conversation(questions[question_id], variant, procedure, draws)
         one = _became(conversation, store.said(question_id, variant), failures.get((variant, question_id)))
         if one is None:
