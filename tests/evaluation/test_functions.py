@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import linecache
 import sys
 from pathlib import Path
 
@@ -22,7 +24,9 @@ MANY = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * 
 
 
 @pytest.mark.parametrize("engine", ["local", "inspect"])
-@pytest.mark.parametrize("model", [models.answer, models.answer_async, models.awaited, "python:tests.evaluation.models:answer"])
+@pytest.mark.parametrize(
+    "model", [models.answer, models.answer_async, models.awaited, "python:tests.evaluation.models:answer"]
+)
 def test_a_function_is_a_model_whether_it_awaits_or_not(model, engine):
     run = ri.evaluate(model, ROWS, **LOCAL | {"engine": engine})
     assert cells(run) == TABLE
@@ -110,8 +114,6 @@ def edited(folder: Path, body: str) -> str:
     (folder / "own_model.py").write_text(f"def answer(messages):\n    return {body!r}\n")
     sys.modules.pop("own_model", None)
     importlib.invalidate_caches()
-    import linecache
-
     linecache.clearcache()
     return "python:own_model:answer"
 
@@ -164,9 +166,7 @@ def test_a_verdict_that_is_none_ends_the_run_and_is_named():
     [(True, "A"), (False, "B"), ("correct", "A"), ("incorrect", "B"), ("refused", "C")],
 )
 def test_what_a_grading_function_may_return(told, letter):
-    import asyncio
-
-    grading = GradingFunction(lambda question, text: told, "own")
+    grading = GradingFunction(lambda *_: told, "own")
     assert asyncio.run(grading(Question("q", "?", "!"), "x")) == letter
 
 

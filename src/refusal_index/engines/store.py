@@ -90,9 +90,10 @@ class ReplyStore:
                 f"{self.path}: expected a store of version {STORE_VERSION}, got {version}; a newer release wrote it: "
                 "upgrade refusal-index"
             )
-        self._connection.executescript(TABLES)
-        self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
-        self._connection.commit()
+        if version < STORE_VERSION:  # looking into one that is there writes nothing
+            self._connection.executescript(TABLES)
+            self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
+            self._connection.commit()
 
     def __enter__(self) -> Self:
         return self
