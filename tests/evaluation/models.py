@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 
 def number_in(text: str) -> int:
-    return int(text.rsplit("What is ", 1)[1].split()[0])
+    return int(text.rsplit("What is ", 1)[1].split(maxsplit=1)[0])
 
 
 def reply_to(message: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
+import linecache
 import sys
 from pathlib import Path
 
@@ -22,7 +24,9 @@ MANY = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * 
 
 
 @pytest.mark.parametrize("engine", ["local", "inspect"])
-@pytest.mark.parametrize("model", [models.answer, models.answer_async, models.awaited, "python:tests.evaluation.models:answer"])
+@pytest.mark.parametrize(
+    "model", [models.answer, models.answer_async, models.awaited, "python:tests.evaluation.models:answer"]
+)
 def test_a_function_is_a_model_whether_it_awaits_or_not(model, engine):
     run = ri.evaluate(model, ROWS, **LOCAL | {"engine": engine})
     assert cells(run) == TABLE
@@ -30,7 +34,7 @@ def test_a_function_is_a_model_whether_it_awaits_or_not(model, engine):
     assert len(ASKED) == ASKED.total() == 8 + 4
 
 
-@pytest.mark.parametrize("model", [models.Pipeline(), models.AsyncPipeline(), lambda messages: models.answer(messages)])
+@pytest.mark.parametrize("model", [models.Pipeline(), models.AsyncPipeline(), lambda said: models.answer([*said])])
 def test_an_object_without_a_name_is_a_model_under_the_name_it_is_given(model):
     run = ri.evaluate(model, ROWS, model_name="pipeline", **LOCAL)
     assert cells(run) == TABLE
@@ -43,9 +47,9 @@ def test_what_could_not_be_found_again_is_refused_by_name():
         return ""
 
     for one in (lambda _: "", inside, models.Pipeline(), models.Pipeline().__call__):
-        with pytest.raises(ModelError, match="model: expected a function that is defined at the top.*model_name"):
+        with pytest.raises(ModelError, match=r"model: expected a function that is defined at the top.*model_name"):
             ri.evaluate(one, ROWS, **LOCAL)
-    with pytest.raises(ModelError, match="grader: expected a function .*grader_name"):
+    with pytest.raises(ModelError, match=r"grader: expected a function .*grader_name"):
         ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": lambda *_: True})
     with pytest.raises(ModelError, match="model: expected a name, a model of Inspect's or a function, got int"):
         ri.evaluate(3, ROWS, **LOCAL)
@@ -110,8 +114,6 @@ def edited(folder: Path, body: str) -> str:
     (folder / "own_model.py").write_text(f"def answer(messages):\n    return {body!r}\n")
     sys.modules.pop("own_model", None)
     importlib.invalidate_caches()
-    import linecache
-
     linecache.clearcache()
     return "python:own_model:answer"
 
@@ -155,7 +157,7 @@ def test_two_functions_grade_and_where_they_differ_is_listed():
 
 
 def test_a_verdict_that_is_none_ends_the_run_and_is_named():
-    with pytest.raises(RunFailedError, match="judge_nonsense returned 'splendid', expected True, False or one of"):
+    with pytest.raises(RunFailedError, match=r"judge_nonsense returned 'splendid', expected True, False or one of"):
         ri.evaluate(models.answer, MANY[:60:2], **LOCAL | {"grader": models.judge_nonsense})
 
 
@@ -164,9 +166,7 @@ def test_a_verdict_that_is_none_ends_the_run_and_is_named():
     [(True, "A"), (False, "B"), ("correct", "A"), ("incorrect", "B"), ("refused", "C")],
 )
 def test_what_a_grading_function_may_return(told, letter):
-    import asyncio
-
-    grading = GradingFunction(lambda question, text: told, "own")
+    grading = GradingFunction(lambda *_: told, "own")
     assert asyncio.run(grading(Question("q", "?", "!"), "x")) == letter
 
 

@@ -140,9 +140,7 @@ class ReplyStore:
         """
         new = [_plain(one) for one in completions if _place(one) not in self._places]
         with self._telling(), self._connection as connection:
-            connection.executemany(
-                "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", map(_row, new)
-            )
+            connection.executemany(INSERT_REPLY, map(_row, new))
         for one in new:
             self._places.add(_place(one))
             self._said.setdefault(one.question_id, []).append(one)

@@ -12,7 +12,7 @@ from refusal_index.datasets import Dataset
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import Settings, unknown
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
@@ -176,8 +176,11 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     RefusalIndexError
         If there is no such study, or the runs do not allow it.
     """
-    from refusal_index.studies.study import study_spec  # noqa: PLC0415 - studies draw, which takes a while to import
+    # studies draw, which takes a while to import
+    from refusal_index.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415
 
+    if name not in STUDY_NAMES:
+        raise unknown("name", name, STUDY_NAMES)
     return study_spec(name).make(_compared([runs] if isinstance(runs, Run) else runs), StudyOptions(**options))
 
 
