@@ -63,7 +63,7 @@ def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
-def lines(path: str) -> list[dict[str, Any]]:
+def lines(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
@@ -113,10 +113,21 @@ def test_a_whole_build_counts_every_planted_fault_and_every_request(api):
     assert made["usage"]["writer"]["input_tokens"] == 100 * asked[True]
 
 
-def test_questions_are_what_the_sections_say_and_where_they_are_from(api):
-    write_pages(Path("pages.jsonl"), 60)
-    assert build("--questions", "20").exit_code == 0
-    questions = lines("wiki.jsonl")
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
+    """Return the folder of a finished build, which nobody changes, and the server that was asked."""
+    folder = tmp_path_factory.mktemp("built")
+    with FakeApi(writer) as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FAKE_API_KEY", "sk-very-secret")
+        patch.setenv("FAKE_BASE_URL", server.url)
+        write_pages(Path("pages.jsonl"), 60)
+        assert build("--questions", "20", "--answerer", "openai-api/fake/answerer").exit_code == 0
+    return folder, server
+
+
+def test_questions_are_what_the_sections_say_and_where_they_are_from(built):
+    questions = lines(built[0] / "wiki.jsonl")
     assert len({one["question_id"] for one in questions}) == len({one["question"] for one in questions}) == 20
     for one in questions:
         number = number_of(one["title"])
@@ -126,21 +137,19 @@ def test_questions_are_what_the_sections_say_and_where_they_are_from(api):
         assert one["revision"] == str(5000 + number)
 
 
-def test_the_frozen_set_loads_as_a_dataset(api):
-    write_pages(Path("pages.jsonl"), 40)
-    build("--questions", "12")
-    dataset = precise_wiki.load(Path("wiki.jsonl"))
+def test_the_frozen_set_loads_as_a_dataset(built):
+    file = built[0] / "wiki.jsonl"
+    dataset = precise_wiki.load(file)
     assert [(q.question_id, q.text, q.gold, q.topic) for q in dataset.questions] == [
-        (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines("wiki.jsonl")
+        (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines(file)
     ]
-    assert dataset.sha256 == record()["file"]["sha256"]
+    assert dataset.sha256 == record(str(file))["file"]["sha256"]
 
 
-def test_each_request_has_its_own_seed_and_each_role_its_settings(api):
-    write_pages(Path("pages.jsonl"), 30)
-    build("--questions", "10", "--answerer", "openai-api/fake/answerer")
-    assert len({body["seed"] for body in api.answered}) == len(api.answered)
-    told = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in api.answered}
+def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
+    answered = built[1].answered
+    assert len({body["seed"] for body in answered}) == len(answered)
+    told = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in answered}
     assert told == {(True, "writer", 0.7, 0.9), (False, "answerer", 0.3, 0.9)}
 
 
