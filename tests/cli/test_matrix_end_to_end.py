@@ -49,10 +49,10 @@ def folder(tmp_path: Path) -> Path:
 def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):
     cells = len(model_names()) * 2
     firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
-    run = ("run", "--config", "siblings.toml")
+    command = ("run", "--config", "siblings.toml")
     for share in (0.3, 0.7):
-        kill_once(server, int(share * firsts), start(server, *run, cwd=folder))
-    said = finish(start(server, *run, cwd=folder))
+        kill_once(server, int(share * firsts), start(server, *command, cwd=folder))
+    said = finish(start(server, *command, cwd=folder))
 
     document = json.loads((folder / "runs/siblings/summary.json").read_text())
     assert document["complete"] is True
@@ -72,5 +72,5 @@ def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice
     assert repeated <= 2 * CONNECTIONS, "only what was in flight at a kill"
 
     before = len(server.answered())
-    assert finish(start(server, *run, cwd=folder)) == said
+    assert finish(start(server, *command, cwd=folder)) == said
     assert len(server.answered()) == before, "a finished set sends nothing"

@@ -51,10 +51,12 @@ def prose(text: str, indent: str = "") -> None:
 
 
 def show(blocks: Iterable[Block]) -> None:
-    """Print paragraphs and tables."""
+    """Print paragraphs and tables; what is set in is an item of a list, and stays one line."""
     for block in blocks:
         if isinstance(block, PlainTable):
             _print_table(block)
+        elif block.startswith("  "):
+            say(block)
         else:
             prose(block)
 
