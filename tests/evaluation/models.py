@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import threading
 from collections import Counter
 from typing import Any
@@ -41,6 +44,14 @@ async def answer_async(messages: list[dict[str, str]]) -> str:
 def awaited(messages: list[dict[str, str]]) -> Any:
     """Return what is to be awaited, without being a coroutine function."""
     return answer_async(messages)
+
+
+async def stopping(messages: list[dict[str, str]]) -> str:
+    """Be interrupted before the sixth answer, as by Ctrl-C; `ASKED["go on"]` keeps it from that."""
+    if ASKED.total() == 5:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(30)
+    return answer(messages)
 
 
 class Pipeline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -153,28 +152,6 @@ def test_progress_is_told_every_event_in_its_order():
 def test_a_bar_may_show_the_progress(capsys):
     ri.evaluate(models.answer, ROWS, progress=True, **LOCAL)
     assert "8/8" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("settings", [LOCAL, INSPECT], ids=["local", "inspect"])
-def test_an_interruption_keeps_what_was_answered_and_nothing_of_it_is_asked_again(settings):
-    async def stopping(messages: list[dict[str, str]]) -> str:
-        if ASKED.total() == 5:
-            os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.sleep(30)
-        return models.answer(messages)
-
-    name = {"model_name": "stopping", "out": "run", **settings, "max_connections": 1}
-    with pytest.raises(KeyboardInterrupt):
-        ri.evaluate(stopping, ROWS, **name)
-    with open_store(RunFolder(Path("run"))) as store:
-        kept = list(store.replies())
-        assert len(kept) == 5
-        assert not store.failures()
-    ASKED["never"] = 100  # so that it stops no more
-    run = ri.evaluate(stopping, ROWS, **name)
-    assert cells(run) == TABLE
-    del ASKED["never"]
-    assert set(ASKED.values()) == {1}
 
 
 def test_an_interruption_where_a_loop_runs_keeps_it_too():

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import inspect
 import sqlite3
+from pathlib import Path
 
 import pytest
 
 import refusal_index as ri
 from refusal_index.engines import store
-from refusal_index.engines.engine import Event, Progress, Replied, ask_for
+from refusal_index.engines.engine import Event, ask_for
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.run import open_store
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
@@ -41,30 +43,22 @@ def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws
     assert not list(local.folder.logs.glob("*.eval"))
 
 
-def interrupted_after(count: int) -> Progress:
-    told: list[Event] = []
-
-    def progress(event: Event) -> None:
-        told.extend([event] if isinstance(event, Replied) else [])
-        if len(told) >= count:
-            raise KeyboardInterrupt
-
-    return progress
-
-
-@pytest.mark.parametrize(("first", "second"), [("local", "inspect"), ("inspect", "local")])
-def test_one_finishes_what_the_other_began_and_nothing_is_asked_again(first, second):
+@pytest.mark.parametrize("first", ["local", "inspect"])
+@pytest.mark.parametrize("second", ["local", "inspect"])
+def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishes_it(first, second):
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):
-        ri.evaluate(models.answer, ROWS, progress=interrupted_after(7), **settings | {"engine": first})
-    assert ASKED.total() == 7
-    run = ri.evaluate(models.answer, ROWS, **settings | {"engine": second})
+        ri.evaluate(models.stopping, ROWS, **settings | {"engine": first})
+    with open_store(RunFolder(Path("run"))) as held:
+        assert len(list(held.replies())) == ASKED.total() == 5
+        assert not held.failures()
+    ASKED["go on"] = 100
+    run = ri.evaluate(models.stopping, ROWS, **settings | {"engine": second})
     assert cells(run) == TABLE * 2
-    assert ASKED.total() == 8 + 8 + 4
-    assert set(ASKED.values()) == {1}
-    replies: list[Event] = []
-    ri.evaluate(models.answer, ROWS, progress=replies.append, **settings | {"engine": first})
-    assert not replies
+    assert ASKED.total() == 100 + 8 + 8 + 4, "nothing is asked again"
+    told: list[Event] = []
+    ri.evaluate(models.stopping, ROWS, progress=told.append, **settings | {"engine": first})
+    assert not told
 
 
 def test_no_key_of_the_store_depends_on_the_engine():
