@@ -11,10 +11,24 @@ import refusal_index
 from benchmarks import estimator
 from refusal_index import stats
 
-PUBLIC = set(
-    "ConfidenceInterval ContingencyTable RefusalIndexError RefusalIndexResult Run __version__ compare dry_run evaluate "
-    "evaluate_async open_run rank refusal_index refusal_index_many stats study".split()
-)
+PUBLIC = {
+    "ConfidenceInterval",
+    "ContingencyTable",
+    "RefusalIndexError",
+    "RefusalIndexResult",
+    "Run",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+    "rank",
+    "refusal_index",
+    "refusal_index_many",
+    "stats",
+    "study",
+}
 
 STATS_NAMES = """
     ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
