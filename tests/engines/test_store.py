@@ -113,7 +113,8 @@ def test_a_place_that_is_taken_keeps_its_first_reply(path):
 def test_every_part_of_a_place_tells_replies_apart(other, path):
     one = said("x")
     with ReplyStore(path) as store:
-        store.put([one, dataclasses.replace(one, **other)])
+        store.put([one])
+        store.put([dataclasses.replace(one, **other)])
     with ReplyStore(path) as store:
         assert len(list(store.replies())) == 2
 

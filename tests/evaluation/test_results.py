@@ -80,6 +80,12 @@ def test_variants_stand_in_the_order_of_their_prompt_set_whenever_they_were_aske
     assert derive(folder, store).outcomes["variant"].to_list() == ["low", "high"]
 
 
+def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(store):
+    plan = prepare(Settings.of(model="almanac/small", variants="low"), dataset=make_dataset(2), out=Path("run"))
+    store.ask("low", {QUESTION: 3})
+    assert [talk.draws for talk in plan.conversations("low", store)] == [3, 1]
+
+
 def regraded(run: ri.Run, grader: str) -> ri.Run:
     settings = Settings.of(grader=grader, engine="local")
     return asyncio.run(regrade(prepare_regrade(run.path, settings, out=Path("regraded"))))
