@@ -14,7 +14,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.datasets.own import questions_from
-from refusal_index.engines.engine import Begun, Event, Finished, Replied
+from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
 from refusal_index.engines.settings import SettingError
 from refusal_index.evaluation.run import open_store
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
@@ -143,7 +143,7 @@ def test_a_dry_run_sends_and_writes_nothing(tmp_path):
 def test_progress_is_told_every_event_in_its_order():
     events: list[Event] = []
     ri.evaluate(models.answer, ROWS, progress=events.append, **LOCAL)
-    assert events[0] == Begun("high")
+    assert events[:2] == [Opened(0), Begun("high")]
     assert sum(isinstance(event, Replied) for event in events) == 12
     finished = [event.question_id for event in events if isinstance(event, Finished)]
     assert sorted(finished) == [f"q{n}" for n in range(8)]

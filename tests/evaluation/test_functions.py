@@ -183,3 +183,26 @@ def test_what_was_answered_and_graded_is_never_called_for_again():
     assert more.path == first.path
     with open_store(more.folder) as store:
         assert not store.failures()
+
+
+@pytest.mark.parametrize("engine", ["local", "inspect"])
+def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends(engine):
+    run = ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"engine": engine, "max_retries": 0})
+    assert {one.error for one in run.missing} == {
+        "python:tests.evaluation.models:exhausted raised RuntimeError: StopIteration"
+    }
+
+
+def test_replies_that_were_lost_are_told_before_anything_is_bought_again():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    run.folder.replies.unlink()
+    with pytest.raises(ri.RefusalIndexError, match=r"expected the replies that outcomes\.parquet was made of"):
+        ri.evaluate(models.answer, ROWS, **LOCAL)
+
+
+def test_a_comparison_of_a_run_with_itself_and_a_ranking_of_one_are_told():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    with pytest.raises(ri.RefusalIndexError, match="expected two runs"):
+        ri.compare(run, run)
+    with pytest.raises(ri.RefusalIndexError, match="expected two runs or more, got 1"):
+        ri.rank(run)

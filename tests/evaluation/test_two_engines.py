@@ -10,7 +10,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.engines import store
-from refusal_index.engines.engine import Event, ask_for
+from refusal_index.engines.engine import Event, Opened, ask_for
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.run import open_store
@@ -58,7 +58,7 @@ def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishe
     assert ASKED.total() == 100 + 8 + 8 + 4, "nothing is asked again"
     told: list[Event] = []
     ri.evaluate(models.stopping, ROWS, progress=told.append, **settings | {"engine": first})
-    assert not told
+    assert not [event for event in told if not isinstance(event, Opened)]
 
 
 def test_no_key_of_the_store_depends_on_the_engine():

@@ -188,11 +188,19 @@ class GradingFunction:
         return Response([(verdict, StopReason.STOP)], seconds=time.monotonic() - started)
 
 
+def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function; a `StopIteration` out of it becomes another error, since no future can hold one."""
+    try:
+        return function(*arguments)
+    except StopIteration as error:
+        raise RuntimeError("StopIteration") from error
+
+
 async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> Any:
     try:
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             return await function(*arguments)
-        told = await asyncio.to_thread(function, *arguments)
+        told = await asyncio.to_thread(_stopped_by_nothing, function, *arguments)
         return await told if inspect.isawaitable(told) else told
     except Exception as error:
         raise FunctionError(name, f"raised {type(error).__name__}: {error}") from error

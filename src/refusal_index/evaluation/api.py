@@ -12,7 +12,7 @@ from refusal_index.datasets import Dataset
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.settings import Settings, unknown
+from refusal_index.engines.settings import SettingError, Settings, unknown
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
@@ -150,13 +150,19 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     RefusalIndexError
         If one of them cannot be read, or they have no variant in common.
     """
-    first_run, second_run = _compared([first, second])
+    found = _compared([first, second])
+    if len(found) != 2:
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
+    first_run, second_run = found
     return compare_two(first_run, second_run, CompareOptions(**options))
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
     """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
-    return rank_all(_compared(runs), CompareOptions(**options))
+    found = _compared([runs] if isinstance(runs, Run) else runs)
+    if len(found) < 2:
+        raise SettingError(f"rank: expected two runs or more, got {len(found)}")
+    return rank_all(found, CompareOptions(**options))
 
 
 def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
@@ -213,6 +219,8 @@ def plan_of(
     elif dataset is not None:
         questions = questions_from(dataset, columns, dataset_name or "own")
         columns = None
+    if dataset is None and dataset_name is not None:
+        raise SettingError("{dataset}: expected questions for the dataset_name beside it, got None")
     if columns:
         settings["column"] = columns
     chosen = Settings.of(**settings)

@@ -14,7 +14,7 @@ from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
-from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
@@ -199,6 +199,12 @@ def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
     made
         Whether to make the file where there is none; else what it would hold is read into memory.
     """
+    lost = folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size)
+    if lost and not any(folder.logs.glob("*.eval")):
+        raise StoreError(
+            f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
+            "file, or evaluate into another folder"
+        )
     store = ReplyStore(folder.replies if made or folder.replies.exists() else None)
     if store.is_empty and any(folder.logs.glob("*.eval")):
         from refusal_index.engines.inspect.earlier_runs import take_over_logs  # noqa: PLC0415 - of earlier folders only

@@ -17,11 +17,15 @@ def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
     Where one runs, as in a notebook, the coroutine runs in a thread with a loop of its own; an interruption cancels it
     there, so that what came before is kept.
     """
+    return _in_thread(coroutine) if _is_running() else asyncio.run(coroutine)
+
+
+def _is_running() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(coroutine)
-    return _in_thread(coroutine)
+        return False
+    return True
 
 
 def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
