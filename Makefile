@@ -4,18 +4,31 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DOCS := .venv/.ready-docs
 
-.PHONY: help run test check docs
+.PHONY: help run test test-all slowest check docs
 help:
-	@echo "make run    the main job: the embedded model on its own questions, all four prompt variants"
-	@echo "make test   every test, slow ones included"
-	@echo "make check  linter, formatter, types and import rules"
-	@echo "make docs   the documentation site, in site/"
+	@echo "make run       the main job: the embedded model on its own questions, all four prompt variants"
+	@echo "make test      the tests to run after every change: all that is fast, and one of everything else"
+	@echo "make test-all  every test, with more examples: what runs before a change lands"
+	@echo "make slowest   the twenty tests that take longest of those of 'make test'"
+	@echo "make check     linter, formatter, types and import rules"
+	@echo "make docs      the documentation site, in site/"
 
 run: $(READY)
 	$(BIN)/refusal-index run
 
+# Tests start Python again and again: compiled once, and one thread of BLAS beside as many workers as cores.
+test test-all slowest: export PYTHONDONTWRITEBYTECODE :=
+test test-all slowest: export OPENBLAS_NUM_THREADS := 1
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
+
 test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist loadscope
+	$(PYTEST) -m "not slow"
+
+test-all: $(READY)
+	$(PYTEST) --hypothesis-profile=thorough
+
+slowest: $(READY)
+	$(PYTEST) -m "not slow" -q --durations=20 --durations-min=0
 
 check: $(READY)
 	$(BIN)/ruff check

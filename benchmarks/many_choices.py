@@ -5,10 +5,10 @@
 Starts ``refusal-index serve`` on loopback and asks it the almanac's questions through ``refusal-index run --draws 100``
 under one variant: with as many choices a request as samples, then with ``--max-choices 1``. Every run is a process of
 its own; what counts is the user and system time and the peak memory that the operating system booked for it, which
-takes in everything but the server: asking, logs, cache and results. From the time, that of a run over a single question
-is taken off, which is what starting costs. One request a sample takes so long that fewer questions must do; requests
-are counted at the server. Memory is looked at ten times a second; until the last response it is what asking takes, and
-afterwards there are the results, a table with one row a question and sample.
+takes in everything but the server: asking, logs, the store of replies and results. From the time, that of a run over a
+single question is taken off, which is what starting costs. One request a sample takes so long that fewer questions must
+do; requests are counted at the server. Memory is looked at ten times a second; until the last response it is what
+asking takes, and afterwards there are the results, a table with one row a question and sample.
 """
 
 from __future__ import annotations

@@ -94,15 +94,9 @@ def _outside_code(markdown: str, change: Any) -> str:
 
 
 def _with_names(markdown: str) -> str:
-    return _NAME.sub(lambda name: f"[{name[0]}][{_path(name[1])}]" if name[1] in stats.__all__ else name[0], markdown)
-
-
-def _path(name: str) -> str:
-    """Return the path under which the reference has a public name; a module of the same name hides a function."""
-    return f"refusal_index.stats.{name}.{name}" if name in _HIDDEN else f"refusal_index.stats.{name}"
-
-
-_HIDDEN = ("refusal_index", "tetrachoric")
+    return _NAME.sub(
+        lambda name: f"[{name[0]}][refusal_index.stats.{name[1]}]" if name[1] in stats.__all__ else name[0], markdown
+    )
 
 
 def command_line() -> str:

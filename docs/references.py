@@ -9,7 +9,7 @@ from griffe import Extension, Object
 
 _ITEM = re.compile(r"^[ ]*\.\. \[(\d+)\][ ]*", re.MULTILINE)
 _MENTION = re.compile(r"\[(\d+)\]_")
-_DOI = re.compile(r":doi:`([^`]+)`")
+_ROLE = re.compile(r":(doi|arxiv):`([^`]+)`")
 
 
 class References(Extension):
@@ -24,8 +24,8 @@ class References(Extension):
 def in_markdown(text: str) -> str:
     r"""Return a docstring with its references as a list.
 
-    >>> in_markdown("See [1]_.\n\n.. [1] Me. :doi:`10/x`")
-    'See [1].\n\n- [1] Me. doi:10/x'
+    >>> in_markdown("See [1]_.\n\n.. [1] Me. :arxiv:`1.2`, :doi:`10/x`")
+    'See [1].\n\n- [1] Me. arxiv:1.2, doi:10/x'
     """
     listed = _ITEM.sub(r"- [\1] ", text)
-    return _DOI.sub(r"doi:\1", _MENTION.sub(r"[\1]", listed))
+    return _ROLE.sub(r"\1:\2", _MENTION.sub(r"[\1]", listed))

@@ -2,6 +2,8 @@
 
 from hypothesis import settings
 
-# A busy machine makes any example slow; how long tests take is told by their durations.
-settings.register_profile("patient", deadline=None)
-settings.load_profile("patient")
+# A busy machine makes any example slow; how long tests take is told by their durations. `make test` finds the same
+# examples each time, `make test-all` (--hypothesis-profile=thorough) others and more.
+settings.register_profile("fast", deadline=None, max_examples=25, derandomize=True, database=None)
+settings.register_profile("thorough", deadline=None, max_examples=200)
+settings.load_profile("fast")

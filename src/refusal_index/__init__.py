@@ -1,15 +1,63 @@
-"""Does a language model know what it does not know? The Refusal Index, measured in two passes."""
+"""Does a language model know what it does not know? The Refusal Index, measured in two passes.
 
-from importlib.metadata import version
+`evaluate` measures a model; `refusal_index` computes the index of a table. Nothing is imported before it is used.
+"""
 
-from refusal_index.stats import (
-    ConfidenceInterval,
-    ContingencyTable,
-    RefusalIndexResult,
-    refusal_index,
-    refusal_index_many,
-)
+from __future__ import annotations
 
-__all__ = ["ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__version__ = version("refusal-index")
+from refusal_index.errors import RefusalIndexError
+
+if TYPE_CHECKING:
+    from refusal_index import stats
+    from refusal_index.evaluation.api import compare, dry_run, evaluate, evaluate_async, rank, study
+    from refusal_index.evaluation.run import Run, open_run
+    from refusal_index.stats import (
+        ConfidenceInterval,
+        ContingencyTable,
+        RefusalIndexResult,
+        refusal_index,
+        refusal_index_many,
+    )
+    from refusal_index.version import __version__
+
+__all__ = [
+    "ConfidenceInterval",
+    "ContingencyTable",
+    "RefusalIndexError",
+    "RefusalIndexResult",
+    "Run",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+    "rank",
+    "refusal_index",
+    "refusal_index_many",
+    "stats",
+    "study",
+]
+
+_PLACES = {
+    "evaluation.api": ("compare", "dry_run", "evaluate", "evaluate_async", "rank", "study"),
+    "evaluation.run": ("Run", "open_run"),
+    "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
+    "version": ("__version__",),
+}
+_PLACE_OF = {name: place for place, names in _PLACES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "stats":
+        return import_module("refusal_index.stats")
+    if name not in _PLACE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"refusal_index.{_PLACE_OF[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import chisquare
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from refusal_index.almanac import decoding
 from refusal_index.almanac.cache import Cohort, run
@@ -284,11 +284,13 @@ def test_blas_threads_are_one_while_the_model_runs_and_restored_after(monkeypatc
         during.append(set(blas_threads()))
         return run(*arguments)
 
-    before, during, run = blas_threads(), [], decoding.run
+    during, run = [], decoding.run
     monkeypatch.setattr(decoding, "run", watched)
-    with Runtime(GROUPED) as first, Runtime(GROUPED) as second:
-        for runtime in (first, second, first):  # each has a thread of its own
-            ask(runtime, Ask("Who?", max_tokens=5, n=2), Ask("When?", max_tokens=5))
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        with Runtime(GROUPED) as first, Runtime(GROUPED) as second:
+            for runtime in (first, second, first):  # each has a thread of its own
+                ask(runtime, Ask("Who?", max_tokens=5, n=2), Ask("When?", max_tokens=5))
+        assert blas_threads() == before == [2] * len(before)
     assert len(during) >= 3
     assert all(threads == {1} for threads in during)
-    assert blas_threads() == before

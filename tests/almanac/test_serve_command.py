@@ -11,12 +11,12 @@ import sys
 import urllib.error
 import urllib.request
 
-import pytest
+from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import main; main()", "serve"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@one_fast("number", [signal.SIGTERM, signal.SIGINT])
 def test_it_serves_until_a_signal_and_leaves_quietly(tmp_path, number):
     log = tmp_path / "requests.jsonl"
     arguments = [*COMMAND, "--port", "0", "--log", str(log)]

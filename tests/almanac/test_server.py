@@ -13,9 +13,8 @@ import openai
 import pytest
 
 from refusal_index.almanac.chat import Message
-from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.runtime import Runtime
-from refusal_index.almanac.server import ModelPool, create_app, listening
+from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
 
 DATA = Path(__file__).parent / "data"
 HELLO = [{"role": "user", "content": "Who wrote the book?"}]

@@ -6,6 +6,7 @@ import pytest
 from benchmarks.many_choices import Measured, bench
 
 
+@pytest.mark.slow
 def test_a_tiny_run_sends_one_request_a_question_and_pass():
     with bench(connections=4) as runs:
         many = runs.measure(questions=2, draws=5, max_choices=5)

@@ -9,6 +9,7 @@ from refusal_index.outcomes.counts import contingency_table
 from refusal_index.stats import METRIC_NAMES, refusal_index
 
 
+@pytest.mark.slow
 def test_every_work_is_done_in_a_process_of_its_own(tmp_path):
     path = tmp_path / "few.parquet"
     assert made(path, models=2, questions=60) == 2 * 4 * 60

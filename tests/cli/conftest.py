@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
+from tests.cli import some_pipeline
+from tests.cli.making import LOW
+from tests.cli.serving import server  # noqa: F401 - a fixture
 
 Command = Callable[..., Result]
 
@@ -17,3 +21,25 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Return what runs a command in an empty folder."""
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a finished run of the embedded model, which nobody changes."""
+    out = tmp_path_factory.mktemp("finished") / "r"
+    assert CliRunner().invoke(app, [*LOW, "--out", str(out)], catch_exceptions=False).exit_code == 0
+    return out
+
+
+@pytest.fixture
+def ran(finished: Path, command: Command) -> Path:
+    """Put a finished run of `LOW` into the working folder, as ``r``."""
+    return Path(shutil.copytree(finished, "r"))
+
+
+@pytest.fixture
+def pipeline() -> Iterator[some_pipeline.State]:
+    """Return what some pipeline was asked, and what it may be told to do."""
+    some_pipeline.state.__init__()
+    yield some_pipeline.state
+    some_pipeline.state.__init__()

@@ -33,7 +33,7 @@ def write(name: str, text: str) -> str:
 CASES = {
     "no key": (["--model", "openai/gpt-4.1"], ["openai/gpt-4.1", "OPENAI_API_KEY"]),
     "no key of the grader": (
-        ["--grader", "openai/gpt-4o-mini"],
+        ["--limit", "3", "--grader", "openai/gpt-4o-mini"],
         ["openai/gpt-4o-mini", "OPENAI_API_KEY", "--grader exact"],
     ),
     "unknown provider": (["--model", "opnai/gpt-4.1"], ["'opnai'", "openai/gpt-4.1"]),
@@ -47,6 +47,19 @@ CASES = {
     "misspelt grader": (["--grader", "exct"], ["--grader", "'exct'", "'exact'"]),
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
+    "unknown engine": (["--limit", "3", "--engine", "inspct"], ["--engine", "'inspct'", "'inspect'"]),
+    "an engine that cannot ask it": (
+        ["--engine", "local", "--model", "openai/gpt-4.1"],
+        ["openai/gpt-4.1", "--engine inspect"],
+    ),
+    "draws of one": (["--repeat-questions", "3"], ["--repeat-questions", "--draws"]),
+    "a function without a module": (["--model", "python:answer"], ["python:MODULE:FUNCTION"]),
+    "a module that is not there": (["--model", "python:no_such.pipe:answer"], ["no_such", "cannot be imported"]),
+    "no such function": (
+        ["--model", "python:tests.cli.some_pipeline:anwser"],
+        ["expected a function, found None in tests.cli.some_pipeline"],
+    ),
+    "no function": (["--grader", "python:tests.cli.some_pipeline:NOT_A_FUNCTION"], ["expected a function, found 3"]),
     "too large a limit": (["--limit", "99999"], ["limit", "2280", "99999"]),
     "column without a role": (["--data", "q.csv", "--column", "problem"], ["ROLE=NAME", "problem"]),
     "no such file": (["--data", "absent.csv"], ["absent.csv"]),
@@ -85,7 +98,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
 
 
 def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
-    arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there"]
+    arguments = ["run", "--engine", "local", "--limit", "3", "--variants", "low", "--out", "there"]
     assert invoke(*arguments)[0] == 0
     before = {path: path.read_bytes() for path in Path("there").rglob("*") if path.is_file()}
     status, said = invoke(*arguments, "--temperature", "1")
@@ -126,5 +139,6 @@ def test_score_of_a_folder_that_is_no_run_says_so():
 
 
 def test_json_goes_alone_to_standard_output():
-    result = CliRunner().invoke(app, ["run", "--limit", "3", "--variants", "low", "--out", "there", "--json"])
+    arguments = ["run", "--engine", "local", "--limit", "3", "--variants", "low", "--out", "there", "--json"]
+    result = CliRunner().invoke(app, arguments)
     assert json.loads(result.stdout)["variants"][0]["variant"] == "low"

@@ -20,16 +20,15 @@ from aiohttp import web
 from click.testing import Result
 from typer.testing import CliRunner
 
-from refusal_index.cli.build import app
-from refusal_index.cli.build import precise_wiki as build_command
+from refusal_index.cli.commands.build import app
+from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
-from refusal_index.datasets.precise_wiki_build import Lengths
-from refusal_index.engines.inspect.build import BuildPlan
-from refusal_index.engines.inspect.solver import DEFAULT_GRADER
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
+from refusal_index.evaluation.build import BuildOptions
 from tests.engines.fake_api import FakeApi
 from tests.engines.wiki_writer import FACT, FAULTS, error_500, fault_of, is_question, write_pages, writer
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli.build import app; app()", "precise-wiki"]
+COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
 OPTIONS = (
     "--writer",
     "openai-api/fake/writer",
@@ -64,7 +63,7 @@ def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
-def lines(path: str) -> list[dict[str, Any]]:
+def lines(path: str | Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
@@ -114,10 +113,21 @@ def test_a_whole_build_counts_every_planted_fault_and_every_request(api):
     assert made["usage"]["writer"]["input_tokens"] == 100 * asked[True]
 
 
-def test_questions_are_what_the_sections_say_and_where_they_are_from(api):
-    write_pages(Path("pages.jsonl"), 60)
-    assert build("--questions", "20").exit_code == 0
-    questions = lines("wiki.jsonl")
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, FakeApi]:
+    """Return the folder of a finished build, which nobody changes, and the server that was asked."""
+    folder = tmp_path_factory.mktemp("built")
+    with FakeApi(writer) as server, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FAKE_API_KEY", "sk-very-secret")
+        patch.setenv("FAKE_BASE_URL", server.url)
+        write_pages(Path("pages.jsonl"), 60)
+        assert build("--questions", "20", "--answerer", "openai-api/fake/answerer").exit_code == 0
+    return folder, server
+
+
+def test_questions_are_what_the_sections_say_and_where_they_are_from(built):
+    questions = lines(built[0] / "wiki.jsonl")
     assert len({one["question_id"] for one in questions}) == len({one["question"] for one in questions}) == 20
     for one in questions:
         number = number_of(one["title"])
@@ -127,21 +137,19 @@ def test_questions_are_what_the_sections_say_and_where_they_are_from(api):
         assert one["revision"] == str(5000 + number)
 
 
-def test_the_frozen_set_loads_as_a_dataset(api):
-    write_pages(Path("pages.jsonl"), 40)
-    build("--questions", "12")
-    dataset = precise_wiki.load(Path("wiki.jsonl"))
+def test_the_frozen_set_loads_as_a_dataset(built):
+    file = built[0] / "wiki.jsonl"
+    dataset = precise_wiki.load(file)
     assert [(q.question_id, q.text, q.gold, q.topic) for q in dataset.questions] == [
-        (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines("wiki.jsonl")
+        (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines(file)
     ]
-    assert dataset.sha256 == record()["file"]["sha256"]
+    assert dataset.sha256 == record(str(file))["file"]["sha256"]
 
 
-def test_each_request_has_its_own_seed_and_each_role_its_settings(api):
-    write_pages(Path("pages.jsonl"), 30)
-    build("--questions", "10", "--answerer", "openai-api/fake/answerer")
-    assert len({body["seed"] for body in api.answered}) == len(api.answered)
-    told = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in api.answered}
+def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
+    answered = built[1].answered
+    assert len({body["seed"] for body in answered}) == len(answered)
+    told = {(is_question(b["messages"][-1]["content"]), b["model"], b["temperature"], b["top_p"]) for b in answered}
     assert told == {(True, "writer", 0.7, 0.9), (False, "answerer", 0.3, 0.9)}
 
 
@@ -157,6 +165,7 @@ def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
     assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_the_order_of_the_file_changes_nothing(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
@@ -166,6 +175,7 @@ def test_the_order_of_the_file_changes_nothing(api):
     assert lines("other.jsonl") == lines("wiki.jsonl")
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_sections(api):
     write_pages(Path("pages.jsonl"), 80)
     build("--questions", "12")
@@ -214,8 +224,6 @@ def test_a_key_that_is_refused_stops_the_build_and_is_shown_to_nobody(monkeypatc
         assert "48 of the last 48 sections failed" in result.stderr, "a first round of four levels"
         assert "bad key [key]" in result.stderr
         assert not Path("wiki.jsonl").exists()
-        api._fault = None
-        assert build("--questions", "50").exit_code == 0, "resumed once the key is right"
     assert not any(b"sk-very-secret" in path.read_bytes() for path in Path().rglob("*") if path.is_file())
 
 
@@ -303,22 +311,51 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(case):
     assert [path.name for path in Path().iterdir()] == ["pages.jsonl"]
 
 
-def test_defaults_are_those_of_the_engine_and_the_rules():
-    """Commands import the engine only when they run, so that its defaults stand there a second time."""
+def test_defaults_are_those_of_the_room_below():
+    """Commands import it only when they run, so that its defaults stand there a second time."""
     defaults = {name: parameter.default for name, parameter in inspect.signature(build_command).parameters.items()}
-    plan = BuildPlan("a/b", "a/b")
+    plan = BuildOptions(Path("a"), Path("b"), DEFAULT_GRADER, DEFAULT_GRADER)
     assert defaults["temperature"] == plan.writing.temperature
     assert defaults["answer_temperature"] == plan.answering.temperature
     assert defaults["top_p"] == plan.writing.top_p == plan.answering.top_p
-    assert defaults["max_tokens"] == plan.writing.max_tokens == plan.answering.max_tokens
-    assert (defaults["shortest"], defaults["longest"]) == (Lengths().shortest, Lengths().longest)
-    assert (defaults["seed"], defaults["max_retries"]) == (plan.seed, plan.max_retries)
-    assert defaults["attempt_timeout"] == plan.attempt_timeout
+    assert defaults["max_tokens"] is None
+    assert Settings().decoding.max_tokens == plan.writing.max_tokens == plan.answering.max_tokens
+    assert (defaults["shortest"], defaults["longest"]) == (plan.lengths.shortest, plan.lengths.longest)
+    assert (defaults["seed"], defaults["questions"]) == (plan.seed, plan.questions)
+    assert Settings().sending == plan.sending
     assert defaults["writer"] == DEFAULT_GRADER
 
 
+def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(monkeypatch):
+    """What stops it is a key that is refused after so many replies."""
+
+    def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
+        told = {"error": {"message": "no more", "type": "t", "code": None}}
+        return web.json_response(told, status=401) if len(api.answered) >= enough else None
+
+    write_pages(Path("pages.jsonl"), 40)
+    with FakeApi(writer, used_up) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        for enough in (9, 21):
+            stopped = build("--questions", "15")
+            assert (stopped.exit_code, len(api.answered)) == (1, enough), stopped.stderr
+            assert "no more" in stopped.stderr
+            assert not Path("wiki.jsonl").exists()
+        api._fault = None
+        assert build("--questions", "15").exit_code == 0
+        sent = Counter(body["seed"] for body in api.answered)
+        assert set(sent.values()) == {1}, "nothing was asked twice"
+        used = record()["usage"]
+        assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
+        assert build("--questions", "15", out="whole.jsonl").exit_code == 0
+        assert len(api.answered) == 2 * len(sent)
+    assert Path("wiki.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+    assert {**record(), "file": None} == {**record("whole.jsonl"), "file": None}
+    assert record()["counts"]["rejected"] == dict(expected_reasons(lines("wiki.jsonl.build/sections.jsonl")))
+
+
 def start(out: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "200", *OPTIONS]
+    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "60", *OPTIONS]
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -329,17 +366,17 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 
 @pytest.mark.slow
-def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_and_repeats_little(monkeypatch):
+def test_killed_and_interrupted_a_build_ends_like_one_that_was_not_and_repeats_little(monkeypatch):
     def sometimes(message: str, sent_before: int) -> web.StreamResponse | float | None:
         fact = FACT.search(message)
         if sent_before == 0 and fact and number_of(fact[2]) % 29 == 0:
             return error_500()
         return 0.02
 
-    write_pages(Path("pages.jsonl"), 300)
+    write_pages(Path("pages.jsonl"), 120)
     with FakeApi(writer, sometimes) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        for enough, ending in ((70, signal.SIGKILL), (200, signal.SIGINT), (330, signal.SIGKILL)):
+        for enough, ending in ((40, signal.SIGKILL), (90, signal.SIGINT)):
             process = start("killed.jsonl")
             while len(api.answered) < enough:
                 assert process.poll() is None, process.communicate()
@@ -352,7 +389,7 @@ def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_
         sent = Counter(body["seed"] for body in api.answered)
         used = record("killed.jsonl")["usage"]
         assert len(sent) == used["writer"]["requests"] + used["answerer"]["requests"]
-        assert sum(sent.values()) - len(sent) <= 3 * 8, "only what was in flight at a kill"
+        assert sum(sent.values()) - len(sent) <= 2 * 8, "only what was in flight at a kill"
 
         before = len(api.answered)
         assert finish(start("killed.jsonl")) == said
@@ -361,7 +398,7 @@ def test_killed_twice_and_interrupted_a_build_of_200_ends_like_one_that_was_not_
         finish(start("whole.jsonl"))
         assert len(api.answered) - before == len(sent)
     assert Path("killed.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
-    assert len(lines("killed.jsonl")) == 200
+    assert len(lines("killed.jsonl")) == 60
     tried = lines("killed.jsonl.build/sections.jsonl")
     assert record("killed.jsonl")["counts"]["rejected"] == dict(expected_reasons(tried))
     same = {**record("killed.jsonl"), "file": None}

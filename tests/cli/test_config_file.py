@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 
 import pytest
 
-from refusal_index.cli import config_file
-from refusal_index.cli.config_file import ConfigError, config_names, read_config
-from refusal_index.cli.option_types import OptionType, option_types
-from refusal_index.cli.run import run
+from refusal_index.engines.settings import SETTINGS, SettingError, Settings
+from refusal_index.evaluation import configuration
+from refusal_index.evaluation.configuration import ConfigError, config_names, read_config
+from refusal_index.outcomes.price import Price
 
 CONFIG = """
 [defaults]
@@ -28,7 +27,6 @@ variants = ["low", "high"]
 column = "question=problem"
 """
 MODELS = CONFIG[CONFIG.index("[[models]]") : CONFIG.index("[[datasets]]")]
-COMMAND_ONLY = {"ctx", "config", "out", "dry_run", "json"}
 
 
 @pytest.fixture
@@ -44,19 +42,43 @@ def read(tmp_path, monkeypatch):
     return with_text
 
 
-def test_every_option_of_the_command_is_a_key_of_exactly_one_table_or_of_the_command_alone():
-    keys = [*config_file.MODEL_KEYS, *config_file.DATASET_KEYS, *config_file.SET_KEYS, *COMMAND_ONLY]
+def test_every_setting_is_a_key_of_exactly_one_table():
+    keys = [*configuration.MODEL_KEYS, *configuration.DATASET_KEYS, *configuration.SET_KEYS]
     assert len(set(keys)) == len(keys)
-    assert set(keys) == set(inspect.signature(run).parameters)
+    assert set(keys) == set(SETTINGS)
 
 
-def test_types_and_ranges_are_those_of_the_command():
-    types = option_types()
-    assert set(types) == set(inspect.signature(run).parameters) - {"ctx"}
-    assert types["temperature"] == OptionType(float, many=False, low=0)
-    assert types["data"] == OptionType(str, many=True)
-    assert types["max_connections"] == OptionType(int, many=False, low=1)
-    assert types["dry_run"].kind is bool
+@pytest.mark.parametrize("written", ['"2,8"', "[2, 8]", "[2.0, 8.0]"])
+def test_a_price_is_text_or_two_numbers(read, written):
+    assert read("top_p = 1", f"price = {written}").models[1].values["price"] == Price(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ('column = ["question=a", "answer=b"]', {"column": (("question", "a"), ("answer", "b"))}),
+        ('column = {question = "a", answer = "b"}', {"column": (("question", "a"), ("answer", "b"))}),
+        ('data = ["a.csv", "b.csv"]', {"data": (Path("a.csv"), Path("b.csv"))}),
+        ("draws = 3\nrepeat_questions = 10", {"draws": 3, "repeat_questions": 10}),
+        ('grader_price = [1, 2]\ngrader = "openai/gpt-4.1"', {"grader_price": Price(1, 2), "grader": "openai/gpt-4.1"}),
+    ],
+)
+def test_every_kind_of_value_is_read_as_the_tree_holds_it(read, written, value):
+    (dataset,) = read('column = "question=problem"', "").datasets
+    (changed,) = read(
+        'data = "q.csv"\nvariants = ["low", "high"]\ncolumn = "question=problem"', f'dataset = "own"\n{written}'
+    ).datasets
+    assert dict(changed.values) == {"dataset": "own", **value}
+    assert Settings.of(**changed.values) == Settings.of(dataset="own", **value)
+    assert "column" not in dataset.values
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_wrong_kind_is_named_by_its_setting_and_by_the_option_of_the_command(name):
+    with pytest.raises(SettingError) as caught:
+        SETTINGS[name].read({"of": {"another": "kind"}})
+    assert str(caught.value).startswith(f"{name}: expected ")
+    assert caught.value.shown(lambda key: f"--{key}").startswith(f"--{name}: expected ")
 
 
 def test_values_are_read_as_the_command_reads_them(read):
@@ -68,7 +90,11 @@ def test_values_are_read_as_the_command_reads_them(read):
         ("small", {"model": "almanac/small", "top_p": 1.0}),
     ]
     (dataset,) = config.datasets
-    assert dataset.values == {"data": ["q.csv"], "variants": "low,high", "column": ["question=problem"]}
+    assert dataset.values == {
+        "data": (Path("q.csv"),),
+        "variants": ("low", "high"),
+        "column": (("question", "problem"),),
+    }
 
 
 def test_the_hash_tells_contents_apart_and_the_name_is_safe_as_a_folder(read):
@@ -100,6 +126,15 @@ BAD = {
     "a number for text": ("top_p = 1", "think = 1", "think: expected text, got 1"),
     "out of range": ("top_p = 1", "top_p = 2", "top_p: expected a number from 0 to 1, got 2"),
     "below its range": ("temperature = 0", "temperature = -1", "temperature: expected a number from 0, got -1"),
+    "a price of one number": ("top_p = 1", "price = [2]", "c.toml, [[models]] 2, price: expected"),
+    "a negative price": ("top_p = 1", 'price = "-1,2"', "c.toml, [[models]] 2, price: expected"),
+    "a price of the grader in words": (
+        'data = "q.csv"',
+        'data = "q.csv"\ngrader_price = "cheap"',
+        "c.toml, [[datasets]] 1, grader_price: expected",
+    ),
+    "an effort that is none": ("top_p = 1", 'reasoning_effort = "hihg"', "did you mean 'high'"),
+    "one draw repeated": ('data = "q.csv"', 'data = "q.csv"\nrepeat_questions = 1', "a whole number from 2, got 1"),
     "not a number": ("temperature = 0", "temperature = nan", "temperature: expected a number from 0, got nan"),
     "no end": ("temperature = 0", "temperature = inf", "expected a number from 0, got inf"),
     "an array with a number": ('["low", "high"]', '["low", 1]', "variants: expected text or an array of them, got 1"),

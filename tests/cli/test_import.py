@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from refusal_index.cli.import_ import import_
+from refusal_index.cli import app
 from refusal_index.outcomes.table import read_outcomes
 from refusal_index.stats import f_score
 
@@ -22,9 +21,7 @@ ANSWERS = "problem,target,predicted_answer,grade\n" + "".join(
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     Path("m1.csv").write_text(ANSWERS)
-    app = typer.Typer()
-    app.command()(import_)
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return lambda *arguments: CliRunner().invoke(app, ["import", *arguments], catch_exceptions=False)
 
 
 def test_the_counts_and_the_metrics_of_the_first_pass_are_printed(run):

@@ -74,6 +74,7 @@ def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
     assert len(list(Path("r/logs").glob("*.eval"))) == 1
 
 
+@pytest.mark.slow
 def test_up_to_two_percent_is_told_and_gives_exit_status_0(ask):
     with FakeApi(answer, failing(3)) as api:
         result = ask(api)

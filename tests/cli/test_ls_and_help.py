@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from refusal_index import __version__
 from refusal_index.almanac.models import model_names
-from refusal_index.cli import app, job
-from refusal_index.cli.ls import DATASET_NOTES, MODEL_NOTES
-from refusal_index.cli.run import run
-from refusal_index.cli.tables import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
+from refusal_index.cli import app
+from refusal_index.cli.commands.ls import DATASET_NOTES, MODEL_NOTES
+from refusal_index.cli.options import HELP
 from refusal_index.datasets import dataset_names, load_dataset
-from refusal_index.engines.inspect.run import MAX_RETRIES
-from refusal_index.engines.inspect.solver import DEFAULT_GRADER
-from refusal_index.engines.inspect.task import Asking, Decoding
+from refusal_index.engines.settings import DEFAULT_GRADER, SETTINGS, Setting
+from refusal_index.evaluation.plan import ALMANAC_LIMIT
+from refusal_index.outcomes.summary import DEFAULT_CONFIDENCE_LEVEL, DEFAULT_PENALTY
 from refusal_index.protocol import load_prompt_set, prompt_set_names
 
 
@@ -51,7 +49,7 @@ def test_help_names_every_command():
 def test_help_of_run_tells_every_default():
     told = said("run", "--help")
     for default in (
-        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{job.ALMANAC_LIMIT} of the almanac"),
+        *("almanac/base", "'all'", "default", "user", DEFAULT_GRADER, f"{ALMANAC_LIMIT} of the almanac"),
         *("0.7", "0.95", "4096", "runs/NAME", "Exit status: 0 done, 1 incomplete or failed, 2 bad input"),
     ):
         assert default in told, default
@@ -64,17 +62,41 @@ def test_help_of_the_others_tells_their_defaults(name):
     assert all(default in told for default in expected[name])
 
 
-def test_defaults_of_run_are_those_of_the_engine():
-    """Commands import the engine only when they run, so that its defaults stand there a second time."""
-    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
-    decoding, asking = Decoding(), Asking()
-    assert defaults["temperature"] == decoding.temperature
-    assert defaults["top_p"] == decoding.top_p
-    assert defaults["max_tokens"] == decoding.max_tokens
-    assert defaults["seed"] == asking.seed
-    assert defaults["prompts"] == asking.prompts
-    assert defaults["placement"] == asking.placement
-    assert defaults["attempt_timeout"] == asking.attempt_timeout
-    assert defaults["max_retries"] == MAX_RETRIES
-    assert defaults["penalty"] == DEFAULT_PENALTY
+def test_every_setting_has_an_option_of_run_with_words_and_no_word_is_of_another():
+    assert set(HELP) == set(SETTINGS)
+    options = {name for one in get_command(app).commands["run"].params for name in one.opts}
+    assert {f"--{name.replace('_', '-')}" for name in SETTINGS} <= options
+    assert all(text.strip() for text in HELP.values())
+
+
+def has_one_default(setting: Setting) -> bool:
+    """Whether a setting is one value where nobody says otherwise, which the tree holds."""
+    return not setting.optional and setting.default not in ((), "")
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if has_one_default(SETTINGS[name])])
+@pytest.mark.parametrize("command", ["run", "force", "regrade"])
+def test_the_default_in_the_tree_is_the_one_in_the_help(command, name):
+    of = {option: one for one in get_command(app).commands[command].params for option in one.opts}
+    option = of.get(f"--{name.replace('_', '-')}")
+    if option is None or option.required:
+        assert command != "run"
+        return
+    default = SETTINGS[name].default
+    shown = ",".join(default) if isinstance(default, tuple) else str(default)
+    assert option.help.endswith(f"[default: {shown}]")
+    assert option.default is None, "what is not given is not a setting"
+
+
+@pytest.mark.parametrize("name", [name for name, setting in SETTINGS.items() if setting.low is not None])
+def test_a_value_out_of_the_range_in_the_tree_is_refused_with_the_option(name):
+    option, below = f"--{name.replace('_', '-')}", SETTINGS[name].low - 1
+    result = CliRunner().invoke(app, ["run", option, f"{below:g}"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert option in result.stderr
+    assert f"{SETTINGS[name].low:g}" in result.stderr
+
+
+def test_penalty_and_confidence_level_are_those_of_the_summary():
+    assert SETTINGS["penalty"].default == DEFAULT_PENALTY
     assert DEFAULT_CONFIDENCE_LEVEL == 0.95

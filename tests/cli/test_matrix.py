@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
 import pytest
 from aiohttp import web
 
-from refusal_index.cli import matrix
+from refusal_index.evaluation.configuration import read_config
+from refusal_index.evaluation.sweep import Sweep
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.runs import read_runs
+from tests.cli.making import outcomes, write_sums
 from tests.engines.fake_api import FakeApi, is_grading, question_of
 
 CONFIG = """
@@ -39,11 +40,6 @@ limit = 6
 """
 
 
-def write_sums(name: str, count: int) -> None:
-    lines = [f"{name}{number},What is {number} plus {number}?,{2 * number}" for number in range(count)]
-    Path(f"{name}.csv").write_text("\n".join(["question_id,question,answer", *lines]))
-
-
 def answer(message: str) -> str:
     """Refuse every third question, and know every other one."""
     if is_grading(message):
@@ -56,8 +52,8 @@ def answer(message: str) -> str:
 @pytest.fixture
 def run(command, monkeypatch):
     """Return what runs the configuration above, with some of its text replaced, against a server."""
-    write_sums("sums", 8)
-    write_sums("more", 9)
+    write_sums("sums.csv", 8, "sums")
+    write_sums("more.csv", 9, "more")
     monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
     monkeypatch.setenv("DOWN_API_KEY", "sk-very-secret")
     monkeypatch.setenv("COLUMNS", "200")
@@ -103,7 +99,7 @@ def test_every_model_answers_every_dataset_and_one_summary_has_it_all(run):
 def forced_of(dataset: str) -> int:
     """Count the refused questions of a sample that the runs of a dataset have made."""
     folder = next(one["folder"] for one in summary()["runs"] if one["dataset"] == dataset)
-    return pl.read_parquet(f"runs/set/{folder}/outcomes.parquet").filter("refused")["question_id"].n_unique()
+    return outcomes(f"runs/set/{folder}").filter("refused")["question_id"].n_unique()
 
 
 def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(run):
@@ -117,13 +113,13 @@ def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(ru
 
 def test_json_is_the_summary_of_the_set_and_stands_alone(run):
     with FakeApi(answer) as api:
-        result = run(api, "--json", "--out", "elsewhere")
+        result = run(api, "--json", "--out", "elsewhere", "--limit", "3", "--variants", "low")
     assert result.stdout == Path("elsewhere/summary.json").read_text()
     assert json.loads(result.stdout)["name"] == "set"
 
 
 def test_options_of_the_command_go_before_the_file_and_a_dataset_takes_the_place_of_its_own(run):
-    write_sums("other", 5)
+    write_sums("other.csv", 5, "other")
     with FakeApi(answer) as api:
         result = run(api, "--variants", "normal", "--temperature", "0", "--data", "other.csv", "--limit", "3")
     assert result.exit_code == 0, result.stderr
@@ -210,7 +206,7 @@ BAD = {
     "an unknown provider": ("openai-api/fake/two", "opnai/two", ["[[models]] 2 (Two)", "'opnai'", "openai"]),
     "no provider": ("openai-api/fake/two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
     "an unknown grading model": ('"exact"', '"opnai/x"', ["'opnai'"]),
-    "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2 (Two)", "price", "cheap"]),
+    "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
     "a missing key": ("openai-api/fake/two", "openai-api/keyless/two", ["openai-api/keyless/two", "KEYLESS_API_KEY"]),
     "the same model twice": (
         'name = "Two"\nmodel = "openai-api/fake/two"\ntemperature = 1',
@@ -255,10 +251,11 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
 
 
 def test_a_set_that_is_run_already_is_told_so(run):
+    Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
-        assert run(api).exit_code == 0
-        with matrix.RunSet(Path("runs/set"), matrix.read_config("set.toml")).held():
+        with Sweep(Path("runs/set"), read_config("set.toml"), ()).held():
             result = run(api)
+        assert not api.received
     assert result.exit_code == 2
     assert "in use by another process" in result.stderr
 

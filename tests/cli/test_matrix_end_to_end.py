@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +13,7 @@ import pytest
 
 from refusal_index.almanac.models import model_names
 from refusal_index.datasets import load_dataset
-from tests.cli.test_http_end_to_end import COMMAND, Server, server  # noqa: F401 - a fixture
+from tests.cli.serving import finish, kill_once, start
 
 CONNECTIONS = 8
 ALMANAC, OWN = 24, 20
@@ -47,32 +45,14 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def start(server: Server, folder: Path) -> subprocess.Popen[str]:  # noqa: F811
-    environment = {**os.environ, "ALMANAC_BASE_URL": server.url, "ALMANAC_API_KEY": "sk-none-needed"}
-    command = [*COMMAND, "run", "--config", "siblings.toml"]
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> str:
-    said, errors = process.communicate(timeout=280)
-    assert process.returncode == 0, errors
-    return said
-
-
 @pytest.mark.slow
-def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):  # noqa: F811
+def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice(server, folder):
     cells = len(model_names()) * 2
     firsts = len(model_names()) * (ALMANAC + OWN) * VARIANTS
+    command = ("run", "--config", "siblings.toml")
     for share in (0.3, 0.7):
-        process = start(server, folder)
-        while len(server.answered()) < share * firsts:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.05)
-        process.kill()
-        process.communicate()
-    said = finish(start(server, folder))
+        kill_once(server, int(share * firsts), start(server, *command, cwd=folder))
+    said = finish(start(server, *command, cwd=folder))
 
     document = json.loads((folder / "runs/siblings/summary.json").read_text())
     assert document["complete"] is True
@@ -92,5 +72,5 @@ def test_a_matrix_killed_twice_ends_complete_and_sends_no_answered_request_twice
     assert repeated <= 2 * CONNECTIONS, "only what was in flight at a kill"
 
     before = len(server.answered())
-    assert finish(start(server, folder)) == said
+    assert finish(start(server, *command, cwd=folder)) == said
     assert len(server.answered()) == before, "a finished set sends nothing"

@@ -6,11 +6,9 @@ import re
 
 import pytest
 
-from refusal_index.cli.config_file import Config, config_names, read_config
-from refusal_index.cli.execution import check_model_name
-from refusal_index.cli.job import grader_of
 from refusal_index.datasets import dataset_names
-from refusal_index.outcomes.price import Price
+from refusal_index.evaluation.configuration import Config, config_names, read_config
+from refusal_index.evaluation.plan import check_name, grader_of
 
 ROWS = (  # of the paper's table on SimpleQA
     *("Gemma-3-12B", "Qwen2.5-72B", "Qwen3-32B", "Qwen3-32B-Think", "Qwen3-235B", "Mistral-123B", "Llama-3.1-70B"),
@@ -44,14 +42,14 @@ def test_decoding_questions_and_grader_are_the_papers(config):
     (dataset,) = config.datasets
     assert dataset.values == {"dataset": "simpleqa", "grader": "openai/gpt-4o-mini"}
     assert dataset.values["dataset"] in dataset_names()
-    assert grader_of(dataset.values["grader"])[1] == ("openai/gpt-4o-mini", None)
+    assert grader_of(dataset.values["grader"])[1] == ("openai/gpt-4o-mini",)
 
 
 def test_names_are_well_formed_and_their_providers_known(config):
     for model in config.models:
         name = model.values["model"]
         assert NAME.fullmatch(name), name
-        check_model_name(name)
+        check_name(name, {})
 
 
 def test_qwen3_is_switched_as_its_name_says_and_no_other_model_is(config):
@@ -67,4 +65,4 @@ def test_prices_can_be_read_and_stand_where_an_api_asks_one(config):
     for model in config.models:
         assert ("price" in model.values) == (not model.values["model"].startswith("vllm/"))
         if "price" in model.values:
-            assert Price.parse(model.values["price"]).output > 0
+            assert model.values["price"].output > 0

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from pathlib import Path
 
 import polars as pl
 import pytest
 from aiohttp import web
+from click.testing import Result
+from typer.testing import CliRunner
 
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import app
+from refusal_index.outcomes.presentation import escape
+from tests.cli.making import LOCAL, PIPELINE, outcomes, write_sums
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 KEY = "sk-very-secret"
 COUNT = 12
+MODEL = ("--grader", "openai-api/fake/grader", "--out", "model")
 
 
 def number_of(message: str) -> int:
@@ -55,8 +54,7 @@ def said(message: str) -> str:
 
 
 def write_questions(folder: Path, count: int = COUNT) -> None:
-    lines = [f"q{number},What is {number} plus {number}?,{2 * number}" for number in range(count)]
-    (folder / "q.csv").write_text("\n".join(["question_id,question,answer", *lines]))
+    write_sums(folder / "q.csv", count)
 
 
 def options(command: str, *more: str) -> list[str]:
@@ -74,10 +72,27 @@ def graded_by_rule(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graded")
     write_questions(folder)
     with FakeApi(said) as api:
-        arguments = ["run", "--grader", "exact", "--out", "exact", *options("run")]
-        environment = {**os.environ, "FAKE_API_KEY": KEY, "FAKE_BASE_URL": api.url}
-        subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment, check=True, capture_output=True)
+        assert in_folder(folder, api, "run", "--grader", "exact", "--out", "exact", *options("run")).exit_code == 0
     return folder
+
+
+def in_folder(folder: Path, api: FakeApi, *arguments: str) -> Result:
+    """Run a command in a folder against a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("FAKE_API_KEY", KEY)
+        patch.setenv("FAKE_BASE_URL", api.url)
+        patch.setenv("COLUMNS", "200")
+        return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def graded_by_model(graded_by_rule: Path) -> tuple[Path, Result]:
+    """Return the folder that holds both runs, graded anew by a model in `model`, and what was said."""
+    with FakeApi(said) as api:
+        return graded_by_rule, in_folder(
+            graded_by_rule, api, "regrade", "exact", *MODEL, "--grader-price", "10,0", *options("regrade")
+        )
 
 
 @pytest.fixture
@@ -102,8 +117,11 @@ def exact(graded_by_rule: Path, ask, tmp_path: Path) -> None:
     shutil.copytree(graded_by_rule / "exact", tmp_path / "exact")
 
 
-def outcomes(folder: str | Path) -> pl.DataFrame:
-    return pl.read_parquet(Path(folder) / "outcomes.parquet")
+@pytest.fixture
+def model(graded_by_model: tuple[Path, Result], exact, tmp_path: Path) -> Result:
+    """Put the same run graded anew beside it, as `model`, and return what was said of it."""
+    shutil.copytree(graded_by_model[0] / "model", tmp_path / "model")
+    return graded_by_model[1]
 
 
 def summary(folder: str) -> dict:
@@ -136,18 +154,13 @@ def test_a_model_is_asked_for_grades_only_and_nothing_twice(ask, exact):
         sent = len(api.answered)
         again = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
         assert len(api.answered) == sent
-        for log in Path("model/logs").glob("*.eval"):
-            log.write_bytes(log.read_bytes()[:700])  # as a kill leaves it
-        resumed = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        assert [is_grading(message) for message in api.messages()[sent:]] == [True], "the check of the grader"
-    assert result.exit_code == again.exit_code == resumed.exit_code == 1, "a third is unscored"
-    assert result.stdout == again.stdout == resumed.stdout
+    assert result.exit_code == again.exit_code == 1, "a third is unscored"
+    assert result.stdout == again.stdout
 
 
-def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, exact):
+def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, model):
     with FakeApi(said) as api:
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        told = " ".join(result.stdout.split())
+        told = " ".join(model.stdout.split())
         vague = outcomes("model").filter(pl.col("question_id").is_in(["q4", "q10"]))
         assert vague["unscored_reason"].to_list() == ["forced_not_asked"] * 4
         assert vague["first_grade"].to_list() == ["refused"] * 4
@@ -166,9 +179,7 @@ def test_a_refusal_that_was_an_answer_is_unscored_and_told(ask, exact):
     assert outcomes("forced").filter(question_id="q4")["wrong"].to_list() == [False, False]
 
 
-def test_who_graded_is_in_every_result(ask, exact):
-    with FakeApi(said) as api:
-        ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
+def test_who_graded_is_in_every_result(model):
     assert summary("exact")["grader"]["name"] == "exact"
     settings = json.loads(Path("model/run.json").read_text())["settings"]
     assert summary("model")["grader"] == settings["grader"]
@@ -277,70 +288,69 @@ def test_bad_input_is_told_in_one_line_before_anything_is_sent(ask, exact, argum
     assert not Path("runs").exists()
 
 
-def test_other_replies_are_another_folder(ask, exact):
-    with FakeApi(said) as api:
-        assert ask(api, "regrade", "exact", "--grader", "exact").exit_code == 0
-        assert ask(api, "regrade", "exact", "--grader", "exact").exit_code == 0
-        assert len(list(Path("runs").iterdir())) == 1
-        ask(api, "run", "--grader", "exact", "--seed", "1", "--out", "other")
-        assert ask(api, "regrade", "other", "--grader", "exact").exit_code == 0
+def test_other_replies_are_another_folder(command, pipeline):
+    write_questions(Path(), 6)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out")
+    assert command(*run, "exact").exit_code == command(*run, "other", "--seed", "1").exit_code == 0
+    regrade = ("--grader", "exact", *LOCAL)
+    assert command("regrade", "exact", *regrade).exit_code == 0
+    assert command("regrade", "exact", *regrade).exit_code == 0
+    assert len(list(Path("runs").iterdir())) == 1
+    assert command("regrade", "other", *regrade).exit_code == 0
     assert len(list(Path("runs").iterdir())) == 2
     (name,) = {folder.name.rsplit("-", 1)[0] for folder in Path("runs").iterdir()}
-    assert name == "openai-api-fake-any-own-q-regraded"
+    assert name == "python-tests.cli.some_pipeline-answer-own-q-regraded"
 
 
-def test_a_regraded_run_is_regraded_like_any_other(ask, exact):
-    with FakeApi(said) as api:
-        ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-        back = ask(api, "regrade", "model", "--grader", "exact", "--out", "back")
+def test_a_regraded_run_is_regraded_like_any_other(ask, model):
+    back = ask(None, "regrade", "model", "--grader", "exact", "--out", "back")
     assert back.exit_code == 0
     assert outcomes("back").equals(outcomes("exact"))
 
 
-def test_nothing_that_was_said_commands_the_terminal(ask, exact):
-    with FakeApi(said) as api:
-        result = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "model")
-    assert all(line == harmless(line) for line in result.stdout.splitlines())
+def test_nothing_that_was_said_commands_the_terminal(model):
+    assert all(line == escape(line) for line in model.stdout.splitlines())
 
 
-@pytest.mark.slow
-def test_killed_on_the_way_it_resumes_without_asking_for_a_grade_twice(ask, tmp_path):
-    write_questions(tmp_path, 150)
-    slow = lambda message, _: 0.02 if is_grading(message) else None  # noqa: E731
-    with FakeApi(said, slow) as api:
-        assert ask(api, "run", "--grader", "exact", "--out", "exact").exit_code == 0
-        before = len(api.answered)
-        arguments = [
-            "regrade",
-            "exact",
-            "--grader",
-            "openai-api/fake/grader",
-            "--out",
-            "model",
-            "--max-connections",
-            "4",
-        ]
-        for enough in (50, 120):
-            with subprocess.Popen(
-                [*COMMAND, *arguments], env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            ) as process:
-                while len(api.answered) - before < enough:
-                    assert process.poll() is None, process.communicate()
-                    time.sleep(0.02)
-                process.send_signal(signal.SIGKILL)
-                process.communicate()
-        ask(api, *arguments[:-2])
-        grades = Counter(body["seed"] for body in api.answered[before:] if "seed" in body)
-        whole = ask(api, "regrade", "exact", "--grader", "openai-api/fake/grader", "--out", "whole")
-    assert sum(count - 1 for count in grades.values()) <= 2 * 4, "only what was in flight at a kill"
-    assert whole.exit_code in (0, 1)
+GRADED = ("regrade", "exact", *LOCAL, "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
+
+
+def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(command, pipeline):
+    write_questions(Path(), 30)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader", "exact", "--out", "exact")
+    assert command(*run).exit_code == 0
+    pipeline.__init__()
+    whole = command(*GRADED, "--out", "whole")
+    assert whole.exit_code == 0, whole.stderr
+    grades = Counter(pipeline.asked)
+    assert len(grades) == 30, "20 answers, 10 forced ones; variants say the same"
+    pipeline.__init__()
+    for enough in (10, 25):
+        pipeline.stops_after, pipeline.stopping = enough, KeyboardInterrupt()
+        stopped = command(*GRADED, "--out", "model")
+        assert stopped.exit_code == 130
+        assert "the same command resumes" in stopped.stderr
+    pipeline.stops_after = None
+    assert command(*GRADED, "--out", "model").stdout.splitlines()[:-1] == whole.stdout.splitlines()[:-1]
+    assert Counter(pipeline.asked) == grades
     assert outcomes("model").equals(outcomes("whole"))
+    assert outcomes("model").equals(outcomes("exact")), "it grades as the rule does"
 
 
-def test_the_cost_of_grading_anew_is_that_of_the_graders(ask, exact):
-    with FakeApi(said) as api:
-        grader = ("--grader", "openai-api/fake/grader", "--grader-price", "10,0")
-        ask(api, "regrade", "exact", *grader, "--out", "model")
+def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command, pipeline):
+    """A question whose second draw failed is graded by its first; one that failed in its first is unscored."""
+    write_questions(Path(), 12)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
+    pipeline.stops_after = 30
+    assert command(*run, "--max-retries", "0", "--max-connections", "1", "--out", "exact").exit_code == 1
+    pipeline.__init__()
+    result = command("regrade", "exact", *LOCAL, "--grader", "exact", "--out", "again")
+    assert result.exit_code == 1, result.stderr
+    assert outcomes("again").equals(outcomes("exact"))
+    assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
+
+
+def test_the_cost_of_grading_anew_is_that_of_the_graders(model):
     found = summary("model")
     assert (found["price"], found["grader_price"]) == (None, {"input": 10.0, "output": 0.0})
     for variant in found["variants"]:

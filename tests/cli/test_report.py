@@ -5,20 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from refusal_index.cli.report import report
+from refusal_index.cli import app
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import write_outcomes
 from tests.report.making import rows
 
-app = typer.Typer()
-app.command()(report)
-
 
 def _run(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
 
 
 @pytest.fixture

@@ -2,48 +2,30 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from refusal_index.cli import job
-from refusal_index.cli.run import run
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.plan import prepare
 from refusal_index.outcomes.counts import contingency_table
-from refusal_index.protocol import load_prompt_set
 from refusal_index.stats import refusal_index
+from tests.cli.making import LOCAL, LOW, PIPELINE, outcomes, stored, write_sums
 from tests.engines.fake_api import FakeApi, is_grading
+from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
-LOW = ("run", "--limit", "20", "--variants", "low")
 
 
-def outcomes(folder: str | Path) -> pl.DataFrame:
-    return pl.read_parquet(Path(folder) / "outcomes.parquet")
-
-
-def replies(folder: str) -> int:
-    return sum(path.is_file() for path in Path(folder, "cache").rglob("*"))
-
-
-def options(**changes: object) -> job.RunOptions:
-    """Return the command's defaults with a small sample, changed as given."""
-    defaults = {name: parameter.default for name, parameter in inspect.signature(run).parameters.items()}
-    known = {field.name for field in fields(job.RunOptions)}
-    given = {name: value for name, value in defaults.items() if name in known}
-    return job.RunOptions(**{**given, "data": [], "columns": None, "limit": 5, **changes})
-
-
-def settings(**changes: object) -> dict[str, object]:
-    prompts = load_prompt_set("default")
-    return job.settings_of(job.make_plan(options(**changes), prompts), prompts)
+def identity(**changes: object) -> dict[str, object]:
+    """Return what the folder of a small run is made of, its settings changed as given."""
+    return dict(prepare(Settings.of(**{"limit": 5, **changes})).identity)
 
 
 def test_the_same_command_finds_its_folder_and_sends_nothing(command):
@@ -52,26 +34,45 @@ def test_the_same_command_finds_its_folder_and_sends_nothing(command):
     (folder,) = Path("runs").iterdir()
     assert folder.name.startswith("almanac-base-almanac-")
     assert str(folder) in first.stdout
-    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix == ".eval"}
+    before = stored(folder)
     again = command(*LOW)
     assert again.stdout == first.stdout
     assert list(Path("runs").iterdir()) == [folder]
-    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.suffix == ".eval"} == before
+    assert stored(folder) == before
     assert command(*LOW, "--seed", "1").exit_code == 0
     assert len(list(Path("runs").iterdir())) == 2
 
 
+def test_engines_are_interchangeable_to_the_row_and_one_finishes_what_the_other_began(command):
+    """End to end: outcomes, summary and the folder's identity are the same whoever carries the requests."""
+    size = ("run", "--limit", "12", "--variants", "low,highest", "--repeat-questions", "3", "--draws")
+    said = [command(*size, "2", "--engine", engine, "--out", engine) for engine in ("inspect", "local")]
+    assert [one.exit_code for one in said] == [0, 0]
+    assert outcomes("local").equals(outcomes("inspect"))
+    assert Path("local/summary.json").read_text() == Path("inspect/summary.json").read_text()
+    made = [json.loads(Path(folder, "run.json").read_text())["settings"] for folder in ("local", "inspect")]
+    assert made[0] == made[1]
+    *words, places = said[1].stdout.splitlines()
+    assert said[0].stdout.splitlines() == [*words, f"{places.replace('local', 'inspect')}, logs/"]
+    assert places == "local: report.html, outcomes.parquet, summary.json, run.json, replies.sqlite"
+    assert not Path("local/logs").exists()
+    assert command(*LOW, "--out", "mixed").exit_code == 0
+    assert command("run", "--limit", "20", "--variants", "low,highest", "--out", "mixed").exit_code == 0
+    assert command("run", "--limit", "20", "--variants", "low,highest", *LOCAL, "--out", "whole").exit_code == 0
+    assert outcomes("mixed").equals(outcomes("whole"))
+
+
 def test_a_folder_extended_to_all_variants_shares_its_forced_answers(command):
-    assert command("run", "--limit", "20", "--variants", "highest", "--out", "r").exit_code == 0
+    assert command("run", *LOCAL, "--limit", "20", "--variants", "highest", "--out", "r").exit_code == 0
     highest = outcomes("r")
     forced = set(highest.filter("refused")["question_id"])
     assert forced
-    assert replies("r") == 20 + len(forced)
-    assert command("run", "--limit", "20", "--out", "r").exit_code == 0
+    assert len(stored("r")) == 20 + len(forced)
+    assert command("run", *LOCAL, "--limit", "20", "--out", "r").exit_code == 0
     every = outcomes("r")
     assert every["variant"].unique(maintain_order=True).to_list() == ["low", "normal", "high", "highest"]
     assert every.filter(variant="highest").equals(highest)
-    assert replies("r") == 4 * 20 + every.filter("refused")["question_id"].n_unique()
+    assert len(stored("r")) == 4 * 20 + every.filter("refused")["question_id"].n_unique()
     answers = every.filter("refused").group_by("question_id").agg(pl.col("forced_reply").n_unique())
     assert answers["forced_reply"].unique().to_list() == [1]
 
@@ -98,7 +99,7 @@ answer = "Picasso"
 
 def test_own_prompts_with_other_variants_work_from_end_to_end(command):
     Path("mine.toml").write_text(PROMPTS)
-    ran = command("run", "--limit", "10", "--prompts", "mine.toml", "--out", "r")
+    ran = command("run", *LOCAL, "--limit", "10", "--prompts", "mine.toml", "--out", "r")
     assert ran.exit_code in (0, 1), ran.stderr  # made for other prompts, it may leave some unscored
     assert outcomes("r")["variant"].unique(maintain_order=True).to_list() == ["eager", "coy"]
     recorded = json.loads(Path("r/run.json").read_text())
@@ -114,7 +115,7 @@ def test_own_prompts_with_other_variants_work_from_end_to_end(command):
 def test_own_questions_with_named_columns(command):
     Path("q.csv").write_text("nr,problem,solution,other\na,Who?,I,you\nb,What?,It,that\n")
     columns = ["--column", "question=problem", "--column", "answer=solution", "--column", "question_id=nr"]
-    arguments = ["run", "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out", "r"]
+    arguments = ["run", *LOCAL, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out", "r"]
     assert command(*arguments, *columns).exit_code in (0, 1)
     asked = outcomes("r")
     assert asked.select("question_id", "question", "gold").rows() == [("a", "Who?", "I"), ("b", "What?", "It")]
@@ -135,7 +136,7 @@ def test_a_price_is_shown_and_recorded(command):
     assert json.loads(Path("r/run.json").read_text())["about"]["price"] == {"input": 1000.0, "output": 2000.0}
 
 
-def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_computed(command):
+def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_computed(command, ran):
     assert command(*LOW, "--price", "1,2", "--out", "r").exit_code == 0
     first = json.loads(Path("r/summary.json").read_text())
     assert (first["price"], first["grader_price"]) == ({"input": 1.0, "output": 2.0}, None)
@@ -146,13 +147,13 @@ def test_a_resumed_run_says_in_its_summary_with_which_prices_and_penalty_it_was_
     assert cost == pytest.approx(10 * before)
 
 
-@pytest.mark.parametrize(
+@one_fast(
     ("prices", "per_request"),
     [
-        ((), None),
+        (("--price", "1000,0", "--grader-price", "10,0"), (1000, 10)),
         (("--price", "1000,0"), (1000, 0)),
         (("--grader-price", "10,0"), None),
-        (("--price", "1000,0", "--grader-price", "10,0"), (1000, 10)),
+        ((), None),
     ],
 )
 def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(command, monkeypatch, prices, per_request):
@@ -186,7 +187,7 @@ def test_the_cost_is_of_the_model_and_of_each_grader_whose_price_is_given(comman
     }
 
 
-def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(command):
+def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(command, ran):
     result = command(*LOW, "--json", "--out", "r")
     assert result.stdout == Path("r/summary.json").read_text()
     (variant,) = json.loads(result.stdout)["variants"]
@@ -203,7 +204,7 @@ def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(comman
     ],
 )
 def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
-    assert settings(**change) != settings()
+    assert identity(**change) != identity()
 
 
 @pytest.mark.parametrize(
@@ -213,51 +214,99 @@ def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
         {"max_connections": 1},
         {"max_retries": 1},
         {"attempt_timeout": 9},
+        {"max_choices": 1},
+        {"engine": "local"},
         {"price": "1,2"},
         {"grader_price": "1,2"},
+        {"penalty": 0.5},
         {"draws": 3},
     ],
 )
 def test_what_they_do_not_depend_on_does_not(change):
-    assert settings(**change) == settings()
+    assert identity(**change) == identity()
 
 
 def test_settings_are_json_and_hold_no_path_of_this_machine(tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("question,answer\nWho?,I\n")
-    text = json.dumps(settings(data=[file], limit=None, grader="exact"))
+    text = json.dumps(identity(data=[file], limit=None, grader="exact"))
     assert str(tmp_path) not in text
 
 
 def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path):
-    arguments = ["run", "--limit", "60", "--variants", "low,highest", "--max-connections", "16"]
-    cache = tmp_path / "r" / "cache"
+    """End to end, a process that is sent SIGINT: what was paid for stays as it is, and the rest comes to it."""
+    arguments = ["run", "--limit", "12", "--variants", "low,highest", "--max-connections", "2"]
     with subprocess.Popen(
         [*COMMAND, *arguments, "--out", "r"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     ) as process:
-        while sum(path.is_file() for path in cache.rglob("*")) < 10:
+        while len(stored("r")) < 4:
             assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
     assert errors.splitlines()[-1] == "interrupted; the same command resumes, and pays for no reply twice"
     assert "Traceback" not in errors
-    kept = {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in cache.rglob("*") if path.is_file()}
-    assert 10 <= len(kept) < 120
-    for out in ("r", "whole"):
-        assert command(*arguments, "--out", out).exit_code == 0
-    assert all((path.stat().st_mtime_ns, path.read_bytes()) == before for path, before in kept.items())
+    kept = stored("r")
+    assert 4 <= len(kept) < 24
+    assert command(*arguments, "--out", "r").exit_code == 0
+    assert stored("r")[: len(kept)] == kept
+    assert command(*arguments, *LOCAL, "--out", "whole").exit_code == 0
     assert outcomes("r").equals(outcomes("whole"))
     assert len(list(Path("r/logs").glob("*.eval"))) == 2
 
 
-def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(command):
-    assert command(*LOW, "--out", "r").exit_code == 0
-    for log in Path("r/logs").glob("*.eval"):
-        log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
+SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader", "exact", "--max-retries", "0")
+
+
+@pytest.mark.parametrize(
+    ("stopping", "status", "told"),
+    [
+        (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and pays for no reply twice"),
+    ],
+)
+def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_not(
+    command, pipeline, stopping, status, told
+):
+    write_sums("q.csv", 40)
+    assert command(*SUMS, "--out", "whole").exit_code == 0
+    whole = sorted(pipeline.asked)
+    for enough in (7, 60):
+        pipeline.__init__()
+        pipeline.stops_after, pipeline.stopping = enough - len(stored("r")), stopping
+        stopped = command(*SUMS, "--out", "r")
+        assert (stopped.exit_code, stopped.stdout) == (status, "")
+        assert told in stopped.stderr
+        kept = stored("r")
+        assert len(kept) == enough
+    pipeline.__init__()
+    assert command(*SUMS, "--out", "r").exit_code == 0
+    assert len(pipeline.asked) == len(whole) - 60, "nothing was asked twice"
+    assert stored("r")[:60] == kept
+    assert outcomes("r").equals(outcomes("whole"))
+
+
+def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(command, pipeline):
+    write_sums("q.csv", 10)
+    pipeline.stops_after, pipeline.stopping = 3, KeyboardInterrupt()
+    assert command(*SUMS, "--out", "r").exit_code == 130
     result = command("score", "r")
     assert result.exit_code == 2
     assert "run the same command again to resume" in result.stderr
     assert result.stderr.count("\n") == 1
-    assert command(*LOW, "--out", "r").exit_code == 0
+    pipeline.__init__()
+    assert command(*SUMS, "--out", "r").exit_code == 0
+
+
+def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_left(command, pipeline):
+    write_sums("q.csv", 10)
+    one = ("--variants", "low", "--out", "r")
+    assert "10/10" in command(*SUMS, *one).stderr
+    again = command(*SUMS, *one).stderr
+    assert "10/10" in again
+    assert "100 %" in again
+    assert "20/20" in command(*SUMS, "--out", "r").stderr
+    pipeline.__init__()
+    pipeline.stops_after, pipeline.stopping = 0, KeyboardInterrupt()
+    assert " 0/20" in command(*SUMS, "--seed", "1", "--out", "s").stderr

@@ -9,6 +9,7 @@ import polars as pl
 from inspect_ai.log import read_eval_log
 
 from refusal_index.protocol import load_prompt_set
+from tests.cli.making import LOCAL, stored
 
 RECORDS = [
     {
@@ -60,11 +61,10 @@ def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wro
 
 def test_the_same_command_again_asks_nothing_and_scoring_rebuilds_the_same(command):
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
-    arguments = ("run", "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    arguments = ("run", *LOCAL, "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     assert command(*arguments).exit_code == 0
-    before = Path("there/outcomes.parquet").read_bytes()
-    logs = sorted(Path("there/logs").iterdir())
+    before, replies = Path("there/outcomes.parquet").read_bytes(), stored("there")
     assert command(*arguments).exit_code == 0
-    assert sorted(Path("there/logs").iterdir()) == logs
+    assert stored("there") == replies
     assert command("score", "there").exit_code == 0
     assert Path("there/outcomes.parquet").read_bytes() == before

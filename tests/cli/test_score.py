@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index
+from refusal_index.engines.settings import COMPARABILITY_VERSION
+from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from tests.cli.making import LOW
 
 LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]
 TABLE = ContingencyTable(refused_wrong=71, refused_right=3, answered_wrong=21, answered_right=5)
@@ -77,18 +80,54 @@ def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons
     assert f"{missing} ({missing}.0%)" in said
 
 
-def test_a_run_is_rebuilt_to_the_same_bytes(command):
-    settings = ["--limit", "20", "--variants", "low,high", "--out", "r", "--price", "1,2", "--penalty", "0.2"]
-    first = command("run", *settings)
+DERIVED = ("outcomes.parquet", "summary.json", "report.html")
+
+
+def test_a_run_is_rebuilt_to_the_same_bytes(command, ran):
+    first = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
     assert first.exit_code == 0
-    derived = [Path("r/outcomes.parquet"), Path("r/summary.json")]
-    before = [path.read_bytes() for path in derived]
-    for path in derived:
-        path.unlink()
-    again = command("score", "r")
-    assert again.exit_code == 0
-    assert [path.read_bytes() for path in derived] == before
+    before = [Path("r", name).read_bytes() for name in DERIVED]
+    for name in DERIVED:
+        Path("r", name).unlink()
+    priced = command("score", "r", "--penalty", "0.2", "--json")
+    assert json.loads(priced.stdout)["penalty"] == 0.2
+    again = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
+    assert [Path("r", name).read_bytes() for name in DERIVED] == before
     assert again.stdout == first.stdout
+
+
+def test_prices_and_penalty_are_those_that_the_folder_was_made_with(command):
+    first = command(*LOW, "--out", "r", "--price", "1,2", "--penalty", "0.2")
+    before = [Path("r", name).read_bytes() for name in DERIVED]
+    for name in DERIVED:
+        Path("r", name).unlink()
+    again = command("score", "r")
+    assert (again.exit_code, again.stdout) == (0, first.stdout)
+    assert [Path("r", name).read_bytes() for name in DERIVED] == before
+
+
+def test_a_folder_that_other_rules_made_is_kept_as_it_is_unless_it_is_graded_anew(command, ran):
+    said = command("score", "r").stdout
+    run_json = Path("r/run.json")
+    document = json.loads(run_json.read_text())
+    document["settings"]["comparability_version"] = COMPARABILITY_VERSION + 1
+    run_json.write_text(json.dumps(document))
+    write_outcomes(read_outcomes(Path("r/outcomes.parquet")).head(15), Path("r/outcomes.parquet"))  # as others had it
+    before = {path: path.read_bytes() for path in ran.iterdir() if path.name in {*DERIVED, "run.json"}}
+    kept = command("score", "r")
+    assert kept.exit_code == 0
+    assert kept.stderr == (
+        f"note: r was made under comparability version {COMPARABILITY_VERSION + 1}, and this release grades by version "
+        f"{COMPARABILITY_VERSION}: its results are kept as they are; --regrade grades its replies anew\n"
+    )
+    assert {path: path.read_bytes() for path in before} == before
+    shown = json.loads(command("score", "r", "--json").stdout)
+    assert shown["variants"] == json.loads(Path("r/summary.json").read_text())["variants"]
+    anew = command("score", "r", "--regrade")
+    assert (anew.exit_code, anew.stderr, anew.stdout) == (0, "", said)
+    assert read_outcomes(Path("r/outcomes.parquet")).height == 20
+    assert json.loads(run_json.read_text())["settings"]["comparability_version"] == COMPARABILITY_VERSION
+    assert command(*LOW, "--out", "r").exit_code == 0, "and it is a folder of this release"
 
 
 def test_files_are_scored_without_the_engine(tmp_path):

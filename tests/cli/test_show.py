@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from refusal_index.cli.show import print_missing, print_places, print_summary, print_usage
+from refusal_index.cli import console
+from refusal_index.cli.runs import show_run
+from refusal_index.evaluation.results import Missing
+from refusal_index.evaluation.run import Run
 from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
 from refusal_index.outcomes.summary import Summary, Usage, summarise
 from refusal_index.outcomes.table import Identification, outcome_table
 
@@ -28,7 +34,7 @@ def summary(**variants: tuple[int, int, int, int]) -> Summary:
 
 
 def printed(capsys: pytest.CaptureFixture[str], shown: Summary) -> list[str]:
-    print_summary(shown)
+    console.show(summary_blocks(shown))
     return capsys.readouterr().out.splitlines()
 
 
@@ -103,35 +109,51 @@ def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_names_and_reasons_of_others_are_shown_and_not_obeyed(capsys):
     asked = [Identification(f"m{number} {HOSTILE}", HOSTILE, HOSTILE) for number in range(2)]
     rows = [(one, Question("q", "?", "!"), Outcome(None, None, unscored_reason=HOSTILE)) for one in asked]
-    print_summary(summarise(outcome_table(rows)))
-    print_missing([(HOSTILE, HOSTILE, HOSTILE)])
-    print_places(Path(HOSTILE), ["summary.json"])
+    show_run(made_run(summarise(outcome_table(rows)), [HOSTILE], HOSTILE), as_json=False)
     out = capsys.readouterr().out
     assert "[bold]x[/bold] :boom: \\x1b[31mred\\x9b \\u202eltr\\u2069 \\u200b\\r\\n\\ttab" in out
     assert "\x1b[31m" not in out
     assert not set("\x9b\u202e\u2069\u200b\r\t\ud800") & set(out)
 
 
-def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsys):
-    print_missing([("low", f"q{number}", "Error code: 400 - no" + "o" * 300) for number in range(8)])
+def made_run(shown: Summary, errors: Sequence[str], path: str = "r") -> Run:
+    """Return a run of a summary whose questions ended in some errors."""
+    missing = tuple(Missing("low", f"q{number}", error) for number, error in enumerate(errors))
+    return Run(RunFolder(Path(path)), pl.DataFrame(), shown, missing)
+
+
+def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsys, tmp_path):
+    errors = ["Error code: 400 - no" + "o" * 300] * 8
+    (tmp_path / "summary.json").touch()
+    assert show_run(made_run(summary(low=(7, 3, 4, 6)), errors, str(tmp_path)), as_json=False)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1] == "8 not finished; the run's own command asks them again:"
-    assert lines[2].startswith("  low q0: Error code: 400 - no")
-    assert max(map(len, lines)) < 220
-    assert lines[-1] == "  and 3 more, in outcomes.parquet"
-    print_missing([])
-    assert capsys.readouterr().out == ""
+    start = lines.index("8 not finished; the run's own command asks them again:")
+    assert lines[start + 1].startswith("  low q0: Error code: 400 - no")
+    assert max(map(len, lines[start : start + 6])) < 220
+    assert lines[-3:] == ["  and 3 more, in outcomes.parquet", "", f"{tmp_path}: summary.json"]
+    show_run(made_run(summary(low=(7, 3, 4, 6)), []), as_json=False)
+    assert "not finished" not in capsys.readouterr().out
 
 
-def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(capsys):
+@pytest.mark.parametrize(
+    ("low", "high", "told"),
+    [
+        (Usage(1000, 20, 3, cost=0.5), Usage(500, 10, 2, cost=0.25), "5 requests, 1,500 tokens in, 30 out, $0.75"),
+        (
+            Usage(1000, 20, 3, cost=0.5),
+            Usage(500, 10, 2),
+            "5 requests, 1,500 tokens in, 30 out, at a cost that is not known of all",
+        ),
+        (
+            Usage(1000, 20, 3, cost=0.5, unpriced_tokens=1200),
+            None,
+            "3 requests, 1,000 tokens in, 20 out, $0.50 without the 1,200 tokens of graders (--grader-price)",
+        ),
+        (Usage(1000, 20, 3), None, "3 requests, 1,000 tokens in, 20 out"),
+    ],
+)
+def test_usage_is_summed_over_variants_with_the_cost_where_it_is_known(low, high, told):
     tables = pl.concat(table((7, 3, 4, 6), Identification("m", "d", name)) for name in ("low", "high"))
-    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5), "high": Usage(500, 10, 2, cost=0.25)}))
-    assert capsys.readouterr().out == "\nanswered in all: 5 requests, 1,500 tokens in, 30 out, $0.75\n"
-    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5), "high": Usage(500, 10, 2)}))
-    assert capsys.readouterr().out.endswith(" 30 out, at a cost that is not known of all\n")
-    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3, cost=0.5, unpriced_tokens=1200)}))
-    assert capsys.readouterr().out.endswith(" 20 out, $0.50 without the 1,200 tokens of graders (--grader-price)\n")
-    print_usage(summarise(tables, usage={"low": Usage(1000, 20, 3)}))
-    assert capsys.readouterr().out == "\nanswered in all: 3 requests, 1,000 tokens in, 20 out\n"
-    print_usage(summarise(tables))
-    assert capsys.readouterr().out == ""
+    usage = {name: used for name, used in (("low", low), ("high", high)) if used is not None}
+    assert usage_text(summarise(tables, usage=usage)) == f"answered in all: {told}"
+    assert usage_text(summarise(tables)) is None

@@ -8,21 +8,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from refusal_index.cli.paper import paper
-from refusal_index.cli.study import study
+from refusal_index.cli import app
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.studies.registry import STUDY_NAMES, study_specs
+from refusal_index.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
 Invoke = Callable[..., Result]
-
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(study)
-app.command()(paper)
 
 
 @pytest.fixture

@@ -6,19 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
-from refusal_index.cli.validate import MOST_PROBLEMS, validate
-
-APP = typer.Typer()
-APP.command()(validate)
-APP.command("other")(lambda: None)  # with a single command there would be no name before the file
+from refusal_index.cli import app
+from refusal_index.cli.commands.validate import MOST_PROBLEMS
 
 
 def run(*arguments: str) -> Result:
-    return CliRunner().invoke(APP, ["validate", *arguments], catch_exceptions=False)
+    return CliRunner().invoke(app, ["validate", *arguments], catch_exceptions=False)
 
 
 def write(path: Path, records: list[dict]) -> str:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from refusal_index.datasets import DatasetError, faitheval, load_dataset
-from refusal_index.datasets.rows import sha256_of
+from refusal_index.outcomes.files import sha256_of
 from tests.datasets.local_server import LocalServer
 
 ABOUT_TEXT = [

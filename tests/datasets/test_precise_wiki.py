@@ -68,11 +68,11 @@ BAD = {
     "a list": ("wiki.json", "[]", "expected an object from questions"),
     "an empty object": ("wiki.json", "{}", "expected an object from questions"),
     "no answers": ("wiki.json", '{"Who?": "Ann"}', "question 'Who\\?': expected an object with 'correct_answer'"),
-    "an empty answer": ("wiki.json", '{"Who?": {"correct_answer": " "}}', "row 1, column 'answer': .* empty cell"),
+    "an empty answer": ("wiki.json", '{"Who?": {"correct_answer": " "}}', "item 1, column 'answer': .* empty cell"),
     "other fields": (
         "wiki.jsonl",
         '{"question": "Who?", "gold": "Ann"}',
-        "expected a field 'answer', got 'gold', 'question'",
+        "among them 'answer', got 'question', 'gold'; is it another file",
     ),
     "a torn line": ("wiki.jsonl", '{"question": "Who?", "answer": "Ann"}\n{"quest', "line 2: expected one JSON object"),
 }

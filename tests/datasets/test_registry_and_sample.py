@@ -43,11 +43,23 @@ def test_property_a_smaller_sample_is_part_of_a_larger_one_in_the_order_of_the_s
     assert list(large) == [question for question in data.questions if question in set(large)]
 
 
+def test_a_sample_is_that_of_earlier_releases():
+    """Folders of earlier runs are resumed with it."""
+    drawn = [question.question_id for question in sample(numbered(100), 6, 7).questions]
+    assert drawn == ["q38", "q50", "q59", "q61", "q62", "q88"]
+
+
 def test_samples_differ_by_seed_and_are_not_the_first_questions():
     data = numbered(1000)
     one, two = (set(sample(data, 100, seed).questions) for seed in (1, 2))
     assert len(one & two) < 30
     assert len(one & set(data.questions[:100])) < 30
+
+
+def test_a_seed_draws_the_same_questions_for_ever():
+    """Pinned: runs of other days and versions with the same seed are over the same questions."""
+    drawn = {seed: [question.question_id for question in sample(numbered(1000), 5, seed).questions] for seed in (0, 7)}
+    assert drawn == {0: ["q414", "q510", "q530", "q589", "q998"], 7: ["q352", "q378", "q615", "q698", "q878"]}
 
 
 def test_every_question_is_drawn_about_equally_often_against_the_binomial():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.docs.running import agrees, command_lines, has_part, nearly_agrees, p
 
 ASKING = frozenset(
     {
+        "README.md",
         "docs/tutorial.md",
         "docs/how-to/own-data.md",
         "docs/how-to/paper.md",
@@ -21,7 +23,7 @@ ASKING = frozenset(
         "docs/how-to/training-run.md",
     }
 )
-"""Pages on which the embedded models answer."""
+"""Pages on which the embedded models answer many questions; `docs/configurations.md`, a few, is in the fast tier."""
 
 README = {
     "make run": "tests/cli/test_main_job.py runs it with fewer questions",
@@ -38,11 +40,12 @@ def marked_pages() -> list[Any]:
 
 
 @pytest.mark.parametrize("page", marked_pages())
-def test_code_does_what_the_page_says(page, tmp_path, monkeypatch):
+def test_code_does_what_the_page_says(page, tmp_path, monkeypatch, forgetting_modules):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     if page in ASKING:
         monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    namespace: dict[str, Any] = {}
+    namespace: dict[str, Any] = {"__name__": "page"}
     printed = ""
     for block in blocks(page):
         kind = "not_run" if is_not_run(block) else block.kind
@@ -54,6 +57,16 @@ def test_code_does_what_the_page_says(page, tmp_path, monkeypatch):
             printed = run_python(block.text, namespace)
         elif kind == "bash":
             printed = run_bash(block.text, tmp_path)
+
+
+@pytest.fixture
+def forgetting_modules() -> Iterator[None]:
+    """Forget the modules that a page brings along."""
+    before = set(sys.modules)
+    yield
+    here = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if name not in before}
+    for name in (name for name, place in here.items() if Path(place).parent == Path.cwd()):
+        del sys.modules[name]
 
 
 def is_not_run(block: Block) -> bool:

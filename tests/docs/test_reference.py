@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
+import sqlite3
+from collections.abc import Iterator
 
 import polars as pl
 import pytest
@@ -10,11 +14,15 @@ import pytest
 import refusal_index
 from refusal_index import stats
 from refusal_index.datasets import dataset_names
+from refusal_index.engines.store import STORE_VERSION, TABLES
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_document
-from refusal_index.studies.registry import study_specs
+from refusal_index.protocol.graders import RULES, Rule
+from refusal_index.studies.study import study_specs
 from tests.docs.blocks import ROOT
 
+NOT_THERE = ("__version__", "stats")
 PYTHON = ROOT / "docs/reference/python"
 FILES = (ROOT / "docs/reference/files.md").read_text()
 
@@ -26,11 +34,45 @@ def first_column(text: str, after: str = "") -> list[str]:
 
 
 def test_every_public_name_is_in_the_python_reference_once():
-    paths = re.findall(
-        r"^::: (\S+)$", "\n".join(page.read_text() for page in sorted(PYTHON.glob("*.md"))), re.MULTILINE
-    )
-    names = [path.rsplit(".", 1)[-1] for path in paths]
-    assert sorted(names) == sorted({*stats.__all__, *refusal_index.__all__})
+    pages = "\n".join(page.read_text() for page in sorted(PYTHON.glob("*.md")))
+    paths = re.findall(r"^::: (\S+)$", pages, re.MULTILINE)
+    public = [f"refusal_index.{name}" for name in refusal_index.__all__ if name not in {*stats.__all__, *NOT_THERE}]
+    assert len(paths) == len(set(paths))
+    assert {*public, *(f"refusal_index.stats.{name}" for name in stats.__all__)} <= set(paths)
+    for path in paths:
+        module, _, name = path.rpartition(".")
+        assert hasattr(importlib.import_module(module), name), path
+
+
+def test_errors_are_those_of_the_package():
+    for module in pkgutil.walk_packages(refusal_index.__path__, "refusal_index."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    page = (ROOT / "docs/reference/errors.md").read_text().partition("<!-- errors -->")[2]
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.MULTILINE)
+    told = {name: re.findall(r"`(\w+)`", also) for name, also in rows}
+    found = {error.__name__: error.__bases__ for error in subclasses(RefusalIndexError)}
+    assert told == {
+        name: [base.__name__ for base in bases if base is not RefusalIndexError or len(bases) == 1]
+        for name, bases in found.items()
+    }
+
+
+def subclasses(error: type) -> Iterator[type]:
+    for one in error.__subclasses__():
+        if one.__module__.startswith("refusal_index."):
+            yield one
+            yield from subclasses(one)
+
+
+def test_the_tables_of_the_store_are_those_of_the_code():
+    with sqlite3.connect(":memory:") as connection:
+        connection.executescript(TABLES)
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        columns = {name: [row[1] for row in connection.execute(f"PRAGMA table_info({name})")] for name in tables}
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", FILES.partition("<!-- store -->")[2], re.MULTILINE)
+    assert {name: re.findall(r"`(\w+)`", named) for name, named in rows if name in tables} == columns
+    assert f"`user_version`, which is {STORE_VERSION}" in FILES
 
 
 def test_the_python_reference_has_an_entry_for_every_page():
@@ -68,6 +110,8 @@ def test_reasons_for_unscored_are_those_of_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
     written = {*re.findall(r'f"\{of\}_(\w+)"', source), *re.findall(r'_unscored\("(\w+)"\)', source)}
     written |= set(re.findall(r'^(?:REQUEST_FAILED|FORCED_NOT_ASKED) = "(\w+)"$', source, re.MULTILINE))
+    # No rule of ours has the one that stands for a rule without a reason of its own.
+    written |= {rule.unscored_reason for rule in RULES.values()} - {Rule.unscored_reason}
     assert named == written
 
 

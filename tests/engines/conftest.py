@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from refusal_index.datasets import Dataset
-from refusal_index.engines.inspect.run import RunPlan
-from refusal_index.engines.inspect.task import Asking
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.plan import Plan, prepare
+from refusal_index.evaluation.results import Derived, derive
+from refusal_index.evaluation.run import carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import GraderKind
 
 VARIANTS = ("low", "normal", "high", "highest")
+PlanFor = Callable[..., Plan]
 
 
 def make_dataset(count: int) -> Dataset:
@@ -21,25 +25,36 @@ def make_dataset(count: int) -> Dataset:
     return Dataset("sums", questions, "0" * 64, "made by a test", "exact", "none")
 
 
-@pytest.fixture
-def plan_for(monkeypatch: pytest.MonkeyPatch):
-    """Return a maker of plans that ask a server at a given address."""
+def run(plan: Plan) -> Derived:
+    """Carry out a plan and return what its store adds up to."""
+    asyncio.run(carry_out(plan))
+    return results(plan.folder)
 
-    def make(url: str, count: int = 8, variants: tuple[str, ...] = ("normal",), **changes: object) -> RunPlan:
+
+def results(folder: RunFolder) -> Derived:
+    with open_store(folder) as store:
+        return derive(folder, store)
+
+
+def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
+    return derived.outcomes.select("question_id", "refused", "wrong").rows()
+
+
+@pytest.fixture
+def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
+    """Return a maker of plans that ask a server at a given address, all in one folder unless told otherwise."""
+
+    def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
         monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
         monkeypatch.setenv("FAKE_BASE_URL", url)
-        asking = Asking(grader=GraderKind.MODEL if "grader" in changes else GraderKind.EXACT, attempt_timeout=2)
-        settings: dict[str, object] = {"max_connections": 4, "max_retries": 2, "asking": asking, **changes}
-        return RunPlan("openai-api/fake/any", make_dataset(count), variants, **settings)
+        settings = {
+            "model": "openai-api/fake/any",
+            "variants": "normal",
+            "max_connections": 4,
+            "max_retries": 2,
+            "attempt_timeout": 2,
+            **changes,
+        }
+        return prepare(Settings.of(**settings), dataset=dataset or make_dataset(count), out=tmp_path / out)
 
     return make
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> RunFolder:
-    """Return a run's folder that is ready to be run in."""
-    run = RunFolder(tmp_path / "run")
-    settings = {"model": "fake", "dataset": {"name": "sums"}, "prompts": {"variants": list(VARIANTS)}}
-    with run.lock():
-        run.create_or_resume(settings)
-    return run

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from inspect_ai.log import read_eval_log
 
 from refusal_index.datasets import Dataset
-from refusal_index.engines.inspect.derive import Derived, derive
-from refusal_index.engines.inspect.models import ModelError
-from refusal_index.engines.inspect.run import RunPlan, finished_logs, pending_variants, resolve_models, run_variants
-from refusal_index.engines.inspect.task import Asking
-from refusal_index.outcomes.folder import RunFolder
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.inspect.earlier_runs import finished_logs
+from refusal_index.evaluation.results import Derived
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import GraderKind, load_prompt_set
+from refusal_index.protocol import load_prompt_set
+from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi, is_forced
 
 REFUSED = "<answer>UNANSWERED</answer>"
@@ -26,15 +23,7 @@ QUESTIONS = (
 )
 
 
-def run(plan: RunPlan, folder: RunFolder) -> Derived:
-    if pending := pending_variants(plan, folder):
-        run_variants(plan, resolve_models(plan), folder, pending)
-    return derive(folder)
-
-
-def with_questions(plan: RunPlan, kind: GraderKind, **changes: object) -> RunPlan:
-    dataset = Dataset("mixed", QUESTIONS, "0" * 64, "made by a test", "model", "none")
-    return replace(plan, dataset=dataset, asking=Asking(grader=kind, attempt_timeout=2), **changes)
+MIXED = Dataset("mixed", QUESTIONS, "0" * 64, "made by a test", "exact", "none")
 
 
 def reader(message: str) -> str:
@@ -51,11 +40,11 @@ def rows(derived: Derived) -> dict[str, tuple[bool | None, bool | None, str | No
     return {question_id: (refused, wrong, forced) for question_id, refused, wrong, forced in table}
 
 
-def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_can_be_right(plan_for, folder):
+def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_can_be_right(plan_for):
     prompts = load_prompt_set("default")
     with FakeApi(reader) as api:
-        plan = with_questions(plan_for(api.url), GraderKind.EXACT)
-        derived = run(plan, folder)
+        plan = plan_for(api.url, dataset=MIXED)
+        derived = run(plan)
     whole = {
         "\n\n".join(prompts.render("normal", question.text, question.context, question.choices))
         for question in QUESTIONS
@@ -72,19 +61,23 @@ def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_
     assert gold == {question.question_id: question.gold for question in QUESTIONS}
 
 
-def test_outcomes_are_rebuilt_from_the_log_alone(plan_for, folder):
+def test_outcomes_are_rebuilt_from_the_store_and_also_from_the_log_alone(plan_for):
     with FakeApi(reader) as api:
-        before = run(with_questions(plan_for(api.url), GraderKind.EXACT), folder)
-    assert derive(folder).outcomes.equals(before.outcomes)
-    log = read_eval_log(str(finished_logs(folder)["normal"]))
+        plan = plan_for(api.url, dataset=MIXED)
+        before = run(plan)
+    assert results(plan.folder).outcomes.equals(before.outcomes)
+    log = read_eval_log(str(finished_logs(plan.folder)["normal"]))
     assert {sample.id: sample.metadata.get("no_gold", False) for sample in log.samples} == {
         question.question_id: question.gold is None for question in QUESTIONS
     }
+    plan.folder.replies.unlink()
+    from_log = results(plan.folder).outcomes  # in the order of the log
+    assert from_log.sort("question_id").equals(before.outcomes.sort("question_id"))
 
 
-def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(plan_for, folder):
+def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(plan_for):
     with FakeApi(reader) as api:
-        derived = run(with_questions(plan_for(api.url, draws=3), GraderKind.EXACT), folder)
+        derived = run(plan_for(api.url, dataset=MIXED, draws=3))
     by_question = derived.outcomes.partition_by("question_id", as_dict=True)
     for question in QUESTIONS:
         draws = by_question[question.question_id,]
@@ -119,13 +112,13 @@ def two_graders(monkeypatch):
         yield first, second
 
 
-JUDGES = {"grader": "openai-api/judge/one", "second_grader": "openai-api/other/two"}
+JUDGES = "openai-api/judge/one,openai-api/other/two"
 
 
-def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, folder, two_graders):
+def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, two_graders):
     first, second = two_graders
     with FakeApi(reader) as api:
-        derived = run(with_questions(plan_for(api.url), GraderKind.AGREE, **JUDGES), folder)
+        derived = run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
     assert rows(derived) == {
         "open": (None, None, None),
         "choice": (True, False, "correct"),
@@ -140,20 +133,18 @@ def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, folder, t
     assert derived.usage["normal"].requests == len(api.answered) + 2 * 3
 
 
-def test_each_grader_is_tried_before_anything_is_asked(plan_for, folder, two_graders, monkeypatch):
+def test_each_grader_is_tried_before_anything_is_asked(plan_for, two_graders, monkeypatch):
     with FakeApi(reader) as api, FakeApi(lambda _: "Hm.") as broken:
         monkeypatch.setenv("OTHER_BASE_URL", broken.url)
         with pytest.raises(ModelError, match="grader 'openai-api/other/two': expected the letter A"):
-            run(with_questions(plan_for(api.url), GraderKind.AGREE, **JUDGES), folder)
+            run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
     assert not api.answered
 
 
-def test_a_model_is_asked_of_a_question_without_a_right_answer_only_whether_it_was_attempted(
-    plan_for, folder, two_graders
-):
+def test_a_model_is_asked_of_a_question_without_a_right_answer_only_whether_it_was_attempted(plan_for, two_graders):
     first, _ = two_graders
     with FakeApi(reader) as api:
-        run(with_questions(plan_for(api.url), GraderKind.MODEL, grader=JUDGES["grader"]), folder)
+        run(plan_for(api.url, dataset=MIXED, grader=JUDGES.partition(",")[0]))
     about_none = [message for message in first.messages() if "When was it?" in message]
     assert len(about_none) == 1
     assert "<gold_answer>" not in about_none[0]

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
 
+import polars as pl
 import pytest
 from aiohttp import web
 
 from refusal_index.datasets.imports import FirstPass, to_outcomes
-from refusal_index.datasets.imports.selection import questions_to_force
-from refusal_index.engines.inspect.derive import Derived
-from refusal_index.engines.inspect.derive_forced import derive_forced, first_pass_table, model_name
-from refusal_index.engines.inspect.forced import run_forced
-from refusal_index.engines.inspect.logs import LogError
-from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.first_passes import model_name
+from refusal_index.evaluation.force import ForcePlan, force, prepare_force
+from refusal_index.evaluation.results import Derived, UnfinishedError
 from refusal_index.outcomes import Grade, Question
-from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import FORCED
+from tests.engines.conftest import results
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 GRADES = [Grade.CORRECT, Grade.REFUSED, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED, Grade.REFUSED]
@@ -37,28 +38,28 @@ def sums(message: str) -> str:
 
 
 @pytest.fixture
-def force(plan_for, tmp_path):
-    """Return what asks the refused questions of `PASSES` in one folder, and the folder."""
-    folder = RunFolder(tmp_path / "run")
+def prepared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., ForcePlan]:
+    """Return what prepares the forced pass of `PASSES`, always in one folder."""
+    file = tmp_path / "passes.parquet"
+    write_outcomes(to_outcomes(PASSES), file)
+    monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
 
-    def run(api: FakeApi, **changes: object) -> Derived:
-        plan: RunPlan = plan_for(api.url, variants=(FORCED,), **changes)
-        plan = replace(plan, dataset=replace(plan.dataset, questions=questions_to_force(PASSES, "x")))
-        settings = {"model": plan.model, "dataset": {"name": "sums"}, "first_pass": {"model": "fake/any"}}
-        with folder.lock():
-            folder.create_or_resume(settings)
-            write_outcomes(to_outcomes(PASSES), first_pass_table(folder))
-            if pending_variants(plan, folder):
-                run_forced(plan, resolve_models(plan), folder)
-            return derive_forced(folder)
+    def make(api: FakeApi, **changes: object) -> ForcePlan:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        settings = Settings.of(**{"model": "openai-api/fake/any", "grader": "exact", "max_retries": 0, **changes})
+        return prepare_force(file, settings, out=tmp_path / "run")
 
-    run.folder = folder
-    return run
+    return make
 
 
-def test_only_the_refused_are_asked_and_only_in_the_forced_pass(force):
+def run(plan: ForcePlan) -> Derived:
+    asyncio.run(force(plan))
+    return results(plan.plan.folder)
+
+
+def test_only_the_refused_are_asked_and_only_in_the_forced_pass(prepared):
     with FakeApi(sums) as api:
-        derived = force(api)
+        derived = run(prepared(api))
     assert sorted(question_of(message) for message in api.messages()) == [f"What is {n} plus {n}?" for n in (1, 3, 5)]
     assert all(is_forced(message) for message in api.messages())
     for variant in ("low", "high"):
@@ -68,46 +69,65 @@ def test_only_the_refused_are_asked_and_only_in_the_forced_pass(force):
         assert rows["first_reply"].to_list() == [f"said {n}" for n in range(6)], "as imported"
         assert rows["forced_grade"].to_list() == [None, "incorrect", None, "correct", None, "incorrect"]
     assert derived.usage["low"].requests == 3
+    assert "high" not in derived.usage, "the forced answers are shared, and count once"
 
 
-def test_asking_again_sends_nothing_and_a_lost_log_comes_back_from_the_cache(force):
+def test_asking_again_sends_nothing_and_a_torn_log_matters_to_nobody(prepared):
     with FakeApi(sums) as api:
-        first = force(api)
-        assert force(api).outcomes.equals(first.outcomes)
-        (log,) = force.folder.logs.glob("*.eval")
+        plan = prepared(api)
+        first = run(plan)
+        assert run(plan).outcomes.equals(first.outcomes)
+        (log,) = plan.plan.folder.logs.glob("*.eval")
         log.write_bytes(log.read_bytes()[:500])  # as a kill leaves it
-        again = force(api)
+        again = run(plan)
         assert len(api.answered) == 3
     assert again.outcomes.equals(first.outcomes)
-    assert len(list(force.folder.logs.glob("*.eval"))) == 1
 
 
-def test_a_question_that_fails_is_unscored_and_is_asked_again(force):
+def test_a_question_that_fails_is_unscored_and_is_asked_again(prepared):
     def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
         error = {"error": {"message": "no", "type": "t", "code": None}}
         return web.json_response(error, status=400) if "3 plus 3" in message else None
 
     with FakeApi(sums, always_q3) as api:
-        derived = force(api)
+        derived = run(prepared(api))
         assert [(missing.variant, missing.question_id) for missing in derived.missing] == [(FORCED, "q3")]
         row = derived.outcomes.filter(variant="low", question_id="q3").row(0, named=True)
         assert (row["refused"], row["wrong"], row["unscored_reason"]) == (True, None, "request_failed")
         api._fault = None
-        assert not force(api).missing
+        assert not run(prepared(api)).missing
         assert len(api.answered) == 3
 
 
-def test_a_model_grades_the_forced_answers_and_is_checked_first(force):
+def test_a_model_grades_the_forced_answers_and_is_checked_first(prepared):
     with FakeApi(sums) as api:
-        derived = force(api, grader="openai-api/fake/grader")
+        derived = run(prepared(api, grader="openai-api/fake/grader"))
     assert is_grading(api.messages()[0])
     assert len(api.answered) == 1 + 2 * 3
     assert derived.outcomes.filter(variant="low")["wrong"].to_list() == [False, True, True, False, None, True]
 
 
-def test_a_folder_without_the_forced_pass_is_told(folder):
-    with pytest.raises(LogError, match="the same command resumes it"):
-        derive_forced(folder)
+def test_a_folder_without_the_forced_pass_is_told(prepared):
+    with FakeApi(sums) as api:
+        plan = prepared(api).plan
+    with plan.folder.lock():
+        plan.folder.create_or_resume(plan.identity)
+    with pytest.raises(UnfinishedError, match="run the same command again to resume"):
+        results(plan.folder)
+
+
+def test_the_engine_within_the_process_gives_the_same_table(prepared, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.engines.conftest.answer", lambda messages: sums(messages[-1]["content"]), raising=False)
+    with FakeApi(sums) as api:
+        there = run(prepared(api)).outcomes
+        name = "python:tests.engines.conftest:answer"
+        plan = prepare_force(
+            tmp_path / "passes.parquet",
+            Settings.of(model=name, grader="exact", engine="local"),
+            out=tmp_path / "local",
+        )
+        here = run(plan).outcomes
+    assert here.with_columns(there["model"]).equals(there.with_columns(pl.col("model")))
 
 
 @pytest.mark.parametrize(

@@ -3,37 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
 
-from refusal_index.engines.inspect.derive import Derived, derive
-from refusal_index.engines.inspect.run import RunPlan, finished_logs, pending_variants, resolve_models, run_variants
-from refusal_index.engines.inspect.samples import Repetition, draws_of_sample, to_dataset, to_question
-from refusal_index.outcomes.folder import RunFolder
+from refusal_index.engines.inspect.earlier_runs import finished_logs
+from refusal_index.evaluation.plan import Plan
 from refusal_index.stats import ContingencyTable, refusal_index
-from tests.engines.conftest import make_dataset
+from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.engines.test_run import sums
 
 COUNT, REPEATED = 12, 5
 
 
-def run(plan: RunPlan, folder: RunFolder) -> Derived:
-    if pending := pending_variants(plan, folder):
-        run_variants(plan, resolve_models(plan), folder, pending)
-    return derive(folder)
-
-
 def requests(api: FakeApi) -> Counter[str]:
     return Counter("forced" if is_forced(message) else "first" for message in api.messages())
 
 
-def test_repeated_questions_are_forced_in_every_draw_and_the_others_only_where_refused(plan_for, folder):
+def test_repeated_questions_are_forced_in_every_draw_and_the_others_only_where_refused(plan_for):
     with FakeApi(sums) as api:
-        outcomes = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED), folder).outcomes
+        outcomes = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED)).outcomes
     repeated = set(outcomes.filter(pl.col("draw") == 2)["question_id"])
     assert len(repeated) == REPEATED
     assert outcomes.height == COUNT + 2 * REPEATED
@@ -45,63 +36,54 @@ def test_repeated_questions_are_forced_in_every_draw_and_the_others_only_where_r
     assert len(set(seeds)) == len(seeds)
 
 
-def test_all_questions_are_repeated_unless_told_otherwise(plan_for, folder):
+def test_all_questions_are_repeated_unless_told_otherwise(plan_for):
     with FakeApi(sums) as api:
-        run(plan_for(api.url, count=COUNT, draws=2), folder)
+        run(plan_for(api.url, count=COUNT, draws=2))
     assert requests(api) == {"first": 2 * COUNT, "forced": 2 * COUNT}
 
 
-def test_a_run_is_extended_by_draws_and_pays_only_for_what_is_new(plan_for, folder):
+def test_a_run_is_extended_by_draws_and_pays_only_for_what_is_new(plan_for):
     with FakeApi(sums) as api:
-        run(plan_for(api.url, count=COUNT), folder)
+        run(plan_for(api.url, count=COUNT))
         before = requests(api)
         plan = plan_for(api.url, count=COUNT, draws=2, repeat_questions=REPEATED)
-        extended = run(plan, folder)
+        extended = run(plan)
         assert requests(api)["first"] == before["first"] + REPEATED
         sent = requests(api)
-        assert run(plan, folder).outcomes.equals(extended.outcomes)
+        assert run(plan).outcomes.equals(extended.outcomes)
         assert requests(api) == sent
-    assert len(finished_logs(folder)) == 1
-    whole = RunFolder(folder.path.parent / "whole")
-    with FakeApi(sums) as api, whole.lock():
-        whole.create_or_resume(folder.read_settings())
-        at_once = run(plan_for(api.url, count=COUNT, draws=2, repeat_questions=REPEATED), whole)
+    assert len(finished_logs(plan.folder)) == 1
+    with FakeApi(sums) as api:
+        at_once = run(plan_for(api.url, count=COUNT, draws=2, repeat_questions=REPEATED, out="whole"))
         assert requests(api) == sent
     assert at_once.outcomes.equals(extended.outcomes)
 
 
-def test_asking_for_fewer_draws_later_loses_none(plan_for, folder):
+def test_asking_for_fewer_draws_later_loses_none(plan_for):
     with FakeApi(sums) as api:
-        many = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED), folder)
+        many = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED))
         for fewer in ({}, {"draws": 2}, {"draws": 3, "repeat_questions": 2}):
-            kept = run(plan_for(api.url, count=COUNT, **fewer), folder).outcomes
+            kept = run(plan_for(api.url, count=COUNT, **fewer)).outcomes
             assert many.outcomes.join(kept, on=["question_id", "draw"], how="anti").is_empty(), fewer
 
 
-def test_variants_share_the_forced_answers_of_every_draw(plan_for, folder):
+def test_variants_share_the_forced_answers_of_every_draw(plan_for):
     with FakeApi(sums) as api:
-        run(plan_for(api.url, count=COUNT, draws=2, variants=("low", "high")), folder)
+        run(plan_for(api.url, count=COUNT, draws=2, variants="low,high"))
     assert requests(api) == {"first": 2 * 2 * COUNT, "forced": 2 * COUNT}
 
 
-def test_inspects_own_metrics_count_each_question_once(plan_for, folder):
+def test_inspects_own_metrics_count_each_question_once(plan_for):
     with FakeApi(sums) as api:
-        outcomes = run(plan_for(api.url, count=COUNT, draws=2, repeat_questions=REPEATED), folder).outcomes
-    (log,) = finished_logs(folder).values()
+        plan = plan_for(api.url, count=COUNT, draws=2, repeat_questions=REPEATED)
+        outcomes = run(plan).outcomes
+    (log,) = finished_logs(plan.folder).values()
     metrics = read_eval_log(str(log), header_only=True).results.scores[0].metrics
     first = outcomes.filter(pl.col("draw") == 0)
     table = ContingencyTable.from_arrays(first["refused"].to_numpy(), first["wrong"].to_numpy())
     assert table.n == COUNT
     assert metrics["refusal_rate"].value == table.refusal_rate
     assert metrics["refusal_index"].value == refusal_index(table).estimate
-
-
-def test_samples_carry_question_and_draws_there_and_back():
-    dataset = make_dataset(3)
-    samples = to_dataset("sums", dataset.questions, Repetition(2, frozenset({"q1"})))
-    back = [to_question(sample.id, sample.input, sample.target, sample.metadata) for sample in samples]
-    assert back == list(dataset.questions)
-    assert [draws_of_sample(sample.metadata) for sample in samples] == [1, 2, 1]
 
 
 class Die:
@@ -124,9 +106,9 @@ def sums_rightly(message: str) -> str:
 DRAWS = 10
 
 
-def test_many_draws_are_choices_of_one_request_and_each_is_a_row(plan_for, folder):
+def test_many_draws_are_choices_of_one_request_and_each_is_a_row(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
-        derived = run(plan_for(api.url, count=COUNT, draws=DRAWS), folder)
+        derived = run(plan_for(api.url, count=COUNT, draws=DRAWS))
     assert [body["n"] for body in api.answered] == 2 * COUNT * [DRAWS], "one request a question and pass"
     assert derived.usage["normal"].requests == len(api.answered) == 2 * COUNT
     assert derived.usage["normal"].input_tokens == 100 * len(api.answered)
@@ -140,11 +122,9 @@ def test_many_draws_are_choices_of_one_request_and_each_is_a_row(plan_for, folde
 
 
 @pytest.mark.parametrize(("gives", "asked_for"), [(1, 100), (4, 100), (100, 4)])
-def test_draws_are_completed_whatever_number_of_choices_comes_back(plan_for, folder, gives, asked_for):
+def test_draws_are_completed_whatever_number_of_choices_comes_back(plan_for, gives, asked_for):
     with FakeApi(Die(), max_choices=gives) as api:
-        plan = plan_for(api.url, count=3, draws=DRAWS)
-        plan = replace(plan, asking=replace(plan.asking, max_choices=asked_for))
-        outcomes = run(plan, folder).outcomes
+        outcomes = run(plan_for(api.url, count=3, draws=DRAWS, max_choices=asked_for)).outcomes
     assert outcomes.height == DRAWS * 3
     most = min(gives, asked_for)
     assert len(api.answered) == 3 * 2 * -(-DRAWS // most)
@@ -153,47 +133,50 @@ def test_draws_are_completed_whatever_number_of_choices_comes_back(plan_for, fol
     assert all((body.get("n") or 1) <= asked_for for body in api.answered)
 
 
-def test_a_grader_sees_each_distinct_reply_once(plan_for, folder):
+def test_a_grader_sees_each_distinct_reply_once(plan_for):
     with FakeApi(lambda m: "A" if is_grading(m) else sums_rightly(m), max_choices=100) as api:
         plan = plan_for(api.url, count=3, draws=DRAWS, grader="openai-api/fake/any")
-        outcomes = run(plan, folder).outcomes
+        outcomes = run(plan).outcomes
         gradings = sum(is_grading(message) for message in api.messages())
     assert outcomes["forced_grade"].to_list() == ["correct"] * 3 * DRAWS
     assert gradings == 1 + 3 * 2, "the check of the grader, and each pass of each question"
 
 
-def test_draws_killed_on_the_way_are_not_asked_again(plan_for, folder):
+def test_draws_killed_on_the_way_are_not_asked_again(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
         plan = plan_for(api.url, count=3, draws=DRAWS)
-        first = run(plan, folder)
-        for log in folder.logs.glob("*.eval"):
+        first = run(plan)
+        for log in plan.folder.logs.glob("*.eval"):
             log.unlink()
         sent = len(api.answered)
-        assert run(plan, folder).outcomes.equals(first.outcomes)
+        assert run(plan).outcomes.equals(first.outcomes)
         assert len(api.answered) == sent
 
 
-def test_draws_that_lie_in_the_cache_together_are_asked_for_together_again(plan_for, folder):
+def test_draws_that_are_missing_in_a_row_are_asked_for_together(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
-        run(plan_for(api.url, count=COUNT), folder)
+        plan = plan_for(api.url, count=COUNT)
+        run(plan)
         for draws, repeat in ((4, REPEATED), (4, None), (DRAWS, None)):
             before = len(api.answered)
-            kept = derive(folder).outcomes
-            now = run(plan_for(api.url, count=COUNT, draws=draws, repeat_questions=repeat), folder).outcomes
+            kept = results(plan.folder).outcomes
+            now = run(plan_for(api.url, count=COUNT, draws=draws, repeat_questions=repeat)).outcomes
             columns = ["question_id", "draw", "first_reply"]
             assert kept.select(columns).join(now.select(columns), on=columns, how="anti").is_empty()
             asked = [body.get("n") for body in api.answered[before:] if not is_forced(body["messages"][-1]["content"])]
             more = {4: COUNT - REPEATED if repeat is None else REPEATED, DRAWS: COUNT}[draws]
             assert asked == [draws - (1 if draws == 4 else 4)] * more
-        low = plan_for(api.url, count=COUNT, draws=DRAWS, variants=("low",))
+        low = plan_for(api.url, count=COUNT, draws=DRAWS, variants="low")
         before = len(api.answered)
-        run(low, folder)
+        run(low)
         new = [body for body in api.answered[before:] if is_forced(body["messages"][-1]["content"])]
         assert new == [], "another variant shares the forced answers of every draw"
 
 
-@pytest.mark.parametrize(
-    ("draws", "repeat", "expected"), [(1, None, 0), (1, 5, 0), (2, None, 12), (2, 5, 5), (2, 99, 12)]
-)
+def repeated(plan: Plan) -> int:
+    return sum(draws > 1 for draws in plan.draws["normal"].values())
+
+
+@pytest.mark.parametrize(("draws", "repeat", "expected"), [(1, None, 0), (2, None, 12), (2, 5, 5), (2, 99, 12)])
 def test_the_plan_says_how_many_questions_are_repeated(plan_for, draws, repeat, expected):
-    assert plan_for("http://127.0.0.1", count=COUNT, draws=draws, repeat_questions=repeat).repeated == expected
+    assert repeated(plan_for("http://127.0.0.1", count=COUNT, draws=draws, repeat_questions=repeat)) == expected

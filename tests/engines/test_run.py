@@ -8,10 +8,7 @@ import pytest
 from aiohttp import web
 from inspect_ai.log import read_eval_log
 
-from refusal_index.engines.inspect.derive import Derived, derive
-from refusal_index.engines.inspect.run import RunPlan, pending_variants, resolve_models, run_variants
-from refusal_index.outcomes.folder import RunFolder
-from tests.engines.conftest import VARIANTS
+from tests.engines.conftest import VARIANTS, cells, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 
@@ -24,19 +21,9 @@ def sums(message: str) -> str:
     return f"<answer>{2 * number if right else 'none'}</answer>"
 
 
-def run(plan: RunPlan, folder: RunFolder) -> Derived:
-    if pending := pending_variants(plan, folder):
-        run_variants(plan, resolve_models(plan), folder, pending)
-    return derive(folder)
-
-
-def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
-    return derived.outcomes.select("question_id", "refused", "wrong").rows()
-
-
-def test_two_passes_end_to_end_give_the_scripted_table(plan_for, folder):
+def test_two_passes_end_to_end_give_the_scripted_table(plan_for):
     with FakeApi(sums) as api:
-        derived = run(plan_for(api.url, count=8), folder)
+        derived = run(plan_for(api.url, count=8))
     assert cells(derived) == [
         ("q0", False, False),
         ("q1", True, True),
@@ -52,18 +39,18 @@ def test_two_passes_end_to_end_give_the_scripted_table(plan_for, folder):
     assert derived.usage["normal"].input_tokens == 12 * 100
 
 
-def test_a_question_forced_under_one_variant_is_not_asked_again_under_the_next(plan_for, folder):
+def test_a_question_forced_under_one_variant_is_not_asked_again_under_the_next(plan_for):
     with FakeApi(sums) as api:
-        derived = run(plan_for(api.url, count=8, variants=VARIANTS), folder)
+        derived = run(plan_for(api.url, count=8, variants=list(VARIANTS)))
     forced = [message for message in api.messages() if is_forced(message)]
     assert len(forced) == 4
     assert len(api.answered) == 4 * 8 + 4
     assert [derived.usage[variant].requests for variant in VARIANTS] == [12, 8, 8, 8]
 
 
-def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for, folder):
+def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for):
     with FakeApi(sums) as api:
-        run(plan_for(api.url, count=8, variants=VARIANTS), folder)
+        run(plan_for(api.url, count=8, variants=list(VARIANTS)))
     assert all([message["role"] for message in body["messages"]] == ["user"] for body in api.answered)
     seeds = [body["seed"] for body in api.answered]
     assert len(set(seeds)) == len(seeds)
@@ -71,28 +58,44 @@ def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for, folde
     assert {body["top_p"] for body in api.answered} == {0.95}
 
 
-def test_running_again_sends_nothing(plan_for, folder):
+def test_running_again_sends_nothing(plan_for):
     with FakeApi(sums) as api:
         plan = plan_for(api.url)
-        first = run(plan, folder)
+        first = run(plan)
         sent = len(api.answered)
-        again = run(plan, folder)
+        again = run(plan)
         assert len(api.answered) == sent
     assert again.outcomes.equals(first.outcomes)
 
 
-def test_a_lost_log_is_replayed_from_the_cache_without_a_request(plan_for, folder):
+def test_logs_are_there_to_look_at_and_nothing_rests_on_them(plan_for):
     with FakeApi(sums) as api:
         plan = plan_for(api.url)
-        first = run(plan, folder)
+        first = run(plan)
         sent = len(api.answered)
-        for log in folder.logs.glob("*.eval"):
-            log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
-        again = run(plan, folder)
+        (log,) = plan.folder.logs.glob("*.eval")
+        log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
+        again = run(plan)
         assert len(api.answered) == sent
     assert again.outcomes.equals(first.outcomes)
     assert again.usage == first.usage
-    assert len(list(folder.logs.glob("*.eval"))) == 1
+
+
+def test_a_torn_log_and_that_of_an_interrupted_variant_go_once_the_variant_is_finished(plan_for):
+    def not_q3(message: str, sent_before: int) -> web.StreamResponse | None:
+        return error(400) if "3 plus 3" in question_of(message) else None
+
+    with FakeApi(sums, not_q3) as api:
+        plan = plan_for(api.url, count=4)
+        assert [one.question_id for one in run(plan).missing] == ["q3"]
+        (before,) = plan.folder.logs.glob("*.eval")
+        torn = before.with_name("2000-01-01_torn.eval")
+        torn.write_bytes(before.read_bytes()[:1000])
+        api._fault = None
+        assert not run(plan).missing
+    (after,) = plan.folder.logs.glob("*.eval")
+    assert after not in (before, torn)
+    assert len(read_eval_log(str(after)).samples) == 4
 
 
 def error(status: int, message: str = "no") -> web.Response:
@@ -119,23 +122,23 @@ TRANSIENT = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", TRANSIENT)
-def test_a_fault_that_passes_changes_nothing(fault, plan_for, folder):
+def test_a_fault_that_passes_changes_nothing(fault, plan_for):
     def first_time_of_q3(message: str, sent_before: int) -> web.StreamResponse | float | None:
         return TRANSIENT[fault]() if "3 plus 3" in question_of(message) and sent_before == 0 else None
 
     with FakeApi(sums, first_time_of_q3) as api:
-        derived = run(plan_for(api.url), folder)
+        derived = run(plan_for(api.url))
     assert not derived.missing
     assert ("q3", True, False) in cells(derived)
 
 
 @pytest.mark.slow
-def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, folder):
+def test_a_permanent_400_is_named_and_the_rest_counts(plan_for):
     def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "this question breaks the server") if "3 plus 3" in question_of(message) else None
 
     with FakeApi(sums, always_q3) as api:
-        derived = run(plan_for(api.url), folder)
+        derived = run(plan_for(api.url))
         assert [(missing.variant, missing.question_id) for missing in derived.missing] == [("normal", "q3")]
         assert "breaks the server" in derived.missing[0].error
         assert cells(derived)[3] == ("q3", None, None)
@@ -143,18 +146,18 @@ def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, folder):
         assert derived.outcomes["refused"].null_count() == 1
         sent = len(api.answered)
         api._fault = None
-        mended = run(plan_for(api.url), folder)
+        mended = run(plan_for(api.url))
         assert len(api.answered) == sent + 2, "only the missing question is asked, in both passes"
     assert not mended.missing
 
 
-def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for, folder):
+def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for):
     def cut(message: str) -> str:
         number = int(question_of(message).split()[2])
         return {0: "<answer>UNANSWERED</answer>[length]", 1: "I will not[content_filter]"}.get(number, sums(message))
 
     with FakeApi(cut) as api:
-        derived = run(plan_for(api.url, count=4), folder)
+        derived = run(plan_for(api.url, count=4))
     assert cells(derived)[:2] == [("q0", None, None), ("q1", None, None)]
     assert derived.outcomes["unscored_reason"].to_list()[:2] == ["first_truncated", "first_content_filter"]
 
@@ -169,10 +172,10 @@ def grading(message: str) -> str:
     return {0: "A", 2: "C", 4: "CORRECT", 6: "hm"}.get(number, "B")
 
 
-def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, folder):
+def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for):
     with FakeApi(grading) as api:
         plan = plan_for(api.url, grader="openai-api/fake/grader")
-        derived = run(plan, folder)
+        derived = run(plan)
     by_id = {row["question_id"]: row for row in derived.outcomes.iter_rows(named=True)}
     assert (by_id["q0"]["refused"], by_id["q0"]["wrong"]) == (False, False)
     assert (by_id["q2"]["refused"], by_id["q2"]["first_grade"]) == (True, "refused")
@@ -187,14 +190,15 @@ def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, fol
     assert all("temperature" not in body for body in graders), "the grader keeps its provider's settings"
 
 
-def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for, folder):
+def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for):
     def echo(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "bad key sk-very-secret") if "3 plus 3" in question_of(message) else None
 
     with FakeApi(sums, echo) as api:
-        derived = run(plan_for(api.url, count=4), folder)
+        plan = plan_for(api.url, count=4)
+        derived = run(plan)
     assert "sk-very-secret" not in json.dumps([missing.error for missing in derived.missing])
-    log = next(folder.logs.glob("*.eval"))
+    log = next(plan.folder.logs.glob("*.eval"))
     assert "[key]" in read_eval_log(str(log)).model_dump_json()
     assert "sk-very-secret" not in read_eval_log(str(log)).model_dump_json()
-    assert not any(b"sk-very-secret" in path.read_bytes() for path in folder.path.rglob("*") if path.is_file())
+    assert not any(b"sk-very-secret" in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())

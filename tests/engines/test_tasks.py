@@ -13,10 +13,9 @@ from aiohttp import web
 from inspect_ai.log import read_eval_log
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.engines.inspect.logs import read_questions
-from refusal_index.engines.inspect.scorer import CELLS, cell_of
-from refusal_index.engines.inspect.task import COMPARABILITY_VERSION
+from refusal_index.engines.inspect.task import CELLS
 from refusal_index.engines.inspect.tasks import almanac_task, faitheval_counterfactual, mixed, own_questions
+from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.protocol import GraderError
 from tests.engines.fake_api import FakeApi, is_grading, question_of
 
@@ -31,10 +30,10 @@ def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cell
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = (tmp_path / "logs").glob("*.eval")
-    log = read_eval_log(str(path), header_only=True)
+    log = read_eval_log(str(path))
     assert log.status == "success"
     assert log.eval.task_version == COMPARABILITY_VERSION
-    cells = [cell_of(question.outcome) for question in read_questions(path)]
+    cells = [sample.scores["two_pass_scorer"].value for sample in log.samples]
     assert len(cells) == 30
     table = ContingencyTable(**{cell: cells.count(cell) for cell in CELLS.values()})
     expected = refusal_index(table)
@@ -57,7 +56,7 @@ def test_a_sample_is_seeded_and_a_variant_must_exist():
 def test_own_questions_keep_their_aliases_and_topics(tmp_path):
     file = tmp_path / "q.csv"
     file.write_text("id,question,answer,aliases,topic\na,Who?,I,me|myself,people\nb,What?,It,,\n")
-    first, second = own_questions(str(file)).dataset
+    first, second = own_questions(data=str(file)).dataset
     assert (first.id, first.input, first.target) == ("a", "Who?", "I")
     assert first.metadata == {"aliases": ["me", "myself"], "topic": "people"}
     assert second.metadata == {}
@@ -68,7 +67,7 @@ def test_a_mix_takes_its_files_in_order_and_as_one_text(tmp_path):
     faith.write_text('{"qid": "1", "question": "Who?", "context": "Text.", "answers": []}')
     wiki.write_text('{"question_id": "1", "question": "When?", "answer": "1804"}\n')
     for files in ([str(faith), str(wiki)], f"{faith},{wiki}"):
-        first, second = mixed("faitheval_unanswerable+precise_wiki", files).dataset
+        first, second = mixed(datasets="faitheval_unanswerable+precise_wiki", data=files).dataset
         assert (first.id, first.target, first.metadata["no_gold"]) == ("faitheval_unanswerable/1", "", True)
         assert (second.target, second.metadata) == ("1804", {"topic": "precise_wiki"})
 
@@ -78,7 +77,7 @@ def test_a_grader_that_lacks_what_it_goes_by_is_refused_before_anything_is_asked
     file.write_text("question,answer\nWho?,I\n")
     for grader, needed in (("choice", "choices"), ("regex", "a pattern")):
         with pytest.raises(GraderError, match=f"expected {needed} in every question"):
-            own_questions(str(file), grader=grader)
+            own_questions(data=str(file), grader=grader)
 
 
 def test_a_choice_task_is_graded_without_a_model(tmp_path):
@@ -86,11 +85,12 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     choices = {"label": ["A", "B"], "text": ["an oak", "a yew"]}
     row = {"id": "1", "question": "Which?", "context": "A yew.", "choices": choices, "answerKey": "B"}
     file.write_text(json.dumps(row))
-    task = faitheval_counterfactual(str(file))
+    task = faitheval_counterfactual(data=str(file))
     assert task.metadata["grader"] == "choice"
     assert task.dataset[0].metadata["choices"] == ["an oak", "a yew"]
 
 
+@pytest.mark.slow
 def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects_own_command(tmp_path):
     (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
 

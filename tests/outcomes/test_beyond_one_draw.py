@@ -59,8 +59,8 @@ def test_the_pooled_index_is_the_joint_estimate_over_matched_questions():
     (pooled,) = summarise(pl.concat([tables[0], shuffled, tables[2]])).pooled
     joint = joint_refusal_index(refused, np.broadcast_to(wrong, refused.shape))
     assert (pooled.model, pooled.dataset, pooled.variants) == ("m", "d", tuple(VARIANTS))
-    assert pooled.estimate == pytest.approx(joint.estimate, abs=1e-12)
-    assert (pooled.low, pooled.high) == pytest.approx(joint.confidence_interval(), abs=1e-12)
+    assert pooled.index.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert (pooled.index.low, pooled.index.high) == pytest.approx(joint.confidence_interval(), abs=1e-12)
     assert pooled.homogeneity.pvalue == pytest.approx(joint.homogeneity.pvalue, abs=1e-9)
     tests = copula_tests(refused, np.broadcast_to(wrong, refused.shape))
     assert [fit.family for fit in pooled.copulas] == [test.family for test in tests]
@@ -73,16 +73,20 @@ def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named(
     nobody = table_of(np.zeros(N, bool), error > 0, "never")
     (pooled,) = summarise(pl.concat([*tables, nobody])).pooled
     assert pooled.left_out == {"never": "nobody_refused"}
-    assert pooled.status == "ok"
+    assert pooled.index.status == "ok"
 
 
 def test_one_variant_is_not_pooled_and_models_are_pooled_apart():
     refusal, error = latent()
     one = table_of(refusal > 0, error > 0, "normal")
     assert summarise(one).pooled == ()
+    assert summarise(one).index == summarise(one).variants[0].metric("refusal_index")
     both = pl.concat([one, table_of(refusal > 1, error > 0, "high")])
     other = both.with_columns(model=pl.lit("other"))
+    assert summarise(both).index == summarise(both).pooled[0].index
     assert [pooled.model for pooled in summarise(pl.concat([both, other])).pooled] == ["m", "other"]
+    assert summarise(pl.concat([both, other])).index is None
+    assert summarise(one.clear()).index is None
 
 
 def repeated(draws: int = 4) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:

@@ -38,8 +38,7 @@ def test_the_same_settings_resume_and_keep_what_was_noted_first(tmp_path):
     assert folder.create_or_resume(json.loads(json.dumps(SETTINGS)), about={"version": "2"}) is True
     assert folder.read_settings()["variants"] == ["low", "high"]
     assert folder.read_about() == {"version": "1"}
-    assert folder.logs.is_dir()
-    assert folder.cache.is_dir()
+    assert folder.run_json.is_file()
 
 
 def test_other_settings_are_refused_with_every_difference_named(tmp_path):

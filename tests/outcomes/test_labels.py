@@ -200,5 +200,5 @@ def test_a_row_that_cannot_be_used_is_named(tmp_path, change, says):
 def test_a_missing_column_is_named(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("question_id,verdict\nq1,A\n")
-    with pytest.raises(OutcomeTableError, match="expected a column 'human_grade', got question_id, verdict"):
+    with pytest.raises(OutcomeTableError, match="expected a column 'human_grade', got 'question_id', 'verdict'"):
         read_labels(path, table())

@@ -81,6 +81,21 @@ def test_a_pair_is_compared_as_stats_does_variant_by_variant_and_jointly(three):
     assert found.joint.pvalue < 0.05
 
 
+def test_variants_that_lack_different_questions_are_joined_question_by_question(three, tmp_path):
+    number = pl.col("question_id").str.slice(1).cast(pl.Int64)
+    lacking = (pl.col("variant") == "low") & (number >= N - 60) | (pl.col("variant") == "high") & (number < 40)
+    tables = {run.label: pl.concat(run.variants.values()).filter(~lacking) for run in three[:2]}
+    pair, ranking = (do(read_runs(written(tmp_path, **tables)), CompareOptions()) for do in (compare_pair, rank))
+    stacked = np.zeros((3, 2, 2, N), bool)
+    for model, table in enumerate(tables.values()):
+        for variant, question, refused, wrong in table.select("variant", number, "refused", "wrong").iter_rows():
+            stacked[:, model, ("low", "high").index(variant), question] = refused, wrong, True
+    joint = compare_joint(*stacked)
+    assert pair.joint.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert pair.joint.standard_error == pytest.approx(joint.standard_error, abs=1e-12)
+    assert ranking.ranking.pairs[0].standard_error == pytest.approx(joint.standard_error, abs=1e-12)
+
+
 def test_a_ranking_is_that_of_stats_jointly_or_under_one_variant(three):
     jointly, low = rank(three, CompareOptions(seed=3)), rank(three, CompareOptions(variant="low", metric="f_score"))
     matches = matched_variants(three, None)
@@ -117,14 +132,45 @@ def test_only_the_index_has_a_joint_ranking(three):
         (range(100, N + 100), True, N - 100, (100, 100)),
         (range(300, N + 300), False, 2 * N - 100, (0, 0)),
         (range(N, 2 * N), False, 2 * N, (0, 0)),
+        (range(50), True, 50, (N - 50, 0)),
     ],
-    ids=["the same questions", "most of them", "a quarter of them", "none of them"],
+    ids=["the same questions", "most of them", "a quarter of them", "none of them", "all of far fewer"],
 )
-def test_questions_are_matched_where_half_or_more_are_shared(tmp_path, ids, paired, questions, left_out):
+def test_questions_are_matched_where_half_of_the_smaller_run_are_shared(tmp_path, ids, paired, questions, left_out):
     runs = read_runs(written(tmp_path, a=table_of(0.8, 1, model="a"), b=table_of(0.5, 2, model="b", ids=ids)))
     found = match(runs, ["low"] * len(runs))
     assert (found.paired, len(found.matrix.question_ids), found.left_out) == (paired, questions, left_out)
     assert found.matrix.scored.all() == paired
+
+
+@pytest.mark.parametrize(("shared", "paired"), [(60, True), (50, True), (49, False)])
+def test_half_of_the_smaller_run_is_enough_however_large_the_other(tmp_path, shared, paired):
+    small = table_of(0.5, 2, model="b", ids=range(N - shared, N - shared + 100))
+    runs = read_runs(written(tmp_path, a=table_of(0.8, 1, model="a"), b=small))
+    for pair in (runs, runs[::-1]):
+        assert match(pair, ["low", "low"]).paired == paired
+
+
+def test_joint_comparisons_align_variants_by_question_where_each_lacks_others(tmp_path):
+    """Under one variant the first questions are missing, under the other the last: a column's number says nothing."""
+    whole = [table_of(rho, seed, model=name) for seed, (name, rho) in enumerate({"a": 0.7, "b": 0.2, "c": 0.5}.items())]
+    number = pl.col("question_id").str.slice(1).cast(pl.Int64)
+    kept = pl.when(pl.col("variant") == "low").then(number >= 150).otherwise(number < N - 50)
+    runs = read_runs(written(tmp_path, **{"abc"[i]: table.filter(kept) for i, table in enumerate(whole)}))
+    shape = (len(whole), 2, N)
+    refused, wrong, scored = (np.zeros(shape, bool) for _ in range(3))
+    for run, table in enumerate(whole):
+        for row in table.filter(kept).iter_rows(named=True):
+            place = run, ("low", "high").index(row["variant"]), int(row["question_id"][1:])
+            refused[place], wrong[place], scored[place] = row["refused"], row["wrong"], True
+    pair = compare_pair(runs[:2], CompareOptions()).joint
+    expected = compare_joint(refused[:2], wrong[:2], scored[:2])
+    assert (pair.estimate, pair.standard_error) == pytest.approx(
+        (expected.estimate, expected.standard_error), abs=1e-12
+    )
+    ranked = {one.row: one.low for one in rank(runs, CompareOptions()).ranking.runs}
+    by_stats = rank_joint(refused, wrong, scored, rng=0).runs
+    assert ranked == pytest.approx({one.row: one.low for one in by_stats}, abs=1e-12)
 
 
 def test_an_unscored_question_is_left_out_on_both_sides(tmp_path):
@@ -268,8 +314,9 @@ def test_corrected_pairs_stand_in_the_order_that_is_asked_for(tmp_path):
         (range(100, N + 100), (N - 100, N - 100, N - 100)),
         (range(300, N + 300), (N, N, N - 300)),
         (range(N, 2 * N), (N, N, 0)),
+        (range(N - 60, N + 40), (60, 60, 60)),
     ],
-    ids=["most of them", "a quarter of them", "none of them"],
+    ids=["most of them", "a quarter of them", "none of them", "most of a small run"],
 )
 def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
     runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))

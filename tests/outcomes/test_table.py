@@ -170,6 +170,18 @@ def test_a_byte_order_mark_and_crlf_are_no_hindrance(tmp_path):
     assert read_outcomes(path).select("refused", "wrong").rows() == [(True, False)]
 
 
+def test_a_carriage_return_that_nobody_quoted_is_text_unless_it_ends_the_header(tmp_path):
+    path = written(tmp_path / "x.csv", "refused,wrong,gold\n1,0,a\rb\n")
+    assert read_outcomes(path)["gold"].to_list() == ["a\rb"]
+    path = written(tmp_path / "x.csv", 'refused,wrong,gold\r1,0,"a\rb"\r0,1,c\r')
+    assert read_outcomes(path)["gold"].to_list() == ["a\rb", "c"]
+
+
+def test_a_cell_may_be_longer_than_the_csv_module_takes_unless_told(tmp_path):
+    path = written(tmp_path / "x.csv", f"refused,wrong,gold\n1,0,{'x' * 200_000}\n")
+    assert len(read_outcomes(path)["gold"][0]) == 200_000
+
+
 def test_the_same_table_gives_the_same_bytes(tmp_path):
     for name in ("a.csv.gz", "b.csv.gz"):
         write_outcomes(one(), tmp_path / name)
@@ -200,7 +212,7 @@ def test_writing_refuses_a_table_of_other_columns(tmp_path):
 BAD = {
     "missing column names the nearest": ("x.csv", "refusd,wrong\n1,0\n", ["'refused'", "rename 'refusd'"]),
     "missing column of any other name": ("x.csv", "a,b\n1,0\n", ["'refused'", "'a', 'b'", "add a column"]),
-    "semicolons": ("x.csv", "refused;wrong\n1;0\n", ["'refused'", "separated by ';'"]),
+    "semicolons": ("x.csv", "refused;wrong\n1;0\n", ["separated by commas", "found ';'"]),
     "misspelt variant would merge prompts": ("x.csv", "refused,wrong,Varient\n1,0,low\n", ["'Varient'", "'variant'"]),
     "not a boolean": ("x.csv", "refused,wrong\n1,0\n\nmaybe,0\n", ["line 4", "'refused'", "yes", "'maybe'"]),
     "line counts breaks in cells": ("x.csv", 'refused,wrong,gold\n1,0,"a\nb"\n1,x,c\n', ["line 4", "'wrong'", "'x'"]),
@@ -221,12 +233,13 @@ BAD = {
     "malformed JSON": ("x.jsonl", '{"refused": 1, "wrong": 1}\n{"refused": 1,', ["line 2", "JSON object"]),
     "JSON of another kind": ("x.jsonl", "[1, 2]", ["line 1", "JSON object", "[1, 2]"]),
     "JSON nested": ("x.jsonl", '{"refused": [true], "wrong": 1}', ["line 1", "'refused'", "single value"]),
-    "ragged": ("x.csv", "refused,wrong\n1,0,1\n", ["cannot be read as csv"]),
-    "quote left open": ("x.csv", 'refused,wrong\n"1,0\n', ["cannot be read as csv"]),
+    "ragged": ("x.csv", "refused,wrong\n1,0,1\n", ["line 2", "expected 2 cells", "got 3", "quotes"]),
+    "quote left open": ("x.csv", 'refused,wrong\n"1,0\n', ["line 2", "malformed CSV"]),
+    "column twice": ("x.csv", "refused,wrong,wrong\n1,0,1\n", ["'wrong' twice"]),
     "wrong suffix": ("x.xlsx", "refused,wrong\n1,0\n", [".parquet, .csv", "'.xlsx'"]),
     "no suffix": ("outcomes", "refused,wrong\n1,0\n", [".parquet, .csv", "''"]),
-    "not Parquet": ("x.parquet", "refused,wrong\n1,0\n", ["cannot be read as parquet"]),
-    "not gzip": ("x.csv.gz", "refused,wrong\n1,0\n", ["cannot be read as csv"]),
+    "not Parquet": ("x.parquet", "refused,wrong\n1,0\n", ["cannot be read as Parquet"]),
+    "not gzip": ("x.csv.gz", "refused,wrong\n1,0\n", ["cannot be unpacked"]),
     "newer": ("x.csv", "refused,wrong,schema_version\n1,0,2\n", ["schema_version 1", "got 2", "upgrade"]),
     "newer with other columns": ("x.csv", "refusal,schema_version\n1,7\n", ["got 7", "upgrade"]),
 }

@@ -5,9 +5,18 @@ from __future__ import annotations
 import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Protocol, Reply, Request, StopReason, load_prompt_set
-from refusal_index.protocol.forced import forced_protocol, next_forced_request, next_forced_step
-from refusal_index.protocol.procedure import next_request
+from refusal_index.protocol import (
+    Asked,
+    ForcedPass,
+    GraderKind,
+    Pass,
+    Protocol,
+    Reply,
+    Step,
+    StopReason,
+    TwoPass,
+    load_prompt_set,
+)
 
 QUESTION = Question("q1", "What is the capital of Peru?", "Lima")
 PROMPTS = load_prompt_set("default")
@@ -20,8 +29,11 @@ def forced(text: str, stop_reason: StopReason = StopReason.STOP) -> Reply:
 @pytest.mark.parametrize("variant", list(PROMPTS.variants))
 def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(variant):
     refused = Reply(Pass.FIRST, Asked.MODEL, "<answer>unanswered</answer>")
-    whole = next_request(QUESTION, [refused], Protocol(PROMPTS, variant, GraderKind.EXACT))
-    assert next_forced_request(QUESTION, [], forced_protocol(PROMPTS, GraderKind.EXACT)) == whole
+    whole = TwoPass(GraderKind.EXACT, Protocol(PROMPTS, variant, GraderKind.EXACT))
+    alone = ForcedPass(GraderKind.EXACT, Protocol(PROMPTS, next(iter(PROMPTS.variants)), GraderKind.EXACT))
+    step = alone.step(QUESTION, [])
+    assert step == whole.step(QUESTION, [refused])
+    assert alone.request(step, QUESTION) == whole.request(step, QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -34,18 +46,18 @@ def test_it_asks_what_the_two_passes_ask_after_a_refusal_under_any_variant(varia
     ],
 )
 def test_what_the_forced_answer_comes_to(reply, wrong, grade, reason):
-    outcome = next_forced_step(QUESTION, [reply], GraderKind.EXACT)
+    outcome = ForcedPass(GraderKind.EXACT).step(QUESTION, [reply])
     assert isinstance(outcome, Outcome)
     assert (outcome.refused, outcome.wrong, outcome.forced_grade) == (True, wrong, grade)
     assert outcome.unscored_reason == reason
 
 
 def test_a_model_grades_the_forced_answer():
-    protocol = forced_protocol(PROMPTS, GraderKind.MODEL)
-    asked = next_forced_request(QUESTION, [forced("<answer>Lima</answer>")], protocol)
-    assert isinstance(asked, Request)
+    procedure = ForcedPass(GraderKind.MODEL)
+    asked = procedure.step(QUESTION, [forced("<answer>Lima</answer>")])
+    assert isinstance(asked, Step)
     assert (asked.of, asked.asked) == (Pass.FORCED, Asked.GRADER)
     verdict = Reply(Pass.FORCED, Asked.GRADER, "A")
-    outcome = next_forced_request(QUESTION, [forced("<answer>Lima</answer>"), verdict], protocol)
+    outcome = procedure.step(QUESTION, [forced("<answer>Lima</answer>"), verdict])
     assert isinstance(outcome, Outcome)
     assert outcome.wrong is False

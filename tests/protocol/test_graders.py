@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from refusal_index.outcomes import Grade, Question
-from refusal_index.protocol import GraderError, GraderKind, check_gradable, grade_by_rule
+from refusal_index.protocol import (
+    Asked,
+    GraderError,
+    GraderKind,
+    Pass,
+    Reply,
+    check_gradable,
+    grade_by_rule,
+    next_step,
+)
+from refusal_index.protocol.graders import RULES, Rule, unscored_reason
 from refusal_index.protocol.patterns import pattern_grade
 
 PLAIN = Question("plain", "Who?", "Ann")
@@ -66,3 +78,22 @@ def test_many_questions_without_are_counted():
     questions = [Question(f"q{number}", "?", "!") for number in range(1205)]
     with pytest.raises(GraderError, match="in q0, q1, q2, q3, q4 and 1,200 more; name the column"):
         check_gradable(questions, GraderKind.CHOICE)
+
+
+UNDECIDED = Rule(lambda _question, _prediction: Grade.UNSCORED)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GraderKind if not kind.models])
+@pytest.mark.parametrize("of", Pass)
+def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of, monkeypatch):
+    """Only of choices can an answer be ambiguous; another rule that leaves one open is not called so."""
+    question, reason = PATTERN, "rule_undecided"
+    if kind is GraderKind.CHOICE:
+        question, reason = CHOICES, "choice_ambiguous"
+    else:
+        monkeypatch.setitem(RULES, kind, replace(RULES[kind], grade=UNDECIDED.grade))
+    replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(question, [*replies, Reply(of, Asked.MODEL, "<answer>A) Bob</answer>")], kind)
+    assert outcome.unscored_reason == f"{of}_{reason}"
+    assert outcome.wrong is None
+    assert unscored_reason(GraderKind.EXACT, CHOICES) == "choice_ambiguous", "choices are compared as such"

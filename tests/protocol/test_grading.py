@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
@@ -124,7 +124,6 @@ def test_a_hundred_kilobytes_of_verdict_are_read(unit):
     assert parse_grade(unit * (100_000 // len(unit))) is {"A   ": Grade.CORRECT, "CORRECT ": Grade.CORRECT}.get(unit)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["A", "B", "C", "CORRECT", "not", "is", ".", "\n", " ", "x"]) | st.text(max_size=3)))
 def test_a_grade_is_never_a_guess_between_two(parts):
     said = "".join(parts)
@@ -143,7 +142,6 @@ def test_a_reply_stays_inside_its_quotation(prediction):
     assert re.sub(r"[<>\[\]]", "", quoted) == re.sub(r"[<>\[\]]", "", prediction)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(
         st.sampled_from(

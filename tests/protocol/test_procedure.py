@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Outcome, Question
@@ -373,7 +373,6 @@ def play(script: dict, request: Request) -> Said:
     return said if request.asked is Asked.MODEL else said[request.attempt]
 
 
-@settings(max_examples=300, deadline=None)
 @given(SETTINGS, SCRIPTS)
 def test_any_replies_lead_to_a_consistent_outcome(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request))
@@ -393,7 +392,6 @@ def test_any_replies_lead_to_a_consistent_outcome(settings_, script):
     assert outcome.forced_reply == (script[Pass.FORCED, Asked.MODEL][0] if outcome.refused else None)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.sampled_from(Placement), st.lists(st.tuples(st.sampled_from(VARIANTS), SCRIPTS), min_size=2, max_size=4))
 def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement, conversations):
     forced = set()
@@ -409,7 +407,6 @@ def test_forced_request_is_the_same_for_every_variant_and_first_reply(placement,
     assert forced.pop().of is Pass.FORCED
 
 
-@settings(max_examples=100, deadline=None)
 @given(SETTINGS, SCRIPTS)
 def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request))
@@ -421,7 +418,6 @@ def test_a_conversation_can_be_taken_up_again_at_any_reply(settings_, script):
     assert next_request(QUESTION, replies, settings_) == outcome
 
 
-@settings(max_examples=80, deadline=None)
 @given(SETTINGS, SCRIPTS)
 def test_any_answer_to_a_question_without_a_right_one_is_wrong_and_nothing_is_forced(settings_, script):
     requests, outcome = converse(settings_, lambda request: play(script, request), NO_GOLD)

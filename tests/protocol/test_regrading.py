@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.protocol import Asked, GraderKind, Pass, Reply, Request, next_grading, next_grading_step, next_step
+from refusal_index.protocol import Asked, GraderKind, Pass, Regrading, Reply, Step, next_step
 
 QUESTION = Question("q", "What is the capital of Peru?", "Lima")
 NO_GOLD = Question("q", "Who was it?", None)
@@ -22,11 +22,11 @@ def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], que
     """Carry what graders are asked; `verdicts` says what they find of an answer."""
     replies = list(replies)
     for _ in range(10):
-        step = next_grading(question, replies, kind)
+        step = Regrading(kind).step(question, replies)
         if isinstance(step, Outcome):
             return step
         assert step.asked is not Asked.MODEL
-        content = step.messages[0].content
+        content = Regrading(kind).request(step, question).messages[0].content
         verdict = next(verdict for answer, verdict in verdicts.items() if f"\n{answer}\n</prediction>" in content)
         replies.append(Reply(step.of, step.asked, verdict))
     raise AssertionError
@@ -36,7 +36,7 @@ def graded(replies: list[Reply], kind: GraderKind, verdicts: dict[str, str], que
 @pytest.mark.parametrize("forced", [RIGHT, WRONG, REFUSED])
 def test_the_same_rule_on_all_replies_gives_the_same_outcome_again(first, forced):
     replies = said(first, forced)
-    assert next_grading(QUESTION, replies, GraderKind.EXACT) == next_step(QUESTION, replies, GraderKind.EXACT)
+    assert Regrading(GraderKind.EXACT).step(QUESTION, replies) == next_step(QUESTION, replies, GraderKind.EXACT)
 
 
 def test_what_is_a_refusal_now_and_was_an_answer_has_no_forced_answer():
@@ -66,17 +66,17 @@ def test_without_a_right_answer_no_forced_one_is_missed(kind):
 
 
 def test_of_questions_drawn_repeatedly_without_a_right_answer_the_forced_grade_is_known():
-    outcome = next_grading_step(NO_GOLD, said(RIGHT), GraderKind.EXACT, force_answered=True)
+    outcome = Regrading(GraderKind.EXACT).step(NO_GOLD, said(RIGHT), force_answered=True)
     assert outcome.forced_grade is Grade.INCORRECT
 
 
 def test_an_unreadable_verdict_is_asked_for_once_more():
     replies = [*said(RIGHT), Reply(Pass.FIRST, Asked.GRADER, "A or B")]
-    step = next_grading(QUESTION, replies, GraderKind.MODEL)
-    assert isinstance(step, Request)
+    step = Regrading(GraderKind.MODEL).step(QUESTION, replies)
+    assert isinstance(step, Step)
     assert step.attempt == 1
 
 
 def test_nothing_said_is_nothing_to_grade():
     with pytest.raises(ValueError, match="question q: there is no first reply to grade"):
-        next_grading(QUESTION, [], GraderKind.EXACT)
+        Regrading(GraderKind.EXACT).step(QUESTION, [])

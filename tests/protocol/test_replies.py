@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.protocol.replies import Reading, StopReason, read_reply, without_reasoning
@@ -172,7 +172,6 @@ MARKUP = st.sampled_from(
 REPLIES = st.lists(MARKUP | st.text(max_size=8), max_size=12).map("".join)
 
 
-@settings(max_examples=200, deadline=None)
 @given(REPLIES, st.sampled_from(StopReason))
 @example("<answer>\u2060</answer>", StopReason.STOP)
 def test_any_reply_has_an_answer_or_a_reason_and_never_both(reply, stop_reason):
@@ -181,7 +180,6 @@ def test_any_reply_has_an_answer_or_a_reason_and_never_both(reply, stop_reason):
     assert not (reading.unscored_reason and (reading.refused or reading.well_formed))
 
 
-@settings(max_examples=100, deadline=None)
 @given(REPLIES, REPLIES)
 def test_what_was_thought_first_does_not_change_the_reading(thought, said):
     thought = thought.replace("<", "(")

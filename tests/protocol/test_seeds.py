@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.protocol import Asked, Message, Pass, Request, request_seed
@@ -64,7 +64,6 @@ def test_wording_does_not_change_the_seed():
     assert request_seed(0, "q1", 0, "low", worded) == request_seed(0, "q1", 0, "low", FIRST)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.integers(), st.text(), st.integers(min_value=0), st.text(), st.sampled_from([FIRST, FORCED, FORCED_GRADE]))
 def test_seeds_are_what_every_provider_takes(run_seed, question_id, draw, variant, request):
     assert 0 <= request_seed(run_seed, question_id, draw, variant, request) < 2**31

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.report.browser import Cut, payload, questions_of
@@ -115,7 +115,6 @@ def test_the_same_table_gives_the_same_bytes() -> None:
     assert embed_questions(found) == embed_questions(found)
 
 
-@settings(max_examples=200)
 @given(st.lists(st.one_of(st.text(), st.sampled_from(HOSTILE))))
 def test_property_json_in_the_page_cannot_end_its_element(texts: list[str]) -> None:
     text = str(safe_json(json.dumps(texts, ensure_ascii=False)))

@@ -45,6 +45,7 @@ def _found(page: Page) -> int:
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.slow
 def test_opens_at_any_width_without_scrolling_sideways(
     new_page: NewPage, report: Path, width: int, height: int, dark: bool
 ) -> None:
@@ -53,6 +54,7 @@ def test_opens_at_any_width_without_scrolling_sideways(
     assert _found(page) == 300
 
 
+@pytest.mark.slow
 def test_first_screen_holds_index_interval_verdict_and_what_spoils_it(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     bottoms = page.run(
@@ -82,6 +84,7 @@ def test_filters_find_what_the_table_holds(new_page: NewPage, report: Path, tabl
     assert _found(page) == 300
 
 
+@pytest.mark.slow
 def test_lenses_count_and_filter(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     wrong = table.filter(~pl.col("refused"), pl.col("wrong"), variant="highest").height
@@ -92,6 +95,7 @@ def test_lenses_count_and_filter(new_page: NewPage, report: Path, table: pl.Data
     assert page.run("document.querySelector(\"[data-lens='2']\").getAttribute('aria-pressed')") == "true"
 
 
+@pytest.mark.slow
 def test_search_goes_through_questions_answers_replies_and_ids(
     new_page: NewPage, report: Path, table: pl.DataFrame
 ) -> None:
@@ -107,6 +111,7 @@ def test_search_goes_through_questions_answers_replies_and_ids(
     assert _text(page, "#rows") == "No question is like that."
 
 
+@pytest.mark.slow
 def test_the_list_holds_only_the_rows_in_sight(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     assert page.run("document.querySelectorAll('.row').length") < 30
@@ -117,6 +122,7 @@ def test_the_list_holds_only_the_rows_in_sight(new_page: NewPage, report: Path) 
     assert min(places) <= 8000 // 56 + 1 <= max(places)
 
 
+@pytest.mark.slow
 def test_a_click_opens_both_replies_of_every_prompt(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     _choose(page, "search", "number 42?")
@@ -130,6 +136,7 @@ def test_a_click_opens_both_replies_of_every_prompt(new_page: NewPage, report: P
     assert grades == [grade for row in asked.rows(named=True) for grade in (row["first_grade"], row["forced_grade"])]
 
 
+@pytest.mark.slow
 def test_keyboard_alone_finds_opens_steps_and_closes(new_page: NewPage, report: Path) -> None:
     page = new_page(report)
     page.press("/")
@@ -151,6 +158,7 @@ def test_keyboard_alone_finds_opens_steps_and_closes(new_page: NewPage, report: 
     assert _text(page, ".row.active").startswith(_text(page, "#row-299 .text"))
 
 
+@pytest.mark.slow
 def test_on_a_phone_a_question_covers_the_page_and_escape_returns_to_the_list(new_page: NewPage, report: Path) -> None:
     page = new_page(report, width=390, height=844)
     page.click(".row:nth-child(2)")
@@ -162,6 +170,7 @@ def test_on_a_phone_a_question_covers_the_page_and_escape_returns_to_the_list(ne
     assert page.run("document.activeElement.id") == "list"
 
 
+@pytest.mark.slow
 def test_theme_follows_the_system_and_the_switch(new_page: NewPage, report: Path) -> None:
     page = new_page(report, dark=True)
     paper = "getComputedStyle(document.body).backgroundColor"
@@ -176,6 +185,7 @@ def test_theme_follows_the_system_and_the_switch(new_page: NewPage, report: Path
     assert _text(page, "#theme") == "Theme: dark"
 
 
+@pytest.mark.slow
 def test_prints_the_numbers_and_not_the_list(new_page: NewPage, report: Path) -> None:
     page = new_page(report, dark=True)
     page.send("Emulation.setEmulatedMedia", media="print")
@@ -219,6 +229,7 @@ def _made_visible(text: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_path: Path) -> None:
     long = "\U0001f600 beginning " + "x" * 9_000 + " end <answer>A</answer>"
     table = rows(5, variants=("normal",)).with_columns(first_reply=pl.lit(long))
@@ -233,6 +244,7 @@ def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_pa
     assert "longer than 4,000 characters" in _text(page, "#browser > .note")
 
 
+@pytest.mark.slow
 def test_an_old_browser_that_cannot_unpack_says_so_and_shows_the_rest(chromium: Browser, tmp_path: Path) -> None:
     written = write_report([report_run(rows(400, length=200))], tmp_path / "report.html")
     assert 'type="application/gzip"' in written.path.read_text(encoding="utf-8")
@@ -245,6 +257,7 @@ def test_an_old_browser_that_cannot_unpack_says_so_and_shows_the_rest(chromium: 
     page.close()
 
 
+@pytest.mark.slow
 def test_draws_that_agree_are_told_once_with_their_number(new_page: NewPage, tmp_path: Path) -> None:
     draws = [rows(1, variants=("normal",)).with_columns(pl.lit(draw, pl.Int64).alias("draw")) for draw in range(5)]
     same = pl.concat(draws).with_columns(
@@ -257,6 +270,7 @@ def test_draws_that_agree_are_told_once_with_their_number(new_page: NewPage, tmp
     assert told == ["4 of 5 draws", "draw 5 of 5"]
 
 
+@pytest.mark.slow
 def test_several_runs_are_listed_and_filtered(new_page: NewPage, tmp_path: Path) -> None:
     tables = [
         rows(120, model=name, rho=rho, seed=seed) for seed, (name, rho) in enumerate([("one", 0.8), ("two", 0.1)])

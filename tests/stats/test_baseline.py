@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
@@ -204,7 +205,7 @@ def test_a_refusal_index_at_the_boundary_is_passed_on() -> None:
     assert metric.reason == "zero_cell:refused_right"
 
 
-@pytest.mark.parametrize(("n", "correct", "refused"), [(200, 0.05, 0.74), (1000, 0.34, 0.06), (200, 0.02, 0.93)])
+@one_fast(("n", "correct", "refused"), [(200, 0.05, 0.74), (1000, 0.34, 0.06), (200, 0.02, 0.93)])
 def test_coverage_of_nominal_95_per_cent(n: int, correct: float, refused: float) -> None:
     truth = {
         "correct_given_attempted": correct / (1 - refused),

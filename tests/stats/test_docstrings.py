@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from refusal_index import ContingencyTable, stats
+from refusal_index import ContingencyTable, refusal_index, stats
 
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
 
@@ -18,6 +18,27 @@ CHECKS_NOTHING = {
     "tetrachoric": "runs over a million tables; refusal_index_many checks them before",
 }
 """Functions without a Raises section, and why."""
+
+OWN_DEFINITION = {
+    "asymptotic_deviation": "the delta method written out for each metric",
+    "checked_matrices": "makes no number",
+    "correct_guessing": "the arithmetic of lucky guesses",
+    "density": "the textbook formula",
+    "expected_half_width": "the normal approximation, written out in its module",
+    "expected_winner_entropy": "the mean over all rankings, counted",
+    "influence_correlation": "a plain correlation of two influence functions",
+    "iso_score": "the metrics' definitions solved for the correct rate",
+    "joint_refusal_index": "generalised least squares over influence functions, written out in its module",
+    "latent_auroc": "a closed form, derived in its module",
+    "nested_copula_test": "the likelihood ratio of a multinomial, written out in its module",
+    "power_to_tell_apart": "the normal approximation, written out in its module",
+    "questions_for_cv": "the normal approximation, written out in its module",
+    "questions_for_half_width": "the normal approximation, written out in its module",
+    "questions_to_tell_apart": "the normal approximation, written out in its module",
+    "scoring_ranges": "smallest and largest over the package's own scoring rules",
+    "scoring_rules": "the package's own scoring rules",
+}
+"""Functions without a References section, and why."""
 
 TABLE = ContingencyTable(7, 3, 2, 5)
 REFUSED = {
@@ -64,6 +85,23 @@ def test_a_public_function_documents_what_it_gives_what_it_refuses_and_an_exampl
 
 def test_only_what_checks_nothing_has_no_raises_section() -> None:
     assert {name for name in FUNCTIONS if "Raises" not in sections(name)} == set(CHECKS_NOTHING)
+
+
+def test_a_function_names_its_source_unless_it_is_its_own() -> None:
+    assert {name for name in FUNCTIONS if "References" not in sections(name)} == set(OWN_DEFINITION)
+
+
+def test_the_index_says_its_formula_and_its_paper() -> None:
+    text = inspect.getdoc(refusal_index) or ""
+    for said in (
+        "RI = 6 / pi * asin(rho / 2)",
+        "tetrachoric",
+        "maximum likelihood",
+        "Two passes",
+        "Pan, W.",
+        "Pearson",
+    ):
+        assert said in text
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import influence_function, tetrachoric
-from refusal_index.stats.influence import cell_influence, standard_error
+from refusal_index.stats.influence import cell_influence, spearman_slope, standard_error
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 TABLES = [(710, 30, 210, 50), (219, 41, 2595, 1471), (100, 900, 900, 100), (30, 1, 2, 7)]
@@ -63,6 +63,12 @@ def test_cell_influence_is_the_derivative_towards_one_more_question(counts) -> N
             2 * step
         )
         assert influence[cell] == pytest.approx(float(slope), rel=1e-6)
+
+
+@pytest.mark.parametrize("rho", [-0.99, -0.4, 0.0, 0.7, 1.0])
+def test_slope_of_the_index_is_its_derivative(rho: float) -> None:
+    index = [6 / math.pi * math.asin((rho + step) / 2) for step in (1e-6, -1e-6)]
+    assert spearman_slope(rho) == pytest.approx((index[0] - index[1]) / 2e-6, rel=1e-8)
 
 
 @pytest.mark.parametrize("counts", TABLES)

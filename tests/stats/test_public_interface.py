@@ -1,5 +1,6 @@
 """The public names, what importing them costs, and the benchmark that times them."""
 
+import pkgutil
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,14 +11,31 @@ import refusal_index
 from benchmarks import estimator
 from refusal_index import stats
 
-PUBLIC = {"ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"}
+PUBLIC = {
+    "ConfidenceInterval",
+    "ContingencyTable",
+    "RefusalIndexError",
+    "RefusalIndexResult",
+    "Run",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+    "rank",
+    "refusal_index",
+    "refusal_index_many",
+    "stats",
+    "study",
+}
 
 STATS_NAMES = """
     ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
     CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
     CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
     IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
-    MetricDifference MetricEstimate MidRankSpearman MisgradingRange MisgradingResult MissingBounds
+    Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
     NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
     PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
     RefusalIndexResult ReliabilityBin
@@ -68,3 +86,8 @@ def test_benchmark_times_every_contender(capsys, monkeypatch) -> None:
     for contender in ("plain SciPy", "refusal_index_many", "one call", "with profile interval"):
         (line,) = [line for line in printed.splitlines() if contender in line]
         assert float(line.split()[-2]) > 0
+
+
+def test_no_module_of_the_statistics_is_hidden_by_a_public_name() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(stats.__path__)}
+    assert modules & set(stats.__all__) == set()

@@ -12,7 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from refusal_index.stats import tetrachoric, upper_orthant
-from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+from refusal_index.stats.estimator import tetrachoric_of_counts
 
 GOLDEN = json.loads(Path(__file__).with_name("golden.json").read_text())
 COUNTS = st.tuples(*[st.integers(1, 10**5)] * 4)

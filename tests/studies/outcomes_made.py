@@ -87,10 +87,11 @@ def check_files(study: Study) -> None:
     """Draw the study and print its table, as its files are made."""
     assert study.caption.endswith(".")
     assert all(note.endswith(".") for note in study.notes)
+    figure = study.figure()
     with house_style():
         for kind in ("png", "svg"):
             buffer = io.BytesIO()
-            study.figure().savefig(buffer, format=kind)
+            figure.savefig(buffer, format=kind)
             assert buffer.tell() > 3000
     assert study.printed is not None
     assert study.printed(study.frame).height > 0

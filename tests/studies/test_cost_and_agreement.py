@@ -18,7 +18,9 @@ OPTIONS = StudyOptions()
 
 def in_folder(run, folder: Path, usage):
     document = {
-        "variants": [{"model": run.model, "variant": name, "usage": one} for name, one in usage.items()],
+        "variants": [
+            {"model": run.model, "dataset": run.dataset, "variant": name, "usage": one} for name, one in usage.items()
+        ],
     }
     (folder / "summary.json").write_text(json.dumps(document))
     return dataclasses.replace(run, source=folder)

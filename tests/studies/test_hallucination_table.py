@@ -66,7 +66,7 @@ def test_agreement_is_that_of_the_definitions():
         for j, dataset in enumerate(("a", "b", "c"))
     ]
     frame = hallucination_table.make(runs, OPTIONS).frame
-    scores = np.array([run_index(run, OPTIONS).estimate for run in runs]).reshape(3, 3).T
+    scores = np.array([run_index(run, OPTIONS).index.estimate for run in runs]).reshape(3, 3).T
     sums = np.array([rankdata(row) for row in scores]).sum(axis=0)
     found = statistics_of(frame)
     assert found["kendall_w"] == pytest.approx(12 * ((sums - sums.mean()) ** 2).sum() / (9 * 24))

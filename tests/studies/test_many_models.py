@@ -14,8 +14,7 @@ from tests.studies.made import made_run
 
 from refusal_index.studies import operating_point, style
 from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
-from refusal_index.studies.registry import study_specs
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.studies.study import NotPossibleError, StudyOptions, study_specs
 
 VARIANTS = ("low", "normal", "high")
 MANY = 9

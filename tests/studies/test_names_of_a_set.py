@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from tests.outcomes.test_run_sets import make_run, write_summary
 from tests.studies.made import made_run
+from tests.tiers import one_fast
 
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import Usage, summarise, summary_to_json
 from refusal_index.report import read_report_runs
 from refusal_index.studies import cost_table, hallucination_table, index_and_accuracy, index_and_size, results_table
 from refusal_index.studies.paper_figures import paper_context
-from refusal_index.studies.selection import chosen_runs, display_names
+from refusal_index.studies.scores import chosen_runs, display_names
 from refusal_index.studies.study import StudyOptions
 
 OPTIONS = StudyOptions()
@@ -62,7 +62,7 @@ def test_whether_the_truth_is_to_be_had_is_told_by_the_dataset_itself():
     assert None not in truths
 
 
-@pytest.mark.parametrize("name", ["Large", "acme/one"])
+@one_fast("name", ["Large", "acme/one"])
 def test_what_a_run_took_is_found_under_any_name(tmp_path, name):
     folder = RunFolder(make_run(tmp_path / "one", "acme/one"))
     write_summary(tmp_path, {"one": (name, "Ours")})

@@ -12,7 +12,7 @@ from refusal_index.outcomes.comparison import CompareOptions, rank
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import joint_refusal_index
 from refusal_index.studies.ranking_with_ties import MOST_PAIRS, make
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant
+from refusal_index.studies.scores import chosen_runs, display_names, reference_variant
 from refusal_index.studies.study import NotPossibleError
 
 

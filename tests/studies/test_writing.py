@@ -12,9 +12,18 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.studies import results_table
-from refusal_index.studies.latex import LONGEST, escaped, latex_table
 from refusal_index.studies.study import Study, StudyOptions
-from refusal_index.studies.writing import WritingError, csv_text, index_text, markdown, tex_text, write_study
+from refusal_index.studies.writing import (
+    LONGEST,
+    WritingError,
+    csv_text,
+    escaped,
+    index_text,
+    latex_table,
+    markdown,
+    tex_text,
+    write_study,
+)
 
 OPTIONS = StudyOptions()
 
@@ -24,21 +33,24 @@ def hostile():
     return results_table.make([made_run(HOSTILE, n=60), made_run("=1+1", n=60, seed=1)], OPTIONS)
 
 
-def test_the_same_study_gives_the_same_bytes(tmp_path, hostile):
-    first = {path.name: path.read_bytes() for path in write_study(hostile, tmp_path / "a")}
-    second = {path.name: path.read_bytes() for path in write_study(hostile, tmp_path / "b")}
-    assert sorted(first) == [f"results_table.{kind}" for kind in ("csv", "pdf", "png", "svg", "tex")]
-    assert first == second
+@pytest.fixture(scope="module")
+def written(hostile, tmp_path_factory):
+    return {path.name: path.read_bytes() for path in write_study(hostile, tmp_path_factory.mktemp("written"))}
 
 
-def test_pictures_carry_no_dates_and_no_markup_of_others(tmp_path, hostile):
-    svg, pdf = write_study(hostile, tmp_path, ["svg", "pdf"])
-    text = svg.read_text(encoding="utf-8")
+def test_the_same_study_gives_the_same_bytes(tmp_path, hostile, written):
+    again = {path.name: path.read_bytes() for path in write_study(hostile, tmp_path)}
+    assert sorted(written) == [f"results_table.{kind}" for kind in ("csv", "pdf", "png", "svg", "tex")]
+    assert written == again
+
+
+def test_pictures_carry_no_dates_and_no_markup_of_others(written):
+    text = written["results_table.svg"].decode()
     ElementTree.fromstring(text)  # noqa: S314 - our own
     assert "<script" not in text
     assert "\x1b" not in text
     assert not re.search(r"20\d\d-\d\d-\d\d", text)
-    assert b"CreationDate" not in pdf.read_bytes()
+    assert b"CreationDate" not in written["results_table.pdf"]
 
 
 def test_csv_cells_cannot_be_formulas(hostile):

@@ -45,10 +45,7 @@ class ChatTokenizer:
     def encode(self, messages: Sequence[Message]) -> IntArray:
         """Return the conversation as tokens, up to where the assistant's reply begins.
 
-        Raises
-        ------
-        RequestError
-            If there is no message, a role is unknown, or a text is not valid Unicode.
+        Raises RequestError if there is no message, a role is unknown, or a text is not valid Unicode.
         """
         if not messages:
             raise RequestError("'messages' is empty; expected at least one message", param="messages")

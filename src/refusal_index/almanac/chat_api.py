@@ -40,10 +40,8 @@ class ChatRequest:
 def parse_chat_request(body: object) -> ChatRequest:
     """Read the JSON `body` of a request.
 
-    Raises
-    ------
-    RequestError
-        If a field is missing, of the wrong type or out of range, or asks for something that is not supported.
+    Raises RequestError if a field is missing, of the wrong type or out of range, or asks for something that is not
+    supported.
     """
     if not isinstance(body, dict):
         raise RequestError(f"the body must be a JSON object, found {_kind(body)}")

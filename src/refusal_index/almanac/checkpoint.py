@@ -63,10 +63,7 @@ class Weights:
 def read_config(folder: Path) -> LlamaConfig:
     """Read ``config.json``, and ``generation_config.json`` for the tokens that end a reply.
 
-    Raises
-    ------
-    ModelFileError
-        If a file is missing or unreadable, or describes a model that this runtime would run wrongly.
+    Raises ModelFileError if a file is missing or unreadable, or describes a model that this runtime would run wrongly.
     """
     config = _read_json(folder / "config.json")
     for name, supported in _SUPPORTED.items():
@@ -91,10 +88,8 @@ def read_config(folder: Path) -> LlamaConfig:
 def read_weights(folder: Path, config: LlamaConfig) -> Weights:
     """Read ``model.safetensors`` into float32 matrices, laid out for multiplication from the left.
 
-    Raises
-    ------
-    ModelFileError
-        If the file is missing or damaged, or a tensor is missing or has another shape than `config` says.
+    Raises ModelFileError if the file is missing or damaged, or a tensor is missing or has another shape than `config`
+    says.
     """
     path = folder / "model.safetensors"
     try:

@@ -11,8 +11,10 @@
 
 from __future__ import annotations
 
+from refusal_index.errors import RefusalIndexError
 
-class AlmanacError(Exception):
+
+class AlmanacError(RefusalIndexError):
     """Root of the almanac's errors."""
 
 
@@ -20,7 +22,7 @@ class ModelNotFoundError(AlmanacError, ValueError):
     """There is no embedded model of that name."""
 
 
-class ModelFileError(AlmanacError):
+class ModelFileError(AlmanacError, ValueError):
     """A model's file is missing, damaged or of a kind that this runtime cannot run."""
 
 

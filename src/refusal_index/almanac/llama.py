@@ -20,17 +20,10 @@ IntArray = NDArray[np.int64]
 
 
 class Projection(NamedTuple):
-    """What attention works on, for n tokens.
+    """What attention works on, for n tokens."""
 
-    Attributes
-    ----------
-    queries
-        Shape (n, key heads, query heads a key head, head size), scaled by the root of the head size.
-    keys, values
-        Shape (n, key heads, head size).
-    """
-
-    queries: FloatArray
+    queries: FloatArray  # shape (n, key heads, query heads a key head, head size), scaled by the root of the head size
+    # keys, values: shape (n, key heads, head size)
     keys: FloatArray
     values: FloatArray
 
@@ -41,16 +34,11 @@ Attend = Callable[[int, Projection], FloatArray]
 
 @dataclass(frozen=True)
 class Llama:
-    """A Llama, ready to run.
-
-    Attributes
-    ----------
-    cosine, sine
-        The rotary embedding, shape (context, half a head).
-    """
+    """A Llama, ready to run."""
 
     config: LlamaConfig
     weights: Weights
+    # cosine, sine: the rotary embedding, shape (context, half a head)
     cosine: FloatArray
     sine: FloatArray
 
@@ -58,10 +46,7 @@ class Llama:
     def load(cls, folder: Path) -> Llama:
         """Load the checkpoint in `folder`.
 
-        Raises
-        ------
-        ModelFileError
-            If a file is missing or damaged, or the model is of a kind that this runtime cannot run.
+        Raises ModelFileError if a file is missing or damaged, or the model is of a kind that this runtime cannot run.
         """
         config = read_config(folder)
         angles = _rotary_angles(config)

@@ -7,10 +7,13 @@ place, ``cd models && sha256sum */* > SHA256SUMS`` writes it anew.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+from refusal_index.almanac.chat import ChatTokenizer, Message
+from refusal_index.almanac.checkpoint import read_config
 from refusal_index.almanac.errors import ModelFileError, ModelNotFoundError
 from refusal_index.outcomes.errors import nearest
 
@@ -30,12 +33,8 @@ def model_names() -> tuple[str, ...]:
 def model_folder(name: str) -> Path:
     """Return the folder of an embedded model, once its files have been checked against the pinned checksums.
 
-    Raises
-    ------
-    ModelNotFoundError
-        If there is no such model.
-    ModelFileError
-        If a file is missing or is not the one that was pinned.
+    Raises ModelNotFoundError if there is no such model, and ModelFileError if a file is missing or is not the one that
+    was pinned.
     """
     if name not in _NAMES:
         near = nearest(name, _NAMES, cutoff=0.5)
@@ -48,10 +47,7 @@ def model_folder(name: str) -> Path:
 def verified_folder(root: Path, name: str) -> Path:
     """Return ``root / name`` if each of its files is the one that ``root / "SHA256SUMS"`` lists.
 
-    Raises
-    ------
-    ModelFileError
-        If not, or if the list is missing or names no file of this model.
+    Raises ModelFileError if not, or if the list is missing or names no file of this model.
     """
     checksums = {path: digest for path, digest in _checksums(root).items() if path.startswith(f"{name}/")}
     if not checksums:
@@ -77,3 +73,35 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ModelFileError(f"{path}: cannot be read ({error.strerror}); reinstall the package") from error
+
+
+def context_length(name: str) -> int:
+    """Return how many tokens a conversation with its reply may have.
+
+    >>> context_length("base")
+    1024
+    """
+    return read_config(model_folder(name)).context
+
+
+@cache
+def _tokenizer(name: str) -> ChatTokenizer:
+    return ChatTokenizer(model_folder(name))
+
+
+def count_tokens(name: str, messages: Sequence[Message]) -> int:
+    """Return the tokens of a conversation, marks included.
+
+    >>> count_tokens("base", [Message("user", "Who?")])
+    10
+    """
+    return len(_tokenizer(name).encode(messages))
+
+
+def token_counter(name: str) -> Callable[[str], int]:
+    """Return a function that counts the tokens of a conversation of one user message, marks included.
+
+    >>> token_counter("base")("Who?") < token_counter("base")("Who wrote it?")
+    True
+    """
+    return lambda text: count_tokens(name, [Message("user", text)])

@@ -7,17 +7,57 @@ import threading
 from collections.abc import Sequence as Sequence_
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from refusal_index.almanac.blas import one_blas_thread
+from threadpoolctl import OpenBLASController, ThreadpoolController
+
 from refusal_index.almanac.chat import ChatTokenizer, Message
 from refusal_index.almanac.decoding import Decoder
 from refusal_index.almanac.errors import AlmanacError, ContextLengthError
 from refusal_index.almanac.llama import Llama
+from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.sampling import Settings
 from refusal_index.almanac.sequence import Completion, Request, Sequence
+
+
+class _OneBlasThread:
+    """A context manager for one BLAS thread in the whole process, restored when the last of its users leaves."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter = ThreadpoolController().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                _let_anyone_decide()
+                self._limiter.restore_original_limits()
+                _let_anyone_decide()
+
+
+def _let_anyone_decide() -> None:
+    """Take the decision from the thread that set the number last.
+
+    While that thread lives, setting it from another one would do nothing: the first of two models in a process would
+    keep the second one from its one thread, and the last to leave might restore nothing.
+    """
+    OpenBLASController.clear_controlling_thread(force=True)
+
+
+one_blas_thread = _OneBlasThread()
 
 
 @dataclass(eq=False)
@@ -94,14 +134,8 @@ class Runtime:
 
         The parameters are those of `Settings`. With a seed the same request gives the same replies, whatever else runs,
         up to the rounding of float32 sums; reply i does not depend on `n`. A reply ends where the context does, even if
-        `max_tokens` is more.
-
-        Raises
-        ------
-        RequestError
-            If an argument is out of range, or the conversation cannot be read.
-        ContextLengthError
-            If the conversation leaves no room for a reply.
+        `max_tokens` is more. Raises RequestError if an argument is out of range, or the conversation cannot be read,
+        and ContextLengthError if the conversation leaves no room for a reply.
         """
         settings = Settings(temperature, top_p, max_tokens, tuple(stop), seed, n, top_logprobs)
         request = self._prepare(messages, settings)
@@ -176,3 +210,9 @@ class Runtime:
             job.fail(error)
         self._jobs = []
         self._decoder = Decoder(self._model, max_rows=self._max_rows)
+
+
+@cache
+def shared_runtime(name: str) -> Runtime:
+    """Return the runtime of an embedded model, loaded once a process: whoever asks the model shares it."""
+    return Runtime(model_folder(name))

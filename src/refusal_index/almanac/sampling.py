@@ -21,32 +21,15 @@ _GREEDY_BELOW = 1e-5
 
 @dataclass(frozen=True)
 class Settings:
-    """How to generate.
+    """How to generate."""
 
-    Attributes
-    ----------
-    temperature
-        0 always takes the most likely token.
-    top_p
-        Sample from the fewest tokens whose probability reaches this share.
-    max_tokens
-        Longest reply in tokens; None fills the context.
-    stop
-        Texts that end the reply, themselves left out.
-    seed
-        Makes the reply reproducible; None draws anew each time.
-    n
-        Number of replies.
-    top_logprobs
-        Number of likeliest tokens to report in each place, 0 for the chosen one only, None for no report.
-    """
-
-    temperature: float = 1.0
-    top_p: float = 1.0
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    seed: int | None = None
-    n: int = 1
+    temperature: float = 1.0  # 0 always takes the most likely token
+    top_p: float = 1.0  # sample from the fewest tokens whose probability reaches this share
+    max_tokens: int | None = None  # longest reply in tokens; None fills the context
+    stop: tuple[str, ...] = ()  # texts that end the reply, themselves left out
+    seed: int | None = None  # makes the reply reproducible; None draws anew each time
+    n: int = 1  # number of replies
+    # number of likeliest tokens to report in each place, 0 for the chosen one only, None for no report
     top_logprobs: int | None = None
 
     def __post_init__(self) -> None:
@@ -74,10 +57,7 @@ def uniforms(seed: int | None, choice: int, count: int) -> NDArray[np.float64]:
 
 
 def sample(
-    logits: FloatArray,
-    temperature: NDArray[np.float64],
-    top_p: NDArray[np.float64],
-    uniform: NDArray[np.float64],
+    logits: FloatArray, temperature: NDArray[np.float64], top_p: NDArray[np.float64], uniform: NDArray[np.float64]
 ) -> list[int]:
     """Return the next token of each row of `logits` (rows, vocabulary); the other arguments have one value a row."""
     tokens: list[int] = logits.argmax(axis=1).tolist()

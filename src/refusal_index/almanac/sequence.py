@@ -17,57 +17,36 @@ FinishReason = Literal["stop", "length"]
 
 @dataclass(frozen=True)
 class TokenLogprob:
-    """The model's own probability of a token in its place, before temperature and top_p, as a logarithm.
-
-    Attributes
-    ----------
-    alternatives
-        The likeliest tokens in this place, likeliest first, as (text, logarithm).
-    """
+    """The model's own probability of a token in its place, before temperature and top_p, as a logarithm."""
 
     token: str
     logprob: float
+    # the likeliest tokens in this place, likeliest first, as (text, logarithm)
     alternatives: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A finished reply.
-
-    Attributes
-    ----------
-    finish_reason
-        ``stop`` if the model ended its turn or a stop text came up, ``length`` if it ran out of tokens.
-    completion_tokens
-        Tokens generated, the one that ended the turn included.
-    logprobs
-        One entry a token of the text, or None if they were not asked for.
-    """
+    """A finished reply."""
 
     text: str
+    # ``stop`` if the model ended its turn or a stop text came up, ``length`` if it ran out of tokens
     finish_reason: FinishReason
     prompt_tokens: int
-    completion_tokens: int
+    completion_tokens: int  # tokens generated, the one that ended the turn included
+    # one entry a token of the text, or None if they were not asked for
     logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A prompt in tokens and how to continue it.
-
-    Attributes
-    ----------
-    room
-        Longest reply in tokens.
-    decode
-        Turns tokens into text.
-    """
+    """A prompt in tokens and how to continue it."""
 
     prompt: IntArray
     settings: Settings
-    room: int
+    room: int  # longest reply in tokens
     end_tokens: frozenset[int]
-    decode: Callable[[Iterable[int]], str]
+    decode: Callable[[Iterable[int]], str]  # turns tokens into text
 
 
 class Sequence:

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,27 @@ from refusal_index.almanac.chat_api import (
 )
 from refusal_index.almanac.errors import AlmanacError, ModelNotFoundError, RequestError
 from refusal_index.almanac.models import model_folder, model_names
-from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.sequence import Completion
+
+
+class RequestLog:
+    """Appends to the file at `path`; without a path it does nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1) if path else None
+
+    def write(self, **fields: Any) -> None:
+        """Append a line with the time and `fields`."""
+        if self._file:
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._file.write(json.dumps({"time": time, **fields}) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
 
 PROVIDER = "almanac"
 LOOPBACK = "127.0.0.1"
@@ -62,10 +81,7 @@ class ModelPool:
     def runtime(self, model: str) -> Runtime:
         """Return the runtime of a model called ``base`` or ``almanac/base``.
 
-        Raises
-        ------
-        ModelNotFoundError
-            If there is no such model.
+        Raises ModelNotFoundError if there is no such model.
         """
         name = model.removeprefix(f"{PROVIDER}/")
         if name not in self.names:
@@ -149,10 +165,7 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
 async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
     """Serve the embedded models until SIGINT or SIGTERM; `announce` is told the base URL once requests are taken.
 
-    Raises
-    ------
-    OSError
-        If the address cannot be listened on or the log cannot be written.
+    Raises OSError if the address cannot be listened on or the log cannot be written.
     """
     app = create_app(ModelPool(model_names(), model_folder), RequestLog(log_path))
     stop = asyncio.Event()

@@ -8,7 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import typer
 
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import console
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import nearest
 
 P = ParamSpec("P")
@@ -20,7 +21,18 @@ INTERRUPTED = 130
 EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"})
 
 
-class OptionError(ValueError):
+def option(name: str) -> str:
+    """Return what a setting is called on the command line.
+
+    Examples
+    --------
+    >>> option("max_tokens")
+    '--max-tokens'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+class OptionError(RefusalIndexError, ValueError):
     """An option that cannot be used as given."""
 
 
@@ -42,22 +54,22 @@ def one_of(option: str, given: str, known: Sequence[str]) -> str:
 def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
     """Print the message of an error about the user's input, or of a missing extra, instead of its traceback.
 
-    Such errors are `ValueError`s of this package's own: each message says what was expected, what came, what to do.
+    Such errors have `RefusalIndexError` as their root: each message says what was expected, what came and what to do.
+    Settings that it names are shown as options.
     """
 
     @functools.wraps(command)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except ValueError as error:
-            if not type(error).__module__.startswith("refusal_index."):
-                raise
-            typer.echo(f"error: {harmless(str(error))}", err=True)
+        except RefusalIndexError as error:
+            shown = getattr(error, "shown", None)
+            console.error(shown(option) if shown else error)
             raise typer.Exit(BAD_INPUT) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in EVAL_PACKAGES:
                 raise
-            typer.echo(f"error: this needs the package {error.name}: pip install 'refusal-index[eval]'", err=True)
+            console.error(f"this needs the package {error.name}: pip install 'refusal-index[eval]'")
             raise typer.Exit(BAD_INPUT) from error
 
     return wrapped

@@ -6,14 +6,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
-from refusal_index.cli.harmless import harmless
+from refusal_index.cli import console
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.runs import FoundRuns
-
-RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 
 
 def readable_runs(paths: Sequence[Path]) -> FoundRuns:
@@ -34,4 +30,4 @@ def readable_runs(paths: Sequence[Path]) -> FoundRuns:
 def tell_left_out(sentences: Iterable[str]) -> None:
     """Say why runs are left out; a command that then ends well has the exit status `INCOMPLETE`."""
     for sentence in sentences:
-        typer.echo(f"left out: {harmless(sentence)}", err=True)
+        console.note(f"left out: {sentence}")

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-Data = Annotated[
-    list[Path] | None, typer.Option(help="A local file of questions; of a mix, one for each that needs one.")
-]
+from refusal_index.cli.bad_input import OptionError
+
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
-Placement = Annotated[str, typer.Option(help="Where the instruction stands: 'user' or 'system' message.")]
-
-Temperature = Annotated[float, typer.Option(help="Sampling temperature of the model.", min=0)]
-TopP = Annotated[float, typer.Option(help="Nucleus of the model's sampling.", min=0, max=1)]
-MaxTokens = Annotated[int, typer.Option(help="Longest reply, in tokens.", min=1)]
-
-MaxConnections = Annotated[
-    int | None, typer.Option(help="Requests in flight. [default: as many as the provider bears]", min=1)
-]
-MaxRetries = Annotated[int, typer.Option(help="How often a failed request is sent again.", min=0)]
-AttemptTimeout = Annotated[
-    int, typer.Option(help="Seconds to wait for a response; raise it for models that think long.", min=1)
-]
-
-ModelPrice = Annotated[
-    str | None,
-    typer.Option(help="Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost."),
-]
-GraderPrice = Annotated[
-    str | None,
-    typer.Option(
-        help="Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the cost."
-    ),
-]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
+ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
 
 Format = Annotated[
@@ -52,3 +29,25 @@ Refusal = Annotated[
     str | None,
     typer.Option(help="Regular expression: a reply in which it is found, unless graded correct, is a refusal."),
 ]
+RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
+Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
+
+
+def columns_of(given: Sequence[str]) -> dict[str, str] | None:
+    """Read ``ROLE=NAME`` pairs; None where there are none.
+
+    Raises
+    ------
+    OptionError
+        If one of them is not such a pair.
+
+    Examples
+    --------
+    >>> columns_of(["question=problem"])
+    {'question': 'problem'}
+    """
+    pairs = [entry.partition("=") for entry in given]
+    for entry, (role, equals, name) in zip(given, pairs, strict=True):
+        if not (role and equals and name):
+            raise OptionError(f"--column: expected ROLE=NAME, for instance question=problem, got {entry!r}")
+    return {role: name for role, _, name in pairs} or None

@@ -9,8 +9,7 @@
 - `mixing`: as many questions of each of several datasets.
 """
 
-from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, sample
-from refusal_index.datasets.mixing import mix
+from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, mix, sample
 from refusal_index.datasets.registry import dataset_names, load_dataset
 
 __all__ = ["Dataset", "DatasetError", "GraderName", "dataset_names", "load_dataset", "mix", "sample"]

@@ -11,8 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import parse_rows, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.outcomes.files import sha256_of
 
 FILE = "almanac.jsonl"
 CHECKSUM = "almanac.sha256"
@@ -23,17 +23,10 @@ LICENCE = "Apache-2.0, part of refusal-index"
 def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
     """Load all questions.
 
-    Parameters
-    ----------
-    data
-        Must be None: the questions belong to the embedded models.
-    folder
-        Where the two files lie; None is the package's own.
+    Raises DatasetError if `data` is given, or the installed files are missing or damaged.
 
-    Raises
-    ------
-    DatasetError
-        If `data` is given, or the installed files are missing or damaged.
+    - `data`: must be None: the questions belong to the embedded models.
+    - `folder`: where the two files lie; None is the package's own.
     """
     if data is not None:
         raise DatasetError(
@@ -44,7 +37,7 @@ def load(data: Path | None = None, *, folder: Traversable | None = None) -> Data
     found = sha256_of(content)
     if found != expected:
         raise DatasetError(f"{FILE} is damaged: expected sha256 {expected}, got {found}; install refusal-index anew")
-    questions = build_questions(FILE, parse_rows(FILE, content), {column: column for column in COLUMNS})
+    questions = build_questions(question_rows(FILE, content), {column: column for column in COLUMNS})
     return Dataset("almanac", questions, expected, "part of the package", "exact", LICENCE)
 
 

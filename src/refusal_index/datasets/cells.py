@@ -1,19 +1,20 @@
-"""What a cell holds: text, a list of texts, or yes or no. Each reader raises `RowError` for anything else."""
+"""What a cell holds: text, a list of texts, or yes or no. Each reader raises for anything else."""
 
 from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from refusal_index.datasets.rows import Row, RowError
-from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.errors import TableError, shortened
+from refusal_index.outcomes.question import LETTERS
+from refusal_index.outcomes.source import Row
+from refusal_index.outcomes.tabular import TRUTH
 
-YES, NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 
-
-def text_cell(name: str | Path, row: Row, column: str) -> str:
+def text_cell(row: Row, column: str) -> str:
     """Read one text, without surrounding white space; empty where the cell is."""
     value = _value(row, column)
     if value is None:
@@ -23,51 +24,115 @@ def text_cell(name: str | Path, row: Row, column: str) -> str:
     if isinstance(value, str | int | float):
         return str(value).strip()
     said = f"expected text, got {shortened(value)}; write one text, and further answers into a column of aliases"
-    raise RowError(name, [row.line], said, column)
+    raise row.wrong(said, column)
 
 
-def list_cell(name: str | Path, row: Row, column: str) -> tuple[str, ...]:
+def list_cell(row: Row, column: str) -> tuple[str, ...]:
     """Read a JSON list of texts, or texts separated by ``|``."""
     value = _value(row, column)
     if isinstance(value, str):
         text = value.strip()
-        value = parsed(name, row, column, text) if text.startswith("[") else text.split("|") if text else None
+        value = parsed(row, column, text) if text.startswith("[") else text.split("|") if text else None
     if not isinstance(value, list | None) or any(isinstance(item, list | dict) for item in value or ()):
-        raise not_a_list(name, row, column, value)
+        raise not_a_list(row, column, value)
     return tuple("" if item is None else str(item).strip() for item in value or ())
 
 
-def answers_cell(name: str | Path, row: Row, column: str) -> tuple[str, ...]:
+def answers_cell(row: Row, column: str) -> tuple[str, ...]:
     """Read the gold answer, or a list of accepted answers with the gold one first; an empty cell holds none."""
     if isinstance(_value(row, column), list):
-        return tuple(filter(None, list_cell(name, row, column)))
-    answer = text_cell(name, row, column)
+        return tuple(filter(None, list_cell(row, column)))
+    answer = text_cell(row, column)
     return (answer,) if answer else ()
 
 
-def flag_cell(name: str | Path, row: Row, column: str) -> bool:
+def flag_cell(row: Row, column: str) -> bool:
     """Read true or false, yes or no, 1 or 0."""
-    said = text_cell(name, row, column).casefold()
-    if said in YES | NO:
-        return said in YES
-    raise RowError(name, [row.line], f"expected true or false, got {shortened(_value(row, column))}", column)
+    truth = TRUTH.get(text_cell(row, column).casefold())
+    if truth is None:
+        raise row.wrong(f"expected true or false, got {shortened(_value(row, column))}", column)
+    return truth
 
 
-def parsed(name: str | Path, row: Row, column: str, text: str) -> Any:
+def parsed(row: Row, column: str, text: str) -> Any:
     """Read JSON inside a cell."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise not_a_list(name, row, column, text) from error
+        raise not_a_list(row, column, text) from error
 
 
-def not_a_list(name: str | Path, row: Row, column: str, value: object) -> RowError:
+def not_a_list(row: Row, column: str, value: object) -> TableError:
     """Say what a list in a cell looks like."""
     said = f'expected a JSON list or texts separated by |, got {shortened(value)}; write ["one", "two"] or one|two'
-    return RowError(name, [row.line], said, column)
+    return row.wrong(said, column)
 
 
 def _value(row: Row, column: str) -> Any:
     """Give a cell as it stands; a number that is none is nothing."""
     value = row.cells.get(column)
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The answers to choose from, and what the source itself calls them, where it does."""
+
+    texts: tuple[str, ...]
+    labels: tuple[str, ...] = ()
+
+    def keyed(self, key: str) -> str | None:
+        """Return the choice that `key` points to: by the source's label, by its text or by its letter.
+
+        A number is no letter: nobody knows whether it counts from 0 or from 1.
+
+        >>> Choices(("Cuzco", "Lima")).keyed("B"), Choices(("2", "1"), ("1", "2")).keyed("1")
+        ('Lima', '2')
+        >>> Choices(("Cuzco", "Lima")).keyed("1") is None
+        True
+        """
+        folded = [text.casefold() for text in self.texts]
+        for names in (self.labels, self.texts):
+            if key in names:
+                return self.texts[names.index(key)]
+        if key.casefold() in folded:
+            return self.texts[folded.index(key.casefold())]
+        letters = () if self.labels else tuple(LETTERS[: len(self.texts)])
+        return self.texts[letters.index(key.upper())] if key.upper() in letters else None
+
+
+def choices_cell(row: Row, column: str) -> Choices | None:
+    """Read the choices of a row: a JSON list, texts separated by ``|``, or labels and texts; None if there are none.
+
+    Raises TableError if there is only one, there are more than letters, two are the same, or one is called like
+    another.
+    """
+    value = row.cells.get(column)
+    if isinstance(value, str) and value.strip().startswith("{"):
+        value = parsed(row, column, value.strip())
+    choices = _labelled(row, column, value) if isinstance(value, dict) else Choices(list_cell(row, column))
+    if not choices.texts:
+        return None
+    if (said := _wrong(choices.texts)) is not None:
+        raise row.wrong(said, column)
+    return choices
+
+
+def _labelled(row: Row, column: str, value: dict[str, object]) -> Choices:
+    labels, texts = value.get("label"), value.get("text")
+    if not (isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts)):
+        raise not_a_list(row, column, value)
+    return Choices(tuple(str(text).strip() for text in texts), tuple(str(label).strip() for label in labels))
+
+
+def _wrong(texts: Sequence[str]) -> str | None:
+    """Say what is wrong with choices, if anything is."""
+    if not 2 <= len(texts) <= len(LETTERS):
+        return f"expected from 2 to {len(LETTERS)} choices, got {len(texts)}"
+    if len({text.casefold() for text in texts}) < len(texts) or "" in texts:
+        return f"expected every choice once and none empty, got {shortened(list(texts))}; remove what is too much"
+    letters = LETTERS[: len(texts)]
+    for letter, text in zip(letters, texts, strict=True):
+        if text.upper() in set(letters) - {letter}:
+            return f"choice {letter} reads {shortened(text)}, which is the letter of another; reword the choices"
+    return None

@@ -1,4 +1,4 @@
-"""A dataset and a sample of it."""
+"""A dataset, a sample of it, and a mix of several."""
 
 from __future__ import annotations
 
@@ -9,44 +9,28 @@ from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
+from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.question import Question
 
 GraderName = Literal["exact", "choice", "model"]
 """Who can tell right from wrong: a comparison of text or of choices, or a model that reads both answers."""
 
 
-class DatasetError(ValueError):
+class DatasetError(TableError):
     """A dataset cannot be used as asked; the message names the file and line, what was expected and what to do."""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Questions with their gold answers and where they came from.
+    """Questions with their gold answers and where they came from."""
 
-    Attributes
-    ----------
-    name
-        What the outcome table calls it.
-    questions
-        In the order of the source.
-    sha256
-        Of the source, byte for byte; a sample keeps it.
-    source
-        Where it was read from, in words.
-    default_grader
-        What its answers need to be graded unless the user says otherwise.
-    licence
-        Terms of the source, as far as known.
-    parts
-        In a mix, the names of the datasets that it mixes; each question's topic says which one it comes from.
-    """
-
-    name: str
-    questions: tuple[Question, ...]
-    sha256: str
-    source: str
-    default_grader: GraderName
-    licence: str
+    name: str  # what the outcome table calls it
+    questions: tuple[Question, ...]  # in the order of the source
+    sha256: str  # of the source, byte for byte; a sample keeps it
+    source: str  # where it was read from, in words
+    default_grader: GraderName  # what its answers need to be graded unless the user says otherwise
+    licence: str  # terms of the source, as far as known
+    # in a mix, the names of the datasets that it mixes; each question's topic says which one it comes from
     parts: tuple[str, ...] = ()
 
     @property
@@ -68,26 +52,13 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     """Draw questions at random, the same ones for the same seed.
 
     Each question's lot is drawn from the seed and its id alone. So a smaller sample is part of a larger one of the same
-    seed, and neither the order of the source nor questions added to it change which of the others comes first.
+    seed, and neither the order of the source nor questions added to it change which of the others comes first. Raises
+    DatasetError if there are fewer questions than asked for.
 
-    Parameters
-    ----------
-    dataset
-        To draw from.
-    limit
-        How many questions, from 1 to all of them; of a mix, as many from each of its parts.
-    seed
-        Of the draw.
-
-    Returns
-    -------
-    Dataset
-        With the drawn questions in the order of the source.
-
-    Raises
-    ------
-    DatasetError
-        If there are fewer questions than asked for.
+    - `dataset`: to draw from.
+    - `limit`: how many questions, from 1 to all of them; of a mix, as many from each of its parts.
+    - `seed`: of the draw.
+    - returned: with the drawn questions in the order of the source.
     """
     size = len(dataset.questions)
     if not 1 <= limit <= size:
@@ -110,3 +81,43 @@ def _evenly(questions: Sequence[Question], parts: Sequence[str]) -> list[Questio
 
 def _lot(seed: int, question_id: str) -> bytes:
     return hashlib.sha256(f"{seed}:{question_id}".encode()).digest()
+
+
+SIGN = "+"
+"""Joins the names of the parts."""
+
+
+def mix(datasets: Sequence[Dataset], seed: int) -> Dataset:
+    """Draw as many questions from each dataset as the smallest one has, taking turns.
+
+    Raises DatasetError if there are fewer than two datasets, or two of the same name.
+
+    - `datasets`: two or more, of different names.
+    - `seed`: of the draw; the questions of a dataset are drawn as `sample` draws them.
+    - returned: its questions have their dataset's name as `topic` and before their id.
+
+    >>> few = Dataset("few", (Question("1", "Who?", "Ann"),), "", "made up", "exact", "none")
+    >>> many = Dataset("many", tuple(Question(str(n), f"{n}?", str(n)) for n in range(9)), "", "", "exact", "none")
+    >>> mixed = mix([few, many], seed=0)
+    >>> mixed.name, [question.topic for question in mixed.questions]
+    ('few+many', ['few', 'many'])
+    """
+    names = tuple(dataset.name for dataset in datasets)
+    if len(set(names)) < max(2, len(names)):
+        raise DatasetError(f"mix: expected two or more datasets of different names, got {', '.join(names) or 'none'}")
+    size = min(len(dataset.questions) for dataset in datasets)
+    drawn = [[_of(dataset.name, one) for one in sample(dataset, size, seed).questions] for dataset in datasets]
+    graders = {dataset.default_grader for dataset in datasets}
+    return Dataset(
+        name=SIGN.join(names),
+        questions=tuple(question for turn in zip(*drawn, strict=True) for question in turn),
+        sha256=hashlib.sha256("".join(dataset.sha256 for dataset in datasets).encode()).hexdigest(),
+        source="; ".join(f"{dataset.name}: {dataset.source}" for dataset in datasets),
+        default_grader=graders.pop() if len(graders) == 1 else "model",
+        licence="; ".join(f"{dataset.name}: {dataset.licence}" for dataset in datasets),
+        parts=names,
+    )
+
+
+def _of(name: str, question: Question) -> Question:
+    return replace(question, question_id=f"{name}/{question.question_id}", topic=name)

@@ -15,8 +15,7 @@ from urllib import request
 from urllib.error import HTTPError
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.datasets.rows import sha256_of
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import sha256_of, write_atomically
 
 RECORDED = ".sha256"
 """Ends the name of the file beside a cached one that holds the checksum of what came."""
@@ -28,20 +27,12 @@ LARGEST = 64 * 2**20
 def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
     """Give the content of an address from the user's cache, or download it into the cache.
 
-    Parameters
-    ----------
-    address
-        Where it is published.
-    sha256
-        What its checksum must be; a cached file with another one is fetched anew. None for an address of a revision:
-        the checksum of what comes first is kept beside it.
-    timeout
-        Seconds without any answer after which the download is given up.
+    Raises DatasetError if it cannot be downloaded, or is not what was expected.
 
-    Raises
-    ------
-    DatasetError
-        If it cannot be downloaded, or is not what was expected.
+    - `address`: where it is published.
+    - `sha256`: what its checksum must be; a cached file with another one is fetched anew. None for an address of a
+      revision: the checksum of what comes first is kept beside it.
+    - `timeout`: seconds without any answer after which the download is given up.
     """
     room = (sha256 or sha256_of(address.encode()))[:16]
     path = cache_directory() / "datasets" / room / address.rsplit("/", maxsplit=1)[-1]

@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import Row, parse_rows, read_source, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.outcomes.files import sha256_of
+from refusal_index.outcomes.source import Row, read_content
 
 HUB = "https://huggingface.co/datasets/Salesforce"
 LICENCE = "see the publisher's page"
@@ -31,30 +33,14 @@ LICENCE = "see the publisher's page"
 
 @dataclass(frozen=True)
 class Task:
-    """One of the three datasets.
+    """One of the three datasets."""
 
-    Attributes
-    ----------
-    name
-        Ours.
-    repository
-        Its name on the hub.
-    revision
-        The commit there.
-    file
-        The Parquet file in it: the authors' own, or the copy that the hub makes of it.
-    columns
-        Column by role.
-    grader
-        What its answers need to be graded.
-    """
-
-    name: str
-    repository: str
-    revision: str
-    file: str
-    columns: Mapping[str, str]
-    grader: GraderName
+    name: str  # ours
+    repository: str  # its name on the hub
+    revision: str  # the commit there
+    file: str  # the Parquet file in it: the authors' own, or the copy that the hub makes of it
+    columns: Mapping[str, str]  # column by role
+    grader: GraderName  # what its answers need to be graded
 
     @property
     def address(self) -> str:
@@ -90,54 +76,22 @@ COUNTERFACTUAL = Task(
 TASKS = (COUNTERFACTUAL, INCONSISTENT, UNANSWERABLE)
 
 
-def load_unanswerable(data: Path | None = None) -> Dataset:
-    """Load the questions whose text does not tell; raises as `load_task` does."""
-    return load_task(UNANSWERABLE, data)
-
-
-def load_inconsistent(data: Path | None = None) -> Dataset:
-    """Load the questions whose text contradicts itself; raises as `load_task` does."""
-    return load_task(INCONSISTENT, data)
-
-
-def load_counterfactual(data: Path | None = None) -> Dataset:
-    """Load the questions whose text contradicts the world; raises as `load_task` does."""
-    return load_task(COUNTERFACTUAL, data)
-
-
-def load_task(task: Task, data: Path | None) -> Dataset:
+def load(task: Task, data: Path | None = None) -> Dataset:
     """Load all questions of a task.
 
-    An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+    An id that occurs again gets ``-2``, ``-3`` and so on in the order of the file. Raises DatasetError if the file
+    cannot be had, or lacks a column or a value.
 
-    Parameters
-    ----------
-    task
-        Which.
-    data
-        A copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
-
-    Raises
-    ------
-    DatasetError
-        If the file cannot be had, or lacks a column or a value.
+    - `task`: which.
+    - `data`: a copy, as Parquet, JSON Lines or CSV; None downloads the file once and keeps it in the user's cache.
     """
-    content = fetched(task.address) if data is None else read_source(data)
+    content = fetched(task.address) if data is None else read_content(data, DatasetError)
     path = data or Path(task.address.rsplit("/", maxsplit=1)[-1])
-    rows = parse_rows(path, content)
-    _check_columns(task, path, rows[0])
-    questions = build_questions(path, _prepared(task, rows), task.columns)
+    rows = question_rows(path, content)
+    check_columns(rows, [column for role, column in task.columns.items() if role != "answerable"], task.name)
+    questions = build_questions(_prepared(task, rows), task.columns)
     source = task.address if data is None else f"file {data.name}, published at {task.address}"
     return Dataset(task.name, questions, sha256_of(content), source, task.grader, LICENCE)
-
-
-def _check_columns(task: Task, data: Path, row: Row) -> None:
-    missing = [column for role, column in task.columns.items() if role != "answerable" and column not in row.cells]
-    if missing:
-        raise DatasetError(
-            f"{data}: expected the columns of {task.name}, among them {missing[0]!r}, "
-            f"got {', '.join(map(repr, row.cells))}; is it another file?"
-        )
 
 
 def _prepared(task: Task, rows: Sequence[Row]) -> list[Row]:
@@ -150,5 +104,5 @@ def _prepared(task: Task, rows: Sequence[Row]) -> list[Row]:
         given = str(row.cells.get(column) or "")
         seen[given] += 1
         distinct = given if seen[given] == 1 or not given else f"{given}-{seen[given]}"
-        prepared.append(Row(row.line, {**row.cells, **added, column: distinct}))
+        prepared.append(replace(row, cells={**row.cells, **added, column: distinct}))
     return prepared

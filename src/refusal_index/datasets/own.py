@@ -1,16 +1,20 @@
-"""A user's own questions: any CSV, JSON Lines or Parquet file of questions and answers."""
+"""A user's own questions: any CSV, JSON Lines or Parquet file, data frame, or dictionaries of questions and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import ROLES, read_questions
-from refusal_index.datasets.rows import Problems, Row, parse_rows, read_source, sha256_of
-from refusal_index.outcomes.errors import nearest
+from refusal_index.datasets.columns import missing_column, resolve_columns
+from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
+from refusal_index.datasets.questions import read_questions
+from refusal_index.outcomes.errors import TableError
+from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.source import Problems, Row, Source, present_columns, read_content
+from refusal_index.outcomes.tabular import read_rows
 
 USUAL_NAMES = {
     "question": ("question", "problem", "query", "prompt"),
@@ -28,33 +32,25 @@ USUAL_NAMES = {
 
 @dataclass(frozen=True)
 class Checked:
-    """A file of questions, checked.
+    """Questions of a user's own, checked."""
 
-    Attributes
-    ----------
-    questions
-        All of them, or none where there are problems.
-    problems
-        Everything that is wrong, in the order of the lines.
-    columns
-        Column by role, as given or found.
-    sha256
-        Of the file.
-    """
-
-    questions: tuple[Question, ...]
-    problems: Problems
-    columns: Mapping[str, str]
-    sha256: str
+    rows: tuple[Row, ...]  # those that could be read
+    questions: tuple[Question, ...]  # one for each row, or none where there are problems
+    problems: Problems  # everything that is wrong, in the order of the lines
+    columns: Mapping[str, str]  # column by role, as given or found
+    sha256: str  # of the file; empty for questions in memory
 
 
-def load(data: Path | None, columns: Mapping[str, str] | None = None) -> Dataset:
+def load(data: object = None, columns: Mapping[str, str] | None = None) -> Dataset:
     """Read questions from a file and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the line.
 
     Parameters
     ----------
     data
-        A .csv, .jsonl, .ndjson or .parquet file, perhaps with .gz; text is in UTF-8.
+        The path of a .csv, .jsonl, .ndjson or .parquet file, those of text perhaps with .gz and in UTF-8; or what
+        `questions_from` takes.
     columns
         Column name by role. A role that is not named is looked for under its usual names:
 
@@ -64,100 +60,121 @@ def load(data: Path | None, columns: Mapping[str, str] | None = None) -> Dataset
         - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
-
-    Raises
-    ------
-    DatasetError
-        If the file cannot be used as it is; the message names the line.
     """
     if data is None:
         raise DatasetError(
             "dataset 'own': expected a file of questions as data (--data FILE), got none; "
             "give a .csv, .jsonl or .parquet file with the columns question and answer"
         )
-    checked = check(data, columns)
-    if checked.problems:
-        raise DatasetError(f"{checked.problems[0]}{_and_more(data, len(checked.problems) - 1)}")
-    all_choices = all(question.choices for question in checked.questions)
-    return Dataset(
-        f"own/{data.name.split('.')[0]}",
-        checked.questions,
-        checked.sha256,
-        f"own file {data.name}",
-        "choice" if all_choices else "model",
-        "the user's own",
+    if not isinstance(data, str | Path):
+        return questions_from(data, columns)
+    path = Path(data)
+    checked = check(path, columns)
+    return _dataset(
+        checked,
+        f"own/{path.name.split('.')[0]}",
+        f"own file {path.name}",
+        f", which 'refusal-index validate {path}' lists",
     )
+
+
+def questions_from(data: object, columns: Mapping[str, str] | None = None, name: str = "own") -> Dataset:
+    """Take questions from memory and check every row.
+
+    Raises DatasetError if the questions cannot be used as they are; the message names the row.
+
+    - `data`: a data frame (of Polars, pandas or Arrow), or dictionaries from columns to cells, one a question.
+    - `columns`: column name by role, as `load` tells.
+    - `name`: of the dataset, and for messages.
+    - returned: with the questions, and so the `questions_sha256`, that the same rows read from a file have. Nothing
+      says how a file of them would be written, so `sha256` is that of the questions, too.
+
+    >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
+    'Lima'
+    """
+    checked = _checked(Source(name, "memory", "question", DatasetError), data, columns or {}, "")
+    dataset = _dataset(checked, name, "questions in memory")
+    return replace(dataset, sha256=dataset.questions_sha256)
 
 
 def check(data: Path, columns: Mapping[str, str] | None = None) -> Checked:
     """Read a file of questions and gather everything that is wrong with its rows.
 
-    Parameters
-    ----------
-    data, columns
-        As for `load`.
+    Raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
 
-    Raises
-    ------
-    DatasetError
-        If no row can be judged: the file cannot be read, or a needed column is missing.
+    - `data`, `columns`: as for `load`.
     """
-    content = read_source(data)
+    content = read_content(data, DatasetError)
+    return _checked(Source.of(data, "question", DatasetError), content, columns or {}, sha256_of(content))
+
+
+def _checked(source: Source, data: object, given: Mapping[str, str], sha256: str) -> Checked:
     malformed: Problems = []
-    rows = parse_rows(data, content, malformed)
+    rows = read_rows(source, data, malformed)
     if not rows:
         raise malformed[0]
-    resolved = _resolved(data, _present(rows), columns or {})
-    questions, wrong = read_questions(data, rows, resolved)
+    present = present_columns(rows)
+    columns = resolve_columns(source, present, given, USUAL_NAMES, strict=True)
+    for role in ("question",) if "answerable" in columns else ("question", "answer"):
+        if role not in columns:
+            raise missing_column(source, present, role, role)
+    questions, wrong = read_questions(rows, columns)
     problems = sorted([*malformed, *wrong], key=lambda problem: problem.line)
-    return Checked(() if problems else questions, problems, resolved, sha256_of(content))
+    return Checked(tuple(rows), () if problems else questions, problems, columns, sha256)
 
 
-def _and_more(data: Path, count: int) -> str:
-    if not count:
-        return ""
-    return f"; and {count:,} more problem{'s' if count > 1 else ''}, which 'refusal-index validate {data}' lists"
+def _dataset(checked: Checked, name: str, source: str, lister: str = "") -> Dataset:
+    if checked.problems:
+        more = len(checked.problems) - 1
+        told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
+        raise DatasetError(f"{checked.problems[0]}{told if more else ''}")
+    grader: GraderName = "choice" if all(question.choices for question in checked.questions) else "model"
+    return Dataset(name, checked.questions, checked.sha256, source, grader, "the user's own")
 
 
-def _present(rows: Iterable[Row]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(column for row in rows for column in row.cells))
+def described(checked: Checked, longest: int, characters_per_token: int) -> Iterator[str]:
+    """Yield in lines what is in the file.
+
+    - `checked`: the file, without problems.
+    - `longest`: characters of its longest prompt.
+    - `characters_per_token`: about how many.
+    """
+    questions = checked.questions
+    counts = {
+        "with a context": sum(question.context is not None for question in questions),
+        "with choices": sum(bool(question.choices) for question in questions),
+        "with aliases": sum(bool(question.aliases) for question in questions),
+        "with a pattern": sum(question.pattern is not None for question in questions),
+        "without a right answer": sum(question.gold is None for question in questions),
+    }
+    yield f"{len(questions):,} questions, {', '.join(f'{role} in {name!r}' for role, name in checked.columns.items())}"
+    yield from (f"  {count:,} {name}" for name, count in counts.items() if count)
+    if topics := Counter(question.topic for question in questions if question.topic is not None):
+        most = ", ".join(f"{topic} ({count:,})" for topic, count in topics.most_common(3))
+        yield f"  {len(topics):,} topics, most often {most}"
+    if counts["with a context"]:
+        yield f"  longest context: {max(len(question.context or '') for question in questions):,} characters"
+    yield f"  longest prompt: {longest:,} characters, about {longest // characters_per_token:,} tokens"
+    yield f"  {_repeated(questions):,} asked more than once in the same words"
 
 
-def _resolved(data: Path, present: tuple[str, ...], given: Mapping[str, str]) -> dict[str, str]:
-    """Find the column of every role that has one."""
-    for role, column in given.items():
-        _check_given(data, present, role, column)
-    found = {role: given.get(role) or _usual(data, role, present) for role in ROLES}
-    needed = ("question",) if found["answerable"] else ("question", "answer")
-    for role in needed:
-        if found[role] is None:
-            raise _missing(data, role, role, present)
-    return {role: column for role, column in found.items() if column is not None}
+def too_long(checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[TableError]:
+    """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own.
+
+    - `checked`: the file.
+    - `longest`: characters of the longest prompt of each of its questions.
+    - `most`, `characters`: the most tokens of a prompt, and about how many characters each has.
+    """
+    for row, question, length in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
+        if length > most * characters:
+            named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
+            said = (
+                f"{named}expected a prompt of at most {most:,} tokens, got about {length // characters:,}; shorten its "
+                "context, or leave the question out"
+            )
+            yield row.wrong(said)
 
 
-def _check_given(data: Path, present: tuple[str, ...], role: str, column: str) -> None:
-    if role not in ROLES:
-        guess = nearest(role, ROLES)
-        advice = f"; did you mean {guess!r}?" if guess else ""
-        raise DatasetError(f"columns: expected roles out of {', '.join(ROLES)}, got {role!r}{advice}")
-    if column not in present:
-        raise _missing(data, role, column, present)
-
-
-def _missing(data: Path, role: str, column: str, present: tuple[str, ...]) -> DatasetError:
-    guess = nearest(column, present)
-    advice = f"did you mean {guess!r}? " if guess else ""
-    return DatasetError(
-        f"{data}: expected a column {column!r} with the {role}, got {', '.join(map(repr, present)) or 'none'}; "
-        f"{advice}say which column it is, for instance {role}={guess or (present or ('NAME',))[0]}"
-    )
-
-
-def _usual(data: Path, role: str, present: tuple[str, ...]) -> str | None:
-    found = [column for column in present if column.casefold() in USUAL_NAMES[role]]
-    if len(found) > 1:
-        raise DatasetError(
-            f"{data}: both {found[0]!r} and {found[1]!r} could hold the {role}; "
-            f"say which, for instance {role}={found[0]}"
-        )
-    return found[0] if found else None
+def _repeated(questions: Sequence[Question]) -> int:
+    counts = Counter((question.text, question.context, question.choices) for question in questions)
+    return sum(count - 1 for count in counts.values())

@@ -10,56 +10,49 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions
-from refusal_index.datasets.rows import Row, parse_rows, read_source, sha256_of
+from refusal_index.datasets.questions import build_questions, question_rows
 from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.files import sha256_of
+from refusal_index.outcomes.source import Row, Source, present_columns, read_content
 
 LICENCE = "the texts are Wikipedia's (CC BY-SA)"
 NEEDED = ("question", "answer")
-KNOWN = ("question", "answer", "question_id", "aliases", "topic")
+KNOWN = (*NEEDED, "question_id", "aliases", "topic")
 KEY = "correct_answer"
 
 
 def load(data: Path | None = None) -> Dataset:
     """Load all questions of a local set.
 
-    Raises
-    ------
-    DatasetError
-        If no file is given, or it does not hold questions and answers; the message names the line.
+    Raises DatasetError if no file is given, or it does not hold questions and answers; the message names the line.
     """
     if data is None:
         raise DatasetError(
             "dataset 'precise_wiki': expected a local set as data (--data FILE), got none; "
             "make one with 'refusal-index build precise-wiki', or give one that was made before"
         )
-    content = read_source(data)
-    rows = _json_rows(data, content) if data.suffix.lower() == ".json" else parse_rows(data, content)
-    present = {column for row in rows for column in row.cells}
-    for column in NEEDED:
-        if column not in present:
-            raise DatasetError(f"{data}: expected a field {column!r}, got {', '.join(map(repr, sorted(present)))}")
-    questions = build_questions(data, rows, {column: column for column in KNOWN if column in present})
+    content = read_content(data, DatasetError)
+    rows = _json_rows(data, content) if data.suffix.lower() == ".json" else question_rows(data, content)
+    check_columns(rows, NEEDED, "precise_wiki")
+    present = present_columns(rows)
+    questions = build_questions(rows, {column: column for column in KNOWN if column in present})
     return Dataset("precise_wiki", questions, sha256_of(content), f"file {data.name}", "model", LICENCE)
 
 
 def _json_rows(data: Path, content: bytes) -> list[Row]:
+    source = Source(str(data), "json", "question", DatasetError)
     try:
         pairs = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{data}: expected one JSON object, found none ({error}); check that it is whole") from error
+        raise source.wrong(f"expected one JSON object, found none ({error}); check that it is whole") from error
     if not isinstance(pairs, dict) or not pairs:
-        raise DatasetError(f"{data}: expected an object from questions to their answers, got {shortened(pairs)}")
-    return [
-        Row(number, {"question": question, "answer": _answer(data, question, pair)})
-        for number, (question, pair) in enumerate(pairs.items(), start=1)
-    ]
-
-
-def _answer(data: Path, question: str, pair: object) -> object:
-    if not isinstance(pair, dict) or KEY not in pair:
-        raise DatasetError(
-            f"{data}, question {shortened(question)}: expected an object with {KEY!r}, got {shortened(pair)}"
-        )
-    return pair[KEY]
+        raise source.wrong(f"expected an object from questions to their answers, got {shortened(pairs)}")
+    rows = []
+    for number, (question, pair) in enumerate(pairs.items(), start=1):
+        if not isinstance(pair, dict) or KEY not in pair:
+            said = f"question {shortened(question)}: expected an object with {KEY!r}, got {shortened(pair)}"
+            raise source.wrong(said, [number])
+        rows.append(Row(source, number, {"question": question, "answer": pair[KEY]}))
+    return rows

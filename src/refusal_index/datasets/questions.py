@@ -10,61 +10,45 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from refusal_index.datasets.cells import answers_cell, flag_cell, list_cell, text_cell
-from refusal_index.datasets.choices import Choices, choices_cell
-from refusal_index.datasets.rows import Problems, Row, RowError
-from refusal_index.outcomes.errors import shortened
+from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, list_cell, text_cell
+from refusal_index.datasets.dataset import DatasetError
+from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.source import Problems, Row, Source
+from refusal_index.outcomes.tabular import read_rows
 
 T = TypeVar("T")
 _NOTHING: tuple[str, ...] = ()
 
-ROLES = ("question", "answer", "question_id", "aliases", "topic", "context", "choices", "answerable", "pattern")
-"""What a column can hold; the first is needed, and the second unless `answerable` says that there is no answer."""
+
+def question_rows(path: str | Path, content: bytes) -> list[Row]:
+    """Read the rows of a file of questions, whose suffix says the format, or raise `DatasetError`."""
+    return read_rows(Source.of(path, "question", DatasetError), content)
 
 
-def build_questions(name: str | Path, rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
     """Make a question of every row.
 
-    Parameters
-    ----------
-    name
-        The file, for messages.
-    rows
-        Its rows.
-    columns
-        Column by role of `ROLES`. Without a `question_id` the id is made of what is asked.
+    Raises TableError for the first of the problems that `read_questions` finds.
 
-    Raises
-    ------
-    RowError
-        For the first of the problems that `read_questions` finds.
+    - `rows`: all of them, of one source.
+    - `columns`: column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
     """
-    questions, problems = read_questions(name, rows, columns)
+    questions, problems = read_questions(rows, columns)
     if problems:
         raise problems[0]
     return questions
 
 
-def read_questions(
-    name: str | Path, rows: Sequence[Row], columns: Mapping[str, str]
-) -> tuple[tuple[Question, ...], Problems]:
+def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tuple[Question, ...], Problems]:
     """Make a question of every row, or say everything that is wrong, in the order of the lines.
 
-    Parameters
-    ----------
-    name, rows, columns
-        As for `build_questions`.
-
-    Returns
-    -------
-    questions
-        None of them where there are problems.
-    problems
-        A row lacks a question, an answer or an id; an id occurs twice; an answer is none of the choices; a pattern is
-        none, or does not match its own answer; or a cell is not what its role expects.
+    - `rows`, `columns`: as for `build_questions`.
+    - returned `questions`: None of them where there are problems.
+    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice; an answer is none of the
+      choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
     """
-    sheet = _Sheet(name, rows, columns)
+    sheet = _Sheet(rows, columns)
     texts = sheet.filled("question")
     golds, accepted = sheet.answers()
     contexts = sheet.read("context", text_cell, "")
@@ -96,8 +80,6 @@ def content_ids(texts: Sequence[str]) -> list[str]:
     Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
     occurs again gets ``-2``, ``-3`` and so on in the order of the file.
 
-    Examples
-    --------
     >>> content_ids(["Who?", "Who ?", "Who?"])
     ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
     """
@@ -114,12 +96,12 @@ def content_ids(texts: Sequence[str]) -> list[str]:
 class _Sheet:
     """The columns of a file by role; gathers what is wrong as they are read."""
 
-    def __init__(self, name: str | Path, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
-        self._name, self._rows, self._columns = name, rows, columns
+    def __init__(self, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
+        self._rows, self._columns = rows, columns
         self.problems: Problems = []
         self.choices: list[Choices | None] = self.read("choices", choices_cell, None)
 
-    def read(self, role: str, cell: Callable[[str | Path, Row, str], T], otherwise: T) -> list[T]:
+    def read(self, role: str, cell: Callable[[Row, str], T], otherwise: T) -> list[T]:
         """Read the cells of a role; `otherwise` stands for those of no column and for those that are wrong."""
         column = self._columns.get(role)
         return [otherwise if column is None else self._cell(row, column, cell, otherwise) for row in self._rows]
@@ -155,7 +137,7 @@ class _Sheet:
             if question_id and len(found) > 1:
                 said = f"expected every question_id once, got {question_id!r} {len(found)} times; "
                 advice = "give each question an id of its own, or remove the column to have ids made of the texts"
-                self.problems.append(RowError(self._name, found, said + advice))
+                self.problems.append(self._rows[0].source.wrong(said + advice, found))
         return ids
 
     def patterns(self, golds: Sequence[str | None]) -> list[str]:
@@ -163,13 +145,13 @@ class _Sheet:
         patterns = self.read("pattern", text_cell, "")
         for row, pattern, gold in zip(self._rows, patterns, golds, strict=True):
             if (said := _wrong_pattern(pattern, gold)) is not None:
-                self.problems.append(RowError(self._name, [row.line], said, self._columns["pattern"]))
+                self.problems.append(row.wrong(said, self._columns["pattern"]))
         return patterns
 
-    def _cell(self, row: Row, column: str, cell: Callable[[str | Path, Row, str], T], otherwise: T) -> T:
+    def _cell(self, row: Row, column: str, cell: Callable[[Row, str], T], otherwise: T) -> T:
         try:
-            return cell(self._name, row, column)
-        except RowError as error:
+            return cell(row, column)
+        except TableError as error:
             self.problems.append(error)
             return otherwise
 
@@ -180,7 +162,7 @@ class _Sheet:
         if empty:
             said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
             unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
-            self.problems.append(RowError(self._name, empty, said + unless, column))
+            self.problems.append(self._rows[0].source.wrong(said + unless, empty, column))
 
     def _keyed(self, place: int, answer: str) -> str | None:
         """Return the gold answer, which is one of the choices where there are such."""
@@ -191,9 +173,7 @@ class _Sheet:
         if gold is None:
             names = ", ".join(choices.labels or choices.texts)
             said = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
-            self.problems.append(
-                RowError(self._name, [row.line], f"{said}the choices are {shortened(names)}", self._columns["answer"])
-            )
+            self.problems.append(row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"]))
         return gold
 
 

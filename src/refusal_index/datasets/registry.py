@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa, simpleqa_verified
-from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.mixing import SIGN, mix
-from refusal_index.outcomes.errors import nearest
+from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa
+from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix
+from refusal_index.outcomes.errors import shortened, suggestion
+from refusal_index.outcomes.source import is_in_memory
 
-Data = str | Path | Sequence[str | Path] | None
-"""No file, one, or one for each part of a mix."""
-
-_LOADERS: Mapping[str, Callable[[Path | None], Dataset]] = {
+_LOADERS: Mapping[str, Callable[[Any], Dataset]] = {
     "almanac": almanac.load,
-    "faitheval_counterfactual": faitheval.load_counterfactual,
-    "faitheval_inconsistent": faitheval.load_inconsistent,
-    "faitheval_unanswerable": faitheval.load_unanswerable,
+    **{task.name: partial(faitheval.load, task) for task in faitheval.TASKS},
     "own": own.load,
     "precise_wiki": precise_wiki.load,
     "simpleqa": simpleqa.load,
-    "simpleqa_verified": simpleqa_verified.load,
+    "simpleqa_verified": simpleqa.load_verified,
 }
 
 _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
@@ -30,8 +27,6 @@ _FROM_FILES_ONLY = frozenset({"own", "precise_wiki", "simpleqa_verified"})
 def dataset_names() -> tuple[str, ...]:
     """Give the names that `load_dataset` knows, in alphabetical order.
 
-    Examples
-    --------
     >>> dataset_names()[:2]
     ('almanac', 'faitheval_counterfactual')
     """
@@ -39,32 +34,20 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def load_dataset(
-    name: str, *, data: Data = None, columns: Mapping[str, str] | None = None, mix_seed: int = 0
+    name: str, *, data: Any = None, columns: Mapping[str, str] | None = None, mix_seed: int = 0
 ) -> Dataset:
     """Load a dataset by name and check all of it.
 
-    Parameters
-    ----------
-    name
-        One of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
-    data
-        A local file: the questions of ``own``, or a copy of a dataset. For a mix, a file for each part that needs one,
-        or for each that can take one, in their order.
-    columns
-        For ``own`` only: column name by role, as `own.load` tells.
-    mix_seed
-        Of the draw from the larger parts of a mix.
+    Raises DatasetError if the name is not known, an argument does not go with it, or the source cannot be read or does
+    not hold what it should.
 
-    Returns
-    -------
-    Dataset
-        With unique question ids.
-
-    Raises
-    ------
-    DatasetError
-        If the name is not known, an argument does not go with it, or the source cannot be read or does not hold what
-        it should.
+    - `name`: one of `dataset_names`, or several of them joined by ``+`` for a mix of as many questions of each.
+    - `data`: a local file: the questions of ``own``, or a copy of a dataset; for ``own`` also a data frame or
+      dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
+      take one, in their order.
+    - `columns`: for ``own`` only: column name by role, as `own.load` tells.
+    - `mix_seed`: of the draw from the larger parts of a mix.
+    - returned: with unique question ids.
     """
     names = name.split(SIGN)
     for part in names:
@@ -78,25 +61,30 @@ def load_dataset(
     return parts[0] if len(parts) == 1 else mix(parts, mix_seed)
 
 
-def _load(name: str, data: Path | None, columns: Mapping[str, str] | None) -> Dataset:
-    return own.load(data, columns) if name == "own" else _LOADERS[name](data)
+def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:
+    if name == "own":
+        return own.load(data, columns)
+    if is_in_memory(data):
+        raise DatasetError(
+            f"data: {name!r} is read from a file, got {shortened(data)}; choose 'own' for questions in memory"
+        )
+    return _LOADERS[name](data)
 
 
 def _check_known(name: str) -> None:
-    if name in _LOADERS:
-        return
-    guess = nearest(name, _LOADERS)
-    advice = f"did you mean {guess!r}?" if guess else "for a file of your own choose 'own' and give it as data"
-    raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}; {advice}")
+    if name not in _LOADERS:
+        advice = suggestion(name, _LOADERS) or "; for a file of your own choose 'own' and give it as data"
+        raise DatasetError(f"dataset: expected one of {', '.join(dataset_names())}, got {name!r}{advice}")
 
 
 def _counted(some: Sequence[object]) -> str:
     return f"{len(some)} file{'s' if len(some) > 1 else ''}"
 
 
-def _files(names: Sequence[str], data: Data) -> list[Path | None]:
+def _files(names: Sequence[str], data: Any) -> list[Any]:
     """Give each dataset its file, in the order of those that need one, or else of those that can take one."""
-    given = [Path(data)] if isinstance(data, str | Path) else [Path(file) for file in data or ()]
+    given = [data] if isinstance(data, str | Path) or is_in_memory(data) else list(data or ())
+    given = [Path(one) if isinstance(one, str) else one for one in given]
     if not given:
         return [None] * len(names)
     needing = [name for name in names if name in _FROM_FILES_ONLY]

@@ -1,1 +1,1 @@
-"""Who carries the protocol's requests to a model."""
+"""Who carries the protocol's requests to a model and puts replies into the store: one interface, several engines."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.counts import Completeness, ForcedRefusals
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.stats import CELL_NAMES, ContingencyTable, MetricEstimate
+from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate
 
 MISSING_LIMIT = 0.02
 """Share of unscored questions above which a result is incomplete."""
@@ -43,36 +43,20 @@ _UNDEFINED = {
 
 @dataclass(frozen=True)
 class Caution:
-    """A warning beside a result.
+    """A warning beside a result."""
 
-    Attributes
-    ----------
-    code
-        For programs; it stays the same over releases.
-    message
-        For people: one sentence.
-    """
-
-    code: str
-    message: str
+    code: str  # for programs; it stays the same over releases
+    message: str  # for people: one sentence
 
 
 def cautions(
-    table: ContingencyTable,
-    refusal_index: MetricEstimate,
-    completeness: Completeness,
-    forced: ForcedRefusals,
+    table: ContingencyTable, refusal_index: Estimate, completeness: Completeness, forced: ForcedRefusals
 ) -> tuple[Caution, ...]:
     """Collect what must be said about one variant, the gravest first.
 
-    Parameters
-    ----------
-    table
-        Its counts.
-    refusal_index
-        The estimate made from them.
-    completeness, forced
-        What is missing, and how often the forced pass refused.
+    - `table`: its counts.
+    - `refusal_index`: the estimate made from them.
+    - `completeness`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
         *_about_forced_answers_not_asked(completeness),
@@ -82,7 +66,7 @@ def cautions(
     )
 
 
-def _about_estimate(table: ContingencyTable, estimate: MetricEstimate) -> Iterator[Caution]:
+def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Caution]:
     if estimate.reason == FORCED_NOT_ASKED:
         return
     if estimate.status == "undefined":
@@ -96,7 +80,7 @@ def _about_estimate(table: ContingencyTable, estimate: MetricEstimate) -> Iterat
         yield from _small_cells(table)
 
 
-def _boundary(estimate: MetricEstimate) -> Caution:
+def _boundary(estimate: Estimate) -> Caution:
     empty = (estimate.reason or "").removeprefix("zero_cell:").split("+")
     cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
     return Caution(
@@ -147,8 +131,6 @@ def _count(number: int, noun: str) -> str:
 def expected_counts(table: ContingencyTable) -> dict[str, float]:
     """Give the four counts to be expected if refusal and error were unrelated, from the margins.
 
-    Examples
-    --------
     >>> expected_counts(ContingencyTable(40, 10, 20, 30))
     {'refused_wrong': 30.0, 'refused_right': 20.0, 'answered_wrong': 30.0, 'answered_right': 20.0}
     """

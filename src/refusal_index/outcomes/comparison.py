@@ -16,6 +16,7 @@ from refusal_index.stats import (
     Adjustment,
     Comparison,
     JointDifference,
+    MetricDifference,
     NoiseCorrectedDifference,
     Ranking,
     compare_joint,
@@ -25,33 +26,25 @@ from refusal_index.stats import (
     rank_runs,
     refusal_index,
 )
-from refusal_index.stats.comparison.matrices import row_tables
+from refusal_index.stats.matrices import row_tables
 
 INDEX = "refusal_index"
+
+Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How to compare.
+    """How to compare."""
 
-    Attributes
-    ----------
-    variant
-        The only variant to compare; None for all that the runs share.
-    metric, adjustment
-        Of a ranking: what by, and how it allows for many comparisons.
-    seed
-        Of the simulation behind max-t, and of the questions resampled for corrected indices.
-    penalty, confidence_level
-        Of the weighted score, and of every interval.
-    """
-
-    variant: str | None = None
+    variant: str | None = None  # the only variant to compare; None for all that the runs share
+    # metric, adjustment: of a ranking: what by, and how it allows for many comparisons
     metric: str = INDEX
     adjustment: Adjustment = "max-t"
+    # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0
+    seed: int = 0  # of the simulation behind max-t, and of the questions resampled for corrected indices
 
 
 @dataclass(frozen=True)
@@ -65,42 +58,23 @@ class VariantComparison:
 
 @dataclass(frozen=True)
 class PairComparison:
-    """Two runs, variant by variant, and jointly; the first minus the second.
+    """Two runs, variant by variant, and jointly; the first minus the second."""
 
-    Attributes
-    ----------
-    variants
-        Each on its own.
-    joint, joint_over
-        The difference of the joint indices, and the variants that it rests on: those in which both runs have an index
-        with a standard error. None and empty where they are fewer than two.
-    """
-
-    variants: tuple[VariantComparison, ...]
+    variants: tuple[VariantComparison, ...]  # each on its own
+    # joint, joint_over: the difference of the joint indices, and the variants that it rests on: those in which both
+    # runs have an index with a standard error. None and empty where they are fewer than two.
     joint: JointDifference | None
     joint_over: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RunRanking:
-    """Three runs or more, ranked.
+    """Three runs or more, ranked."""
 
-    Attributes
-    ----------
-    variants
-        The variants that the ranking rests on, jointly where there are several.
-    left_out
-        Variants that the runs share in which some run has no index with a standard error.
-    match
-        The questions, of the first of the variants.
-    ranking
-        What came out.
-    """
-
-    variants: tuple[str, ...]
-    left_out: tuple[str, ...]
-    match: Match
-    ranking: Ranking
+    variants: tuple[str, ...]  # the variants that the ranking rests on, jointly where there are several
+    left_out: tuple[str, ...]  # variants that the runs share in which some run has no index with a standard error
+    match: Match  # the questions, of the first of the variants
+    ranking: Ranking  # what came out
 
     @property
     def variant(self) -> str | None:
@@ -110,38 +84,22 @@ class RunRanking:
 
 @dataclass(frozen=True)
 class CorrectedPair:
-    """Two runs under one variant, compared without the noise of single draws.
+    """Two runs under one variant, compared without the noise of single draws."""
 
-    Attributes
-    ----------
-    variant
-        As in `VariantComparison`.
-    first, second
-        The places of the runs among those compared.
-    difference
-        The first minus the second.
-    pvalue_holm
-        Adjusted for all pairs under this variant that have a p-value; None where this one has none.
-    """
-
-    variant: str
+    variant: str  # as in `VariantComparison`
+    # first, second: the places of the runs among those compared
     first: int
     second: int
-    difference: NoiseCorrectedDifference
+    difference: NoiseCorrectedDifference  # the first minus the second
+    # adjusted for all pairs under this variant that have a p-value; None where this one has none
     pvalue_holm: float | None
 
 
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
-    """Compare two runs.
-
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for.
-    """
+    """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
     compared = tuple(
-        VariantComparison(name, found, compare_metrics(*_matrices(found), penalty=options.penalty))
+        VariantComparison(name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty))
         for name, found in matches.items()
     )
     usable = _defined_everywhere(matches)
@@ -153,10 +111,8 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     """Rank three runs or more.
 
-    Raises
-    ------
-    OutcomeTableError
-        If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
+    Raises OutcomeTableError if they share no variant, or not the one asked for, or share several and the metric has no
+    joint estimate.
     """
     matches = matched_variants(runs, options.variant)
     if len(matches) > 1 and options.metric != INDEX:
@@ -169,7 +125,7 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     found = next(iter(usable.values()))
     if len(usable) == 1:
         ranking = rank_runs(
-            *_matrices(found),
+            *found.matrix.arrays,
             metric=options.metric,
             penalty=options.penalty,
             confidence_level=options.confidence_level,
@@ -191,18 +147,11 @@ def compare_corrected(
 ) -> tuple[CorrectedPair, ...]:
     """Compare every two runs by their noise-corrected indices, under each variant in which both have repeated draws.
 
-    Parameters
-    ----------
-    runs, options
-        As for `compare_pair`.
-    order
-        Places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As given
-        unless told otherwise.
+    Raises OutcomeTableError as for `compare_pair`.
 
-    Raises
-    ------
-    OutcomeTableError
-        As for `compare_pair`.
+    - `runs`, `options`: as for `compare_pair`.
+    - `order`: places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As
+      given unless told otherwise.
     """
     pairs = list(combinations(range(len(runs)) if order is None else order, 2))
     return tuple(
@@ -229,7 +178,7 @@ def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
 
 
 def _statuses(found: Match) -> np.ndarray:
-    tables = row_tables(*_matrices(found))
+    tables = row_tables(*found.matrix.arrays)
     return np.array([refusal_index(table).status for table in tables])
 
 
@@ -258,10 +207,6 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     )
 
 
-def _matrices(found: Match) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return found.matrix.refused, found.matrix.wrong, found.matrix.scored
-
-
 def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
     """Put the variants' matrices together, shape (runs, variants, questions), by question."""
     ids = {
@@ -271,6 +216,13 @@ def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
     stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
     for row, found in enumerate(matches.values()):
         columns = [ids[question] for question in found.matrix.question_ids]
-        for whole, part in zip(stacked, _matrices(found), strict=True):
+        for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
     return tuple(stacked)
+
+
+def both_numbers(difference: Difference) -> tuple[float | None, float | None]:
+    """Return the number of either run."""
+    if isinstance(difference, MetricDifference):
+        return difference.first, difference.second
+    return difference.first.estimate, difference.second.estimate

@@ -19,42 +19,23 @@ _SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
 
 @dataclass(frozen=True)
 class Completeness:
-    """How much of what was asked could be scored.
+    """How much of what was asked could be scored."""
 
-    Attributes
-    ----------
-    asked, scored, unscored
-        Numbers of rows; the first is the sum of the others.
-    reasons
-        Number of unscored rows by reason, the most frequent first.
-    missing_share
-        Unscored over asked; None when nothing was asked.
-    """
-
+    # asked, scored, unscored: numbers of rows; the first is the sum of the others
     asked: int
     scored: int
     unscored: int
-    reasons: Mapping[str, int]
-    missing_share: float | None
+    reasons: Mapping[str, int]  # number of unscored rows by reason, the most frequent first
+    missing_share: float | None  # unscored over asked; None when nothing was asked
 
 
 @dataclass(frozen=True)
 class ForcedRefusals:
-    """How often the forced pass refused what the first had refused.
+    """How often the forced pass refused what the first had refused."""
 
-    Attributes
-    ----------
-    asked
-        Rows with a graded forced answer.
-    refused
-        Those that refused again.
-    share
-        Refused over asked; None when nothing was asked.
-    """
-
-    asked: int
-    refused: int
-    share: float | None
+    asked: int  # rows with a graded forced answer
+    refused: int  # those that refused again
+    share: float | None  # refused over asked; None when nothing was asked
 
 
 @dataclass(frozen=True)
@@ -82,8 +63,6 @@ def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
 def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:
     """Count the scored rows by refusal and error; unscored rows are in none of the four cells.
 
-    Examples
-    --------
     >>> contingency_table(pl.DataFrame({"refused": [True, True, False, None], "wrong": [True, None, False, None]}))
     ContingencyTable(refused_wrong=1, refused_right=0, answered_wrong=0, answered_right=1)
     """

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrices, draw_matrix
 from refusal_index.stats import (
-    ConfidenceInterval,
+    Estimate,
     NoiseCorrectedDifference,
-    Status,
     auroc,
     compare_noise_corrected,
     frequency_refusal_index,
@@ -23,54 +22,21 @@ SEED = 0
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """A number with its interval, where it has them.
-
-    Attributes
-    ----------
-    estimate, low, high
-        None where undefined, or where there is no interval.
-    status, reason
-        As in `refusal_index.stats.RefusalIndexResult`.
-    """
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
-
-
-@dataclass(frozen=True)
 class DrawsSummary:
-    """What the repeated draws of one variant show.
+    """What the repeated draws of one variant show."""
 
-    Attributes
-    ----------
-    questions
-        Questions with at least two draws in which both passes have a grade.
-    draws
-        The most draws of any of them.
-    noise_corrected
-        The Refusal Index of the probabilities behind the draws.
-    uncorrected
-        What single draws of the same questions show, refusal and answer taken from different ones.
-    refusal_reliability, error_reliability
-        Tetrachoric correlation of two draws of the refusal, and of the error.
-    mid_rank_spearman
-        Rank correlation of the observed frequencies: noise and ties included, so another number than the index.
-    p_answering_auroc
-        How well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
-        right.
-    """
-
-    questions: int
-    draws: int
-    noise_corrected: Estimate
+    questions: int  # questions with at least two draws in which both passes have a grade
+    draws: int  # the most draws of any of them
+    noise_corrected: Estimate  # the Refusal Index of the probabilities behind the draws
+    # what single draws of the same questions show, refusal and answer taken from different ones
     uncorrected: float | None
+    # refusal_reliability, error_reliability: tetrachoric correlation of two draws of the refusal, and of the error
     refusal_reliability: float | None
     error_reliability: float | None
+    # rank correlation of the observed frequencies: noise and ties included, so another number than the index
     mid_rank_spearman: Estimate
+    # how well the share of the further draws that answered, P(Answering), tells whether the first draw's answer was
+    # right
     p_answering_auroc: Estimate
 
 
@@ -79,18 +45,18 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
     matrix = draw_matrix(outcomes)
     if len(matrix.refused) < 2:
         return None
-    found = frequency_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
+    found = frequency_refusal_index(*matrix.arrays)
     corrected, spearman = found.copula, found.spearman
     area = auroc(*p_answering(matrix))
     return DrawsSummary(
         questions=corrected.patterns.n_questions,
         draws=int(matrix.scored.sum(axis=0).max()),
-        noise_corrected=_estimate(corrected, corrected.confidence_interval(confidence_level, rng=SEED)),
+        noise_corrected=Estimate.of(corrected, corrected.confidence_interval(confidence_level, rng=SEED)),
         uncorrected=corrected.uncorrected,
         refusal_reliability=corrected.refusal_reliability,
         error_reliability=corrected.error_reliability,
-        mid_rank_spearman=_estimate(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
-        p_answering_auroc=_estimate(area, area.confidence_interval(confidence_level)),
+        mid_rank_spearman=Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
+        p_answering_auroc=Estimate.of(area, area.confidence_interval(confidence_level)),
     )
 
 
@@ -108,8 +74,8 @@ def corrected_difference(first: pl.DataFrame, second: pl.DataFrame, seed: int) -
         return None
     if shared.sum() >= fewest / 2:
         matrices = tuple(matrix.of_questions(shared) for matrix in matrices)
-    one, other = ((matrix.refused, matrix.wrong, matrix.scored) for matrix in matrices)
-    return compare_noise_corrected(one, other, rng=seed)
+    one, other = matrices
+    return compare_noise_corrected(one.arrays, other.arrays, rng=seed)
 
 
 def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -121,9 +87,3 @@ def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.
     scored, refused = matrix.scored[1:, usable], matrix.refused[1:, usable]
     share = (scored & ~refused).sum(axis=0) / scored.sum(axis=0)
     return share, ~matrix.wrong[0, usable]
-
-
-def _estimate(result: object, interval: ConfidenceInterval) -> Estimate:
-    value, status, reason = (getattr(result, name) for name in ("estimate", "status", "reason"))
-    low, high = (None if np.isnan(end) else float(end) for end in interval)
-    return Estimate(value, low, high, status, reason)

@@ -1,9 +1,10 @@
 """What can be wrong with the data or the folder that a user hands in.
 
-Both are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
+All are `ValueError`: the input is at fault, and the message names the file, the place, what was expected, what came
 and what to do.
 
-- `OutcomeTableError`: an outcome table or its file;
+- `TableError`: a table of any kind, in a file or in memory;
+  - `OutcomeTableError`: an outcome table;
 - `RunFolderError`: the folder of a run.
 """
 
@@ -12,20 +13,29 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from refusal_index.errors import RefusalIndexError
 
-class OutcomeTableError(ValueError):
+
+class TableError(RefusalIndexError, ValueError):
+    """A table that a user handed in cannot be used as it is."""
+
+    # line, column: the first row that is wrong, and the column where there is one in particular; 0 and None for the
+    # whole table
+    line: int = 0
+    column: str | None = None
+
+
+class OutcomeTableError(TableError):
     """An outcome table, or the file that should hold one, cannot be used as it is."""
 
 
-class RunFolderError(ValueError):
+class RunFolderError(RefusalIndexError, ValueError):
     """The folder of a run cannot be used for what was asked."""
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Find the known name that `name` was probably meant to be, whatever its case.
 
-    Examples
-    --------
     >>> nearest("Refusd", ["refused", "wrong"])
     'refused'
     """
@@ -34,13 +44,31 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     return by_folded[found[0]] if found else None
 
 
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Ask whether the nearest known name was meant; empty where none is near.
+
+    >>> suggestion("Refusd", ["refused", "wrong"])
+    "; did you mean 'refused'?"
+    """
+    guess = nearest(name, known)
+    return f"; did you mean {guess!r}?" if guess else ""
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Show names in a message, not more than fit.
+
+    >>> listed(["a", "b"]), listed([])
+    ("'a', 'b'", 'none')
+    """
+    shown = [*map(repr, names)]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "") if shown else "none"
+
+
 def other_separator(header: str) -> str | None:
     """Tell what separates the cells of a CSV header that was expected to use commas and came out as one cell.
 
     Spreadsheets of many languages write semicolons.
 
-    Examples
-    --------
     >>> other_separator("refused;wrong")
     ';'
     """
@@ -50,8 +78,6 @@ def other_separator(header: str) -> str | None:
 def shortened(value: object, width: int = 60) -> str:
     """Show a value in a message without letting a long one drown the rest.
 
-    Examples
-    --------
     >>> shortened("x" * 100, width=10)
     "'xxxxxx..."
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Iterator
@@ -28,6 +29,14 @@ def write_atomically(path: Path, content: bytes) -> None:
     """Write the whole file or leave what was there."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def sha256_of(content: bytes | Path) -> str:
+    """Return the checksum of bytes, or of a file, in hexadecimal."""
+    if isinstance(content, bytes):
+        return hashlib.sha256(content).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _flush(path: Path) -> None:

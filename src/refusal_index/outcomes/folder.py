@@ -1,7 +1,7 @@
 """The folder of a run: the only store, and the owner of everything that was paid for.
 
-`logs` and `cache` are what cost money. `outcomes`, `summary` and `report` are derived from them and can be deleted and
-rebuilt. `run_json` says what was asked; the same settings resume the run, others are refused.
+`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt;
+`logs` are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
 """
 
 from __future__ import annotations
@@ -34,18 +34,11 @@ _LOCK = ".lock"
 class RunFolder:
     """A run's folder and the names of what lies in it.
 
-    Attributes
-    ----------
-    path
-        The folder; `create_or_resume` makes it.
-
-    Examples
-    --------
     >>> RunFolder(Path("runs/example")).outcomes.name
     'outcomes.parquet'
     """
 
-    path: Path
+    path: Path  # the folder; `create_or_resume` makes it
 
     @property
     def run_json(self) -> Path:
@@ -58,8 +51,13 @@ class RunFolder:
         return self.path / "logs"
 
     @property
+    def replies(self) -> Path:
+        """The store of replies: all that was paid for."""
+        return self.path / "replies.sqlite"
+
+    @property
     def cache(self) -> Path:
-        """Replies that were paid for."""
+        """Replies that an earlier release paid for."""
         return self.path / "cache"
 
     @property
@@ -80,12 +78,8 @@ class RunFolder:
     def lock(self) -> AbstractContextManager[None]:
         """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
 
-        The operating system holds the lock, so that of a process that died is free at once.
-
-        Raises
-        ------
-        RunFolderError
-            If another process holds it, or the folder cannot be written to.
+        The operating system holds the lock, so that of a process that died is free at once. Raises RunFolderError if
+        another process holds it, or the folder cannot be written to.
         """
         if not self.run_json.exists():
             self._refuse_foreign()
@@ -95,27 +89,14 @@ class RunFolder:
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
         """Make the folder for these settings, or find it made for the same ones.
 
-        Call it inside `lock`.
+        Call it inside `lock`. Raises RunFolderError if the folder was made with other settings (the message names
+        them), holds other things, or cannot be read or written.
 
-        Parameters
-        ----------
-        settings
-            Everything that changes what a reply or a grade can be; a folder made with other settings is refused.
-            Anything that JSON holds.
-        about
-            What is worth knowing but may differ when the run is resumed (versions, the date); it is written the first
-            time only.
-
-        Returns
-        -------
-        bool
-            True if the folder was made before and is resumed.
-
-        Raises
-        ------
-        RunFolderError
-            If the folder was made with other settings (the message names them), holds other things, or cannot be read
-            or written.
+        - `settings`: everything that changes what a reply or a grade can be; a folder made with other settings is
+          refused. Anything that JSON holds.
+        - `about`: what is worth knowing but may differ when the run is resumed (versions, the date); it is written the
+          first time only.
+        - returned: True if the folder was made before and is resumed.
         """
         here = as_json(settings)
         resumed = self.run_json.exists()
@@ -123,18 +104,18 @@ class RunFolder:
             refuse_other_settings(self.path, self.read_settings(), here)
         else:
             self._create({"run_format": RUN_FORMAT, "settings": here, "about": as_json(about or {})})
-        # After `run.json`: folders that a killed run left without it would be taken for someone else's.
-        self._make(self.logs)
-        self._make(self.cache)
         return resumed
+
+    def change_settings(self, changes: Mapping[str, Any]) -> None:
+        """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
+        document = self._read_run_json()
+        document["settings"] = {**self.read_settings(), **changes}
+        write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def read_settings(self) -> dict[str, Any]:
         """Read the settings that the folder was made with.
 
-        Raises
-        ------
-        RunFolderError
-            If there is no `run.json`, or it cannot be read, or it was written by a newer release.
+        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it was written by a newer release.
         """
         return _mapping(self.run_json, self._read_run_json(), "settings")
 

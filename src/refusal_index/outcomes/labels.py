@@ -18,9 +18,9 @@ import polars as pl
 from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.raw import RawFile, read_raw
 from refusal_index.outcomes.schema import GROUP
 from refusal_index.outcomes.table import defused, undo_defused
+from refusal_index.outcomes.tabular import TextTable, read_text
 from refusal_index.stats import GraderLabels
 
 SHEET = ("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade", "human_grade")
@@ -36,19 +36,12 @@ Source = tuple[str | None, str | None]
 
 @dataclass(frozen=True)
 class Labels:
-    """What a person's verdicts say about the grader of one model's answers to one dataset.
+    """What a person's verdicts say about the grader of one model's answers to one dataset."""
 
-    Attributes
-    ----------
-    refused, answered
-        Labelled answers of the forced and of the first pass.
-    neither
-        Labelled answers that the person found to be neither right nor wrong; they are left out.
-    """
-
+    # refused, answered: labelled answers of the forced and of the first pass
     refused: GraderLabels
     answered: GraderLabels
-    neither: int
+    neither: int  # labelled answers that the person found to be neither right nor wrong; they are left out
 
     @property
     def total(self) -> int:
@@ -62,14 +55,9 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
     shares in the whole run.
 
-    Parameters
-    ----------
-    outcomes
-        An outcome table; of repeated draws the first counts.
-    size
-        How many answers to draw, at most.
-    seed
-        Of the draw.
+    - `outcomes`: an outcome table; of repeated draws the first counts.
+    - `size`: how many answers to draw, at most.
+    - `seed`: of the draw.
     """
     refused = pl.col("refused")
     graded = first_draws(outcomes).drop_nulls(["refused", "wrong"])
@@ -102,33 +90,21 @@ def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
 def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     """Read a labelled slice and hold it against the run that it is a slice of.
 
-    Parameters
-    ----------
-    path
-        A CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`, `dataset`
-        or `variant` where the run has several of them. Rows without a human grade are passed over. A column `grade`,
-        the grader's, is checked against the run.
-    outcomes
-        The run's outcome table.
+    Raises OutcomeTableError if a column is missing, a grade is unknown, a row is not about a graded answer of this run,
+    or no answer is labelled right or wrong.
 
-    Returns
-    -------
-    dict of Labels
-        By model and dataset, for those of the run that have labels; the variants of each are pooled.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a column is missing, a grade is unknown, a row is not about a graded answer of this run, or no answer is
-        labelled right or wrong.
+    - `path`: a CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`,
+      `dataset` or `variant` where the run has several of them. Rows without a human grade are passed over. A column
+      `grade`, the grader's, is checked against the run.
+    - `outcomes`: the run's outcome table.
+    - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
-    raw = read_raw(path)
-    cells = undo_defused(raw.frame.cast(pl.String))
-    _check_columns(raw, cells, outcomes)
+    raw = read_text(path, SHEET, "labelled answer", OutcomeTableError)
+    _check_columns(raw, outcomes)
     answers = _graded_answers(outcomes)
     of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
-    for number, row in enumerate(cells.iter_rows(named=True)):
+    for number, row in enumerate(undo_defused(raw.frame).iter_rows(named=True)):
         if not (row["human_grade"] or "").strip():
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
@@ -144,16 +120,14 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     return {source: _labels(counted, source) for source in dict.fromkeys(source for source, *_ in counted)}
 
 
-def _check_columns(raw: RawFile, cells: pl.DataFrame, outcomes: pl.DataFrame) -> None:
+def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
     """Raise where a column is missing without which a row may be about one answer or about another."""
     several = [name for name in GROUP if outcomes[name].n_unique() > 1]
     for name in ("question_id", "human_grade", *several):
-        if name not in cells.columns:
+        if name not in raw.columns:
             why = f" since the run has several {name}s" if name in several else ""
-            raise OutcomeTableError(
-                f"{raw.path}: expected a column {name!r}{why}, got {', '.join(cells.columns)}; "
-                "label the sheet that 'refusal-index audit' writes"
-            )
+            advice = "; label the sheet that 'refusal-index audit' writes"
+            raise raw.source.lacks(f"a column {name!r}{why}", raw.columns, advice)
 
 
 Asked = tuple[str | None, str | None, str | None]
@@ -165,10 +139,7 @@ def _graded_answers(outcomes: pl.DataFrame) -> Mapping[tuple[Asked, str], tuple[
 
 
 def _answer(
-    place: str,
-    row: Mapping[str, str | None],
-    asked: Asked,
-    answers: Mapping[tuple[Asked, str], tuple[bool, bool]],
+    place: str, row: Mapping[str, str | None], asked: Asked, answers: Mapping[tuple[Asked, str], tuple[bool, bool]]
 ) -> tuple[bool, bool]:
     """Return whether the answer that a row is about was refused at first, and is graded wrong."""
     question = row["question_id"] or ""

@@ -21,22 +21,18 @@ BoolMatrix = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class OutcomeMatrix:
-    """Outcomes side by side.
+    """Outcomes side by side."""
 
-    Attributes
-    ----------
-    question_ids
-        The n questions that occur anywhere, in the order in which they appear.
-    refused, wrong
-        Shape (k, n); False where the question has no outcome.
-    scored
-        Shape (k, n); whether the question has one.
-    """
-
-    question_ids: tuple[str, ...]
+    question_ids: tuple[str, ...]  # the n questions that occur anywhere, in the order in which they appear
+    # refused, wrong: shape (k, n); False where the question has no outcome
     refused: BoolMatrix
     wrong: BoolMatrix
-    scored: BoolMatrix
+    scored: BoolMatrix  # shape (k, n); whether the question has one
+
+    @property
+    def arrays(self) -> tuple[BoolMatrix, BoolMatrix, BoolMatrix]:
+        """`refused`, `wrong` and `scored`, as the functions of `refusal_index.stats` take them."""
+        return self.refused, self.wrong, self.scored
 
     @property
     def shared(self) -> BoolMatrix:
@@ -57,8 +53,6 @@ class OutcomeMatrix:
 def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Keep the first draw of each question: the one that every number is made of that takes one draw.
 
-    Examples
-    --------
     >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
     >>> first_draws(rows)["draw"].to_list()
     [0]
@@ -70,18 +64,10 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
 def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     """Match the first draws of several runs or variants by question id.
 
-    Parameters
-    ----------
-    tables
-        Rows of outcome tables, each of one model, dataset and variant.
+    Raises OutcomeTableError if two tables ask different questions under the same id.
 
-    Raises
-    ------
-    OutcomeTableError
-        If two tables ask different questions under the same id.
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
 
-    Examples
-    --------
     >>> low = pl.DataFrame({"question_id": ["a", "b"], "refused": [False, True], "wrong": [True, None]})
     >>> high = pl.DataFrame({"question_id": ["a", "c"], "refused": [True, True], "wrong": [True, True]})
     >>> columns = pl.lit(None, pl.String).alias("question"), pl.lit(0).alias("draw")
@@ -101,10 +87,7 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
     `wrong` is that of the forced answer, whether the first pass refused or answered: the noise of an estimate is found
     by comparing like with like. A draw without a forced answer, or in which either pass has no grade, is a gap.
 
-    Parameters
-    ----------
-    outcomes
-        Rows of one model, dataset and variant.
+    - `outcomes`: rows of one model, dataset and variant.
     """
     return draw_matrices([outcomes])[0]
 
@@ -112,16 +95,9 @@ def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
 def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
     """Put the draws of several runs side by side, each run as `draw_matrix` does, all over the same questions.
 
-    Parameters
-    ----------
-    tables
-        Rows of outcome tables, each of one model, dataset and variant.
-
-    Returns
-    -------
-    tuple of OutcomeMatrix
-        One a table, with as many rows as it has draws. Its columns are the questions that were drawn more than once in
-        any of the tables.
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
+    - returned: one a table, with as many rows as it has draws. Its columns are the questions that were drawn more than
+      once in any of the tables.
     """
     repeated = [_repeated_draws(table) for table in tables]
     ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)

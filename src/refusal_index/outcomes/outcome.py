@@ -6,33 +6,26 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.grade import Grade
 
+REQUEST_FAILED = "request_failed"
+"""Reason of a question that a request about could not be answered, however often it was sent."""
+
 FORCED_NOT_ASKED = "forced_not_asked"
 """Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The two passes over one question, graded.
+    """The two passes over one question, graded."""
 
-    Attributes
-    ----------
-    refused
-        Whether the first pass refused; None while it is unscored.
-    wrong
-        Whether the answer that counts is wrong: the first pass where it answered, the forced pass where it refused.
-        None while that answer is unscored.
-    first_grade, forced_grade
-        Grade of each pass; None for a pass that was not asked.
-    unscored_reason
-        Why `refused` or `wrong` is None, for instance ``"first_truncated"``; None when both are known.
-    first_reply, forced_reply
-        What the model said, word for word; None for a pass that was not asked.
-    """
-
-    refused: bool | None
+    refused: bool | None  # whether the first pass refused; None while it is unscored
+    # Whether the answer that counts is wrong: the first pass where it answered, the forced pass where it refused. None
+    # while that answer is unscored.
     wrong: bool | None
+    # first_grade, forced_grade: grade of each pass; None for a pass that was not asked
     first_grade: Grade | None = None
     forced_grade: Grade | None = None
+    # why `refused` or `wrong` is None, for instance ``"first_truncated"``; None when both are known
     unscored_reason: str | None = None
+    # first_reply, forced_reply: what the model said, word for word; None for a pass that was not asked
     first_reply: str | None = None
     forced_reply: str | None = None

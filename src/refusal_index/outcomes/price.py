@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from refusal_index.errors import RefusalIndexError
+
 MILLION = 1_000_000
 
 Tokens = tuple[int, int]
 """Read and written."""
 
 
-class PriceError(ValueError):
+class PriceError(RefusalIndexError, ValueError):
     """A price that cannot be read."""
 
 
@@ -27,17 +29,10 @@ class Price:
     def parse(cls, text: str, name: str = "price") -> Price:
         """Read a price such as ``"2.5,10"``.
 
-        Parameters
-        ----------
-        text
-            As given.
-        name
-            What to call it in messages.
+        Raises PriceError if it is not two numbers from 0.
 
-        Raises
-        ------
-        PriceError
-            If it is not two numbers from 0.
+        - `text`: as given.
+        - `name`: what to call it in messages.
         """
         try:
             read, written = (float(part) for part in text.split(","))
@@ -52,8 +47,6 @@ class Price:
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the dollars for so many tokens.
 
-        Examples
-        --------
         >>> Price(2.5, 10).of(1_000_000, 100_000)
         3.5
         """
@@ -62,39 +55,25 @@ class Price:
 
 @dataclass(frozen=True)
 class Prices:
-    """What the models of a run cost.
+    """What the models of a run cost."""
 
-    Attributes
-    ----------
-    model
-        The model under evaluation; None where its price is not known.
-    grader
-        Each of the models that grade, in the same way.
-    """
-
-    model: Price | None = None
-    grader: Price | None = None
+    model: Price | None = None  # the model under evaluation; None where its price is not known
+    grader: Price | None = None  # each of the models that grade, in the same way
 
     @classmethod
     def parse(cls, model: str | None, grader: str | None) -> Prices:
         """Read the options that give them.
 
-        Raises
-        ------
-        PriceError
-            If one of them is not a price; the message names the option.
+        Raises PriceError if one of them is not a price; the message names the option.
         """
         return cls(
-            Price.parse(model, "--price") if model else None,
-            Price.parse(grader, "--grader-price") if grader else None,
+            Price.parse(model, "--price") if model else None, Price.parse(grader, "--grader-price") if grader else None
         )
 
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> Prices:
         """Read back what `to_document` gave; what is not there is not known.
 
-        Examples
-        --------
         >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
         Prices(model=Price(input=2.0, output=8.0), grader=None)
         """
@@ -116,8 +95,6 @@ class Prices:
         Graders whose price is not known are left out. The model is not: without its price the cost of its tokens is
         None.
 
-        Examples
-        --------
         >>> Prices(Price(2, 8), Price(1, 4)).cost((1_000_000, 0), (500_000, 0))
         2.5
         >>> Prices(grader=Price(1, 4)).cost((0, 0), (500_000, 0))

@@ -17,18 +17,11 @@ UNSCORED_CELL = "unscored"
 
 @dataclass(frozen=True)
 class GradeAgreement:
-    """How two graders graded the same replies of one pass.
+    """How two graders graded the same replies of one pass."""
 
-    Attributes
-    ----------
-    counts
-        Number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur.
-    kappa
-        Their agreement.
-    """
-
+    # number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur
     counts: Mapping[tuple[str, str], int]
-    kappa: CohenKappaResult
+    kappa: CohenKappaResult  # their agreement
 
     @property
     def grades(self) -> tuple[str, ...]:
@@ -38,34 +31,21 @@ class GradeAgreement:
 
 @dataclass(frozen=True)
 class GradeChanges:
-    """What another grader changes.
+    """What another grader changes."""
 
-    Attributes
-    ----------
-    first, forced
-        Agreement over the replies of each pass; a forced answer that variants share is one.
-    cells
-        Number of rows by their cell before and now, where the two differ.
-    n
-        Number of rows that were compared.
-    """
-
+    # first, forced: agreement over the replies of each pass; a forced answer that variants share is one
     first: GradeAgreement
     forced: GradeAgreement
-    cells: Mapping[tuple[str, str], int]
-    n: int
+    cells: Mapping[tuple[str, str], int]  # number of rows by their cell before and now, where the two differ
+    n: int  # number of rows that were compared
 
 
 def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:
     """Compare two outcome tables of the same replies under two graders.
 
-    Parameters
-    ----------
-    before, now
-        Outcome tables; rows are matched by variant, question and draw, and those of one table alone are left out.
+    - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
+      left out.
 
-    Examples
-    --------
     >>> from refusal_index.outcomes import Grade, Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")

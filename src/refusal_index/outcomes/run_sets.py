@@ -19,17 +19,10 @@ SUMMARY = "summary.json"
 
 @dataclass(frozen=True)
 class SetMember:
-    """One run of a set.
+    """One run of a set."""
 
-    Attributes
-    ----------
-    folder
-        Of the run; a run that has not begun has none yet.
-    model, dataset
-        What the set calls them.
-    """
-
-    folder: Path
+    folder: Path  # of the run; a run that has not begun has none yet
+    # model, dataset: what the set calls them
     model: str
     dataset: str
 
@@ -37,8 +30,6 @@ class SetMember:
 def set_members(path: Path) -> tuple[SetMember, ...]:
     """Return the runs of a set in its order; none where the folder is not one of a set, or its summary is broken.
 
-    Examples
-    --------
     >>> set_members(Path("no/such/folder"))
     ()
     """

@@ -26,27 +26,15 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One model on one dataset, from a run's folder or an outcome table.
+    """One model on one dataset, from a run's folder or an outcome table."""
 
-    Attributes
-    ----------
-    label
-        What to call it, unlike that of any other run.
-    source
-        The folder or file.
-    model, dataset
-        What the set that the run lies in calls them, else what the table says; None where neither does.
-    variants
-        The outcomes by variant, in the order of the table.
-    settings
-        What the run was asked, from its folder; empty for a file.
-    """
-
-    label: str
-    source: Path
+    label: str  # what to call it, unlike that of any other run
+    source: Path  # the folder or file
+    # model, dataset: what the set that the run lies in calls them, else what the table says; None where neither does
     model: str | None
     dataset: str | None
-    variants: Mapping[str | None, pl.DataFrame]
+    variants: Mapping[str | None, pl.DataFrame]  # the outcomes by variant, in the order of the table
+    # what the run was asked, from its folder; empty for a file
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -74,39 +62,23 @@ class FoundRuns:
 
 @dataclass(frozen=True)
 class Match:
-    """Which questions a comparison rests on.
+    """Which questions a comparison rests on."""
 
-    Attributes
-    ----------
-    matrix
-        One row a run.
-    paired
-        Whether only questions that every run has a grade for are in it; else the runs have other questions and are
-        compared as they are.
-    left_out
-        Graded questions of each run that are not in it.
-    """
-
-    matrix: OutcomeMatrix
+    matrix: OutcomeMatrix  # one row a run
+    # whether only questions that every run has a grade for are in it; else the runs have other questions and are
+    # compared as they are
     paired: bool
-    left_out: tuple[int, ...]
+    left_out: tuple[int, ...]  # graded questions of each run that are not in it
 
 
 def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
     """Read every model and dataset in some folders and files.
 
-    Parameters
-    ----------
-    paths
-        Runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given twice, by
-        itself or within its set, counts once.
+    Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
+    cannot be used.
 
-    Raises
-    ------
-    RunFolderError
-        If a folder is not a run's, or its outcomes are missing.
-    OutcomeTableError
-        If a file cannot be used.
+    - `paths`: runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given
+      twice, by itself or within its set, counts once.
     """
     runs, errors = _read_all(paths)
     if errors:
@@ -117,15 +89,10 @@ def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
 def find_runs(paths: Sequence[Path]) -> FoundRuns:
     """Read what can be read of some folders and files, and say of the rest why not.
 
-    Parameters
-    ----------
-    paths
-        As `read_runs` takes them.
+    Raises RunFolderError or OutcomeTableError if a path is not there, which is a slip of the pen and no unfinished run,
+    or nothing can be read.
 
-    Raises
-    ------
-    RunFolderError, OutcomeTableError
-        If a path is not there, which is a slip of the pen and no unfinished run, or nothing can be read.
+    - `paths`: as `read_runs` takes them.
     """
     runs, errors = _read_all(paths)
     if len(errors) > 1 and not runs:
@@ -139,14 +106,9 @@ def find_runs(paths: Sequence[Path]) -> FoundRuns:
 def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, Any]) -> list[ComparedRun]:
     """Split an outcome table by model and dataset; the label of each is its model, else the name of the source.
 
-    Parameters
-    ----------
-    source
-        The folder or file; of a run that lies in a set, model and dataset are called as the set does.
-    outcomes
-        The table.
-    settings
-        What the run was asked; empty for a file.
+    - `source`: the folder or file; of a run that lies in a set, model and dataset are called as the set does.
+    - `outcomes`: the table.
+    - `settings`: what the run was asked; empty for a file.
     """
     found: dict[tuple[str | None, str | None], dict[str | None, pl.DataFrame]] = {}
     for group in variant_groups(outcomes):
@@ -171,17 +133,10 @@ def match(runs: Sequence[ComparedRun], variants: Sequence[str | None]) -> Match:
 
     Two runs that have a grade for half of the smaller one's questions or more in common are compared on those: each
     question with itself. So are more runs where nearly all questions are common to all of them. Others are compared on
-    all that they have: whatever two of them share still counts as shared.
+    all that they have: whatever two of them share still counts as shared. Raises OutcomeTableError if the same question
+    id stands for different questions.
 
-    Parameters
-    ----------
-    runs, variants
-        The runs, and which variant of each.
-
-    Raises
-    ------
-    OutcomeTableError
-        If the same question id stands for different questions.
+    - `runs`, `variants`: the runs, and which variant of each.
     """
     matrix = outcome_matrix([run.variants[variant] for run, variant in zip(runs, variants, strict=True)])
     scored = matrix.scored.sum(axis=1)
@@ -200,13 +155,7 @@ def differing_settings(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
 
 
 def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
-    """Return a variant that every run has.
-
-    Raises
-    ------
-    OutcomeTableError
-        If a run lacks it.
-    """
+    """Return a variant that every run has; raises OutcomeTableError if a run lacks it."""
     for run in runs:
         if name not in run.variants:
             known = [str(variant) for variant in run.variants]
@@ -221,12 +170,8 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
 def read_outcomes_of(path: Path) -> pl.DataFrame:
     """Read the outcome table of a run's folder, or a file.
 
-    Raises
-    ------
-    RunFolderError
-        If a folder is not a run's, or its outcomes are missing.
-    OutcomeTableError
-        If a file cannot be used.
+    Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
+    cannot be used.
     """
     if not path.is_dir():
         return read_outcomes(path)

@@ -1,12 +1,13 @@
-"""The columns of the outcome table."""
+"""The columns of the outcome table, and what none may hold: the same row twice, or a row that contradicts itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import polars as pl
 
+from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.grade import Grade
 
 SCHEMA_VERSION = 1
@@ -50,3 +51,93 @@ GRADES = tuple(grade.value for grade in Grade)
 
 TEXT = tuple(name for name, kind in SCHEMA.items() if kind == pl.String)
 """The columns that hold text."""
+
+
+Where = Callable[[int], str]
+"""From a row's index to the words that name its place."""
+
+
+def check_rows(table: pl.DataFrame, where: Where) -> None:
+    """Raise `OutcomeTableError` for the first row that may not be there."""
+    _check_draws(table, where)
+    _check_duplicates(table, where)
+    _check_contradictions(table, where)
+
+
+def _check_draws(table: pl.DataFrame, where: Where) -> None:
+    row = _first(table, pl.col("draw") < 0)
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'draw': expected a whole number from 0, got {table['draw'][row]}; "
+            "number the draws of a question 0, 1, 2 and so on"
+        )
+
+
+def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
+    row = _first(table, ~pl.struct(KEY).is_first_distinct())
+    if row is None:
+        return
+    key = table.row(row, named=True)
+    earlier = _first(table, pl.all_horizontal(pl.col(name).eq_missing(key[name]) for name in KEY))
+    shown = ", ".join(f"{name}={key[name]!r}" for name in KEY if key[name] is not None)
+    raise OutcomeTableError(
+        f"{where(row)}: the same question again ({shown}), first at {where(earlier or 0)}; "
+        "remove one of the two, or tell repeated draws apart in a column 'draw' (0, 1, ...)"
+    )
+
+
+# Each rule: the rows that break it, the columns to show, and what must hold. A null on either side is "not known" and
+# contradicts nothing, except an unscored grade beside a known result.
+_REFUSED = pl.col("refused")
+_WRONG = pl.col("wrong")
+_FIRST = pl.col("first_grade")
+_FORCED = pl.col("forced_grade")
+_RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
+    (
+        (_FIRST == "refused") != _REFUSED,
+        ("refused", "first_grade"),
+        "refused is true exactly when first_grade is 'refused'",
+    ),
+    (
+        (_FIRST == "unscored") != _REFUSED.is_null(),
+        ("refused", "first_grade"),
+        "refused is empty exactly when first_grade is 'unscored'",
+    ),
+    (
+        ~_REFUSED & _FIRST.is_in(["correct", "incorrect"]) & (_WRONG.eq_missing(_FIRST == "incorrect").not_()),
+        ("refused", "wrong", "first_grade"),
+        "where the first pass answered, wrong is true for 'incorrect' and false for 'correct'",
+    ),
+    (
+        _REFUSED & _FORCED.is_in(["correct", "incorrect", "refused"]) & _WRONG.eq_missing(_FORCED != "correct").not_(),
+        ("refused", "wrong", "forced_grade"),
+        "where the first pass refused, wrong is false exactly when forced_grade is 'correct'",
+    ),
+    (
+        _REFUSED & (_FORCED == "unscored") & _WRONG.is_not_null(),
+        ("refused", "wrong", "forced_grade"),
+        "where the first pass refused and forced_grade is 'unscored', wrong is empty",
+    ),
+    (
+        pl.col("unscored_reason").is_not_null() & _REFUSED.is_not_null() & _WRONG.is_not_null(),
+        ("refused", "wrong", "unscored_reason"),
+        "unscored_reason is empty where refused and wrong are both known",
+    ),
+)
+
+
+def _check_contradictions(table: pl.DataFrame, where: Where) -> None:
+    for broken, columns, rule in _RULES:
+        row = _first(table, broken)
+        if row is not None:
+            shown = ", ".join(f"{name}={table[name][row]!r}" for name in columns)
+            raise OutcomeTableError(
+                f"{where(row)} contradicts itself ({shown}): expected that {rule}; "
+                "correct the row, or leave out the column that is not to be relied on"
+            )
+
+
+def _first(table: pl.DataFrame, condition: pl.Expr) -> int | None:
+    """Index of the first row for which the condition is true."""
+    row: int | None = table.select(condition.fill_null(value=False).arg_true().first()).item()
+    return row

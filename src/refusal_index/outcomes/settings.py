@@ -15,20 +15,10 @@ from refusal_index.outcomes.errors import RunFolderError, shortened
 def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> str:
     """Name a run after its settings, so that the same command finds its folder again.
 
-    Parameters
-    ----------
-    model, dataset
-        What the readable part says.
-    settings
-        Everything that must agree; the short hash at the end is made of all three.
+    - `model`, `dataset`: what the readable part says.
+    - `settings`: everything that must agree; the short hash at the end is made of all three.
+    - returned: of lower-case letters, digits, dot, dash and underscore only.
 
-    Returns
-    -------
-    str
-        Of lower-case letters, digits, dot, dash and underscore only.
-
-    Examples
-    --------
     >>> default_run_name("openai/gpt-4.1", "simpleqa", {"seed": 1})
     'openai-gpt-4.1-simpleqa-07c7588c'
     """

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import Caution, cautions
+from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions
 from refusal_index.outcomes.counts import (
     Completeness,
     ForcedRefusals,
@@ -25,12 +25,17 @@ from refusal_index.outcomes.counts import (
     variant_groups,
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.outcomes.pooled import PooledSummary, pool
+from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+from refusal_index.stats import ContingencyTable, Estimate, metrics
+
+DEFAULT_PENALTY = 1.0
+DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 NEED_FORCED_ANSWERS = ("error_rate", "refusal_index")
 
@@ -40,31 +45,21 @@ SUMMARY_VERSION = 1
 
 @dataclass(frozen=True)
 class Usage:
-    """What a variant took.
+    """What a variant took."""
 
-    Attributes
-    ----------
-    input_tokens, output_tokens, requests
-        Sums over both passes and the grader.
-    cost
-        In US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
-        not.
-    unpriced_tokens
-        Of graders whose price is not known: in the other sums, and not in the cost.
-    """
-
+    # input_tokens, output_tokens, requests: sums over both passes and the grader
     input_tokens: int
     output_tokens: int
     requests: int
+    # in US dollars, of the models whose price is known; None where none is, or that of the model under evaluation is
+    # not
     cost: float | None = None
-    unpriced_tokens: int = 0
+    unpriced_tokens: int = 0  # of graders whose price is not known: in the other sums, and not in the cost
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Add up; a cost of which a part is not known is not known.
 
-        Examples
-        --------
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2, 0.25, 20)])
         Usage(input_tokens=200, output_tokens=10, requests=4, cost=0.75, unpriced_tokens=20)
         >>> Usage.total([Usage(100, 5, 2, 0.5), Usage(100, 5, 2)]).cost is None
@@ -83,66 +78,45 @@ class Usage:
 
 @dataclass(frozen=True)
 class VariantSummary:
-    """One model on one dataset under one prompt variant.
+    """One model on one dataset under one prompt variant."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        What was asked whom; None where the table does not say.
-    table
-        Counts of the scored questions.
-    metrics
-        Each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`.
-    completeness, forced_refusals
-        What is missing, and how often the forced pass refused.
-    warnings
-        What must be said beside the numbers, the gravest first.
-    sensitivity
-        What other decisions on missing grades and refusals of the forced pass would have given.
-    draws
-        What repeated draws show; None where no question was drawn twice.
-    usage
-        Tokens, requests and cost; None where not known.
-    """
-
+    # model, dataset, variant: what was asked whom; None where the table does not say
     model: str | None
     dataset: str | None
     variant: str | None
-    table: ContingencyTable
-    metrics: tuple[MetricEstimate, ...]
+    table: ContingencyTable  # counts of the scored questions
+    metrics: tuple[Estimate, ...]  # each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`
+    # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
     forced_refusals: ForcedRefusals
-    warnings: tuple[Caution, ...]
-    sensitivity: Sensitivity
-    draws: DrawsSummary | None = None
-    usage: Usage | None = None
+    warnings: tuple[Caution, ...]  # what must be said beside the numbers, the gravest first
+    sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
+    draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
+    usage: Usage | None = None  # tokens, requests and cost; None where not known
 
-    def metric(self, name: str) -> MetricEstimate:
+    def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
         return _by_name(self.metrics, name)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All variants of an outcome table, in the order of the table, and what they say together.
+    """All variants of an outcome table, in the order of the table, and what they say together."""
 
-    Attributes
-    ----------
-    variants
-        Each on its own.
-    pooled
-        The joint estimate of every model and dataset with two variants or more.
-    confidence_level, penalty
-        Of every interval, and of the weighted score.
-    prices
-        That the costs were computed with.
-    """
-
-    variants: tuple[VariantSummary, ...]
-    pooled: tuple[PooledSummary, ...]
+    variants: tuple[VariantSummary, ...]  # each on its own
+    pooled: tuple[PooledSummary, ...]  # the joint estimate of every model and dataset with two variants or more
+    # confidence_level, penalty: of every interval, and of the weighted score
     confidence_level: float
     penalty: float
-    prices: Prices = UNPRICED
+    prices: Prices = UNPRICED  # that the costs were computed with
+
+    @property
+    def index(self) -> Estimate | None:
+        """The Refusal Index over all variants of the only model and dataset; None where there are several, or none."""
+        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+            return None
+        own = [variant.metric("refusal_index") for variant in self.variants]
+        return overall_index(own, self.pooled[0].index if self.pooled else None)
 
 
 def summarise(
@@ -150,26 +124,17 @@ def summarise(
     *,
     usage: Mapping[str | None, Usage] | None = None,
     prices: Prices = UNPRICED,
-    penalty: float = 1.0,
-    confidence_level: float = 0.95,
+    penalty: float = DEFAULT_PENALTY,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
 ) -> Summary:
     """Compute every metric of every variant.
 
-    Parameters
-    ----------
-    table
-        An outcome table; rows of different models and datasets are kept apart.
-    usage
-        What each variant took, by its name.
-    prices
-        That the costs in `usage` were computed with.
-    penalty
-        Of the weighted score.
-    confidence_level
-        Of every interval.
+    - `table`: an outcome table; rows of different models and datasets are kept apart.
+    - `usage`: what each variant took, by its name.
+    - `prices`: that the costs in `usage` were computed with.
+    - `penalty`: of the weighted score.
+    - `confidence_level`: of every interval.
 
-    Examples
-    --------
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
@@ -180,6 +145,12 @@ def summarise(
     known, groups = usage or {}, variant_groups(table)
     variants = tuple(_variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in groups)
     return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty, prices)
+
+
+def is_complete(summary: Summary) -> bool:
+    """Whether there are variants, none of which lacks more than the tolerated share of its questions."""
+    shares = [variant.completeness.missing_share for variant in summary.variants]
+    return bool(shares) and all(share is not None and share <= MISSING_LIMIT for share in shares)
 
 
 def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
@@ -203,21 +174,32 @@ def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, l
     )
 
 
-def _first_pass_metrics(
-    answered: ContingencyTable, refused: int, penalty: float, level: float
-) -> tuple[MetricEstimate, ...]:
+def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float, level: float) -> tuple[Estimate, ...]:
     """Return the metrics of a first pass whose refused questions were never forced: the others need their answers."""
     whole = replace(answered, refused_wrong=refused)
     return tuple(
-        replace(found, estimate=None, low=None, high=None, status="undefined", reason=FORCED_NOT_ASKED)
+        Estimate(None, status="undefined", reason=FORCED_NOT_ASKED, name=found.name, method=found.method)
         if found.name in NEED_FORCED_ANSWERS
         else found
         for found in metrics(whole, penalty=penalty, confidence_level=level)
     )
 
 
-def _by_name(estimates: tuple[MetricEstimate, ...], name: str) -> MetricEstimate:
+def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
     return next(estimate for estimate in estimates if estimate.name == name)
+
+
+def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
+    """Read what each variant of a run took from the summary in its folder: only the logs know it besides.
+
+    Without one, and for a file, it is not known.
+    """
+    try:
+        variants = json.loads(RunFolder(run.source).summary.read_bytes())["variants"] if run.source.is_dir() else []
+        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
+        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
@@ -228,7 +210,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "penalty": summary.penalty,
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
-        "pooled": [_plain(pooled) for pooled in summary.pooled],
+        "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
     }
 
 
@@ -238,13 +220,35 @@ def summary_to_json(summary: Summary) -> str:
 
 
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
-    estimates = {estimate.name: _plain(estimate) for estimate in variant.metrics}
-    for estimate in estimates.values():
-        del estimate["name"]
-    return {**_plain(variant), "n": variant.table.n, "metrics": estimates}
+    return {
+        **_plain(variant),
+        "n": variant.table.n,
+        "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
+    }
+
+
+def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
+    index = pooled.index.to_document()
+    outcome = {name: index.pop(name) for name in ("status", "reason")}
+    return {
+        "model": pooled.model,
+        "dataset": pooled.dataset,
+        "variants": pooled.variants,
+        **index,
+        "standard_error": pooled.standard_error,
+        **outcome,
+        "left_out": pooled.left_out,
+        "homogeneity": _plain(pooled.homogeneity),
+        "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],
+    }
+
+
+_OF_A_COPULA = ("family", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Estimate):
+        value = value.to_document()
     if is_dataclass(value):
         return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

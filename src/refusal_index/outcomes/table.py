@@ -15,20 +15,20 @@ null.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from refusal_index.outcomes.check import check_rows
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.files import replacing, write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.raw import RawFile, file_format, read_raw, sound_text
-from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT
+from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
+from refusal_index.outcomes.source import file_format
+from refusal_index.outcomes.tabular import read_text, sound_text
 
 __all__ = [
     "GROUP",
@@ -39,6 +39,7 @@ __all__ = [
     "OutcomeTableError",
     "outcome_table",
     "read_outcomes",
+    "read_tables",
     "write_outcomes",
 ]
 
@@ -48,42 +49,23 @@ _DEFUSED = "[=+\\-@\uff1d\uff0b\uff0d\uff20\t\r\n']"
 
 @dataclass(frozen=True)
 class Identification:
-    """Whose outcome it is: the columns that come before the question.
+    """Whose outcome it is: the columns that come before the question."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        Who was asked what under which prompt.
-    draw
-        Number of the repetition, from 0.
-    """
-
+    # model, dataset, variant: who was asked what under which prompt
     model: str | None
     dataset: str | None
     variant: str | None
-    draw: int = 0
+    draw: int = 0  # number of the repetition, from 0
 
 
 def outcome_table(rows: Iterable[tuple[Identification, Question, Outcome]]) -> pl.DataFrame:
     """Build the table from records, in their order.
 
-    Parameters
-    ----------
-    rows
-        For each outcome whose it is, the question and what became of it.
+    Raises OutcomeTableError if a question occurs twice in one draw, or a row contradicts itself.
 
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
+    - `rows`: for each outcome whose it is, the question and what became of it.
+    - returned: with the columns of `SCHEMA`.
 
-    Raises
-    ------
-    OutcomeTableError
-        If a question occurs twice in one draw, or a row contradicts itself.
-
-    Examples
-    --------
     >>> asked = Identification("almanac/base", "almanac", "normal")
     >>> table = outcome_table([(asked, Question("q1", "Capital of France?", "Paris"), Outcome(False, False))])
     >>> table.select("question_id", "refused", "wrong").rows()
@@ -108,48 +90,48 @@ def _value(grade: str | None) -> str | None:
     return None if grade is None else str(grade)
 
 
-def read_outcomes(path: str | Path) -> pl.DataFrame:
+def read_outcomes(data: object) -> pl.DataFrame:
     """Read an outcome table.
 
-    Parameters
-    ----------
-    path
-        A Parquet, CSV or JSON Lines file, told by its suffix. It needs the columns `refused` and `wrong`, which hold
-        true, false, 1, 0, yes or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing
-        are filled: draw 0, the file's name and the number of the row as `question_id`, null elsewhere. Columns of other
-        names are ignored.
+    Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
+    expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
 
-    Returns
-    -------
-    polars.DataFrame
-        With the columns of `SCHEMA`.
-
-    Raises
-    ------
-    OutcomeTableError
-        If the file cannot be read, lacks a column, holds a value that is not what its column expects, a row twice or a
-        row that contradicts itself, is empty, or was written by a newer release.
+    - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
+      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, 1, 0, yes
+      or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing are filled: draw 0, the
+      file's name and the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
+    - returned: with the columns of `SCHEMA`.
     """
-    raw = read_raw(Path(path))
-    if file_format(raw.path) == "csv":
-        raw = RawFile(raw.path, _undo_csv_cells(raw.frame), raw.lines)
+    raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
+    if raw.source.kind == "csv" and "schema_version" in raw.columns:
+        raw = replace(raw, frame=undo_defused(raw.frame))
     return parse(raw)
+
+
+def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
+    """Read outcome tables into one; where several do not say which model they are about, their file names do.
+
+    Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
+    """
+    tables = [read_outcomes(path) for path in paths]
+    if len(paths) > 1:
+        tables = [
+            table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
+        ]
+    together = pl.concat(tables)
+    places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
+    check_rows(together, lambda row: "{}, row {}".format(*places[row]))
+    return together
 
 
 def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     """Write an outcome table, replacing the file at once or not at all.
 
-    Parameters
-    ----------
-    table
-        With the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
-    path
-        The suffix says the format: Parquet, CSV or JSON Lines.
+    Raises OutcomeTableError if the table has other columns, a row twice or a row that contradicts itself, or the suffix
+    is not known.
 
-    Raises
-    ------
-    OutcomeTableError
-        If the table has other columns, a row twice or a row that contradicts itself, or the suffix is not known.
+    - `table`: with the columns of `SCHEMA`, as `outcome_table` and `read_outcomes` return it.
+    - `path`: the suffix says the format: Parquet, CSV or JSON Lines.
     """
     path = Path(path)
     kind = file_format(path)
@@ -182,12 +164,6 @@ def defused(name: str) -> pl.Expr:
     cell = pl.col(name)
     risky = cell.str.contains(f"^($|{_DEFUSED})")
     return pl.when(risky).then(pl.concat_str(pl.lit("'"), cell)).otherwise(cell).alias(name)
-
-
-def _undo_csv_cells(cells: pl.DataFrame) -> pl.DataFrame:
-    cell = pl.all()
-    cells = cells.with_columns(pl.when(cell != "").then(cell))
-    return undo_defused(cells) if "schema_version" in cells.columns else cells
 
 
 def undo_defused(cells: pl.DataFrame) -> pl.DataFrame:

@@ -1,49 +1,59 @@
 """The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
 
+from refusal_index.protocol.conversation import Conversation, Due, due, outcomes, taken
 from refusal_index.protocol.exact import exact_grade
 from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
 from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
 from refusal_index.protocol.lengths import PromptLengthError, about_tokens, check_lengths
 from refusal_index.protocol.procedure import next_request, next_step, verdict_of
+from refusal_index.protocol.procedures import REFUSAL, ForcedPass, Procedure, Regrading, TwoPass
 from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
-from refusal_index.protocol.records import Asked, Message, Pass, Placement, Protocol, Reply, Request, Step
-from refusal_index.protocol.regrading import next_grading, next_grading_step
+from refusal_index.protocol.records import Asked, Completion, Message, Pass, Placement, Protocol, Reply, Request, Step
 from refusal_index.protocol.replies import Reading, StopReason, read_reply
 from refusal_index.protocol.seeds import request_seed
 
 __all__ = [
     "FORCED",
+    "REFUSAL",
     "Asked",
+    "Completion",
+    "Conversation",
+    "Due",
+    "ForcedPass",
     "GraderError",
     "GraderKind",
     "Message",
     "Pass",
     "Placement",
+    "Procedure",
     "PromptLengthError",
     "PromptSet",
     "PromptSetError",
     "Protocol",
     "Reading",
+    "Regrading",
     "Reply",
     "Request",
     "Step",
     "StopReason",
+    "TwoPass",
     "about_tokens",
     "check_gradable",
     "check_lengths",
+    "due",
     "exact_grade",
     "grade_by_rule",
     "grader_prompt",
     "grader_prompt_hash",
     "load_prompt_set",
-    "next_grading",
-    "next_grading_step",
     "next_request",
     "next_step",
     "no_gold_prompt_hash",
+    "outcomes",
     "parse_grade",
     "prompt_set_names",
     "read_reply",
     "request_seed",
+    "taken",
     "verdict_of",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.prompts import FORCED, PromptSet
 
@@ -11,7 +12,7 @@ CHARACTERS_PER_TOKEN = 4  # of English text, about; other languages and figures 
 SHOWN = 5
 
 
-class PromptLengthError(ValueError):
+class PromptLengthError(RefusalIndexError, ValueError):
     """Questions whose prompts are longer than the model takes; the message names them."""
 
 

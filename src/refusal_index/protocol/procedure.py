@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol.graders import GraderKind, grade_by_rule
+from refusal_index.protocol.graders import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.grading import grader_prompt, read_verdict
 from refusal_index.protocol.prompts import FORCED
 from refusal_index.protocol.records import (
@@ -83,7 +83,7 @@ def next_request(
     step = next_step(question, replies, protocol.grader, force_answered=force_answered)
     if isinstance(step, Outcome):
         return step
-    return Request(step.of, step.asked, _messages(step, question, protocol), step.attempt)
+    return worded(step, question, protocol)
 
 
 def next_step(
@@ -137,7 +137,7 @@ def _graded(
     """Return the verdict on an answer, by a rule or by all models that grade, or the step that it still needs."""
     if not grader.models:
         grade = grade_by_rule(grader, question, prediction)
-        return _Verdict(grade, text, f"{of}_choice_ambiguous" if grade is Grade.UNSCORED else None)
+        return _Verdict(grade, text, f"{of}_{unscored_reason(grader, question)}" if grade is Grade.UNSCORED else None)
     grades: list[Grade] = []
     for asked in GRADERS[: grader.models]:
         told = _ask_grader(Step(of, asked, prediction=prediction), question, replies)
@@ -173,8 +173,13 @@ def verdict_of(grader: Asked, of: Pass, question: Question, replies: Sequence[Re
     return next((grade for grade in grades if grade is not None), None)
 
 
-def _messages(step: Step, question: Question, protocol: Protocol) -> tuple[Message, ...]:
-    if step.asked in GRADERS:
+def worded(step: Step, question: Question, protocol: Protocol | None) -> Request:
+    """Put a step into words; one that asks a grader needs no protocol."""
+    return Request(step.of, step.asked, _messages(step, question, protocol), step.attempt)
+
+
+def _messages(step: Step, question: Question, protocol: Protocol | None) -> tuple[Message, ...]:
+    if step.asked in GRADERS or protocol is None:
         return (Message("user", grader_prompt(question, step.prediction)),)
     variant = FORCED if step.of is Pass.FORCED else protocol.variant
     preamble, asked = protocol.prompts.render(variant, question.text, question.context, question.choices)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import nearest
 from refusal_index.outcomes.question import LETTERS
 
@@ -25,7 +26,7 @@ CHOICE = "{letter}) {choice}"
 SHIPPED = {"context": CONTEXT, "choices": CHOICES, "choice": CHOICE}
 
 
-class PromptSetError(ValueError):
+class PromptSetError(RefusalIndexError, ValueError):
     """A prompt set that cannot be used; the message names the file and the field."""
 
 

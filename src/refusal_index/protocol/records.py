@@ -111,6 +111,43 @@ class Reply:
     stop_reason: StopReason = StopReason.STOP
 
 
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A reply to a request about one question, and what it took, as a run's store keeps it.
+
+    Attributes
+    ----------
+    question_id, variant
+        What was asked; the variant is empty in the forced pass, which all variants share.
+    draw
+        The repetition that it belongs to, from 0.
+    reply, attempt
+        What came back, and for which attempt of the request.
+    input_tokens, output_tokens
+        As the provider counted them; 0 where it did not say, and where the reply came along with another.
+    requests
+        How many requests brought it: 0 where it came along with another as a choice of the same response.
+    seconds
+        From the request to its response; None where it is not known.
+    logprobs
+        Logarithms of the probabilities of its tokens as JSON, as the provider gave them; None where not asked for.
+    request_sha256
+        Hash of all that was asked; None where a release that kept none asked it.
+    """
+
+    question_id: str
+    variant: str
+    draw: int
+    reply: Reply
+    attempt: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 1
+    seconds: float | None = None
+    logprobs: str | None = None
+    request_sha256: str | None = None
+
+
 @dataclass(frozen=True)
 class Protocol:
     """The settings of the procedure.

@@ -37,18 +37,10 @@ _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 @dataclass(frozen=True)
 class Cut:
-    """How much of the replies to keep.
+    """How much of the replies to keep."""
 
-    Attributes
-    ----------
-    limit
-        Characters of a text; 0 leaves replies out.
-    all_draws
-        Whether to keep the replies of every draw, or of the first only.
-    """
-
-    limit: int
-    all_draws: bool = True
+    limit: int  # characters of a text; 0 leaves replies out
+    all_draws: bool = True  # whether to keep the replies of every draw, or of the first only
 
 
 @dataclass(frozen=True)
@@ -147,19 +139,11 @@ def _questions(rows: pl.DataFrame, cautious: dict[int, int]) -> pl.DataFrame:
 def payload(found: Questions, cut: Cut) -> dict[str, Any]:
     """Give the questions as the page's script takes them.
 
-    Parameters
-    ----------
-    found
-        The questions.
-    cut
-        How much of the texts to keep; a question and its gold answer are cut like a reply, but never left out.
-
-    Returns
-    -------
-    dict
-        ``runs``, ``topics``, ``reasons``, ``grades``, ``cells``, ``texts`` (every text once), ``cuts`` (for each text
-        that was cut, by its number, its own length and how much of the beginning is there), ``questions`` and ``rows``
-        (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
+    - `found`: the questions.
+    - `cut`: how much of the texts to keep; a question and its gold answer are cut like a reply, but never left out.
+    - returned: ``runs``, ``topics``, ``reasons``, ``grades``, ``cells``, ``texts`` (every text once), ``cuts`` (for
+      each text that was cut, by its number, its own length and how much of the beginning is there), ``questions`` and
+      ``rows`` (columns; ``questions.start`` says where the rows of each question begin), ``limit``, ``all_draws``.
     """
     rows = _without_replies(found.rows, cut)
     long = found.questions.select("question", "gold"), rows.select("first_reply", "forced_reply")

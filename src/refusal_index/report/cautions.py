@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import Estimate
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import interval, listed, number, percent
+from refusal_index.stats import Estimate
 
 GRAVE = "grave"
 NOTE = "note"
@@ -26,17 +26,10 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Spoiler:
-    """One reason to believe the number less.
+    """One reason to believe the number less."""
 
-    Attributes
-    ----------
-    weight
-        ``"grave"``, or ``"note"`` for what is worth knowing but moves little.
-    title, text
-        Two words, and a sentence or two.
-    """
-
-    weight: str
+    weight: str  # ``"grave"``, or ``"note"`` for what is worth knowing but moves little
+    # title, text: two words, and a sentence or two
     title: str
     text: str
 

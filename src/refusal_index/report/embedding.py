@@ -37,24 +37,12 @@ _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u202
 
 @dataclass(frozen=True)
 class Embedded:
-    """Data as it stands in the page.
+    """Data as it stands in the page."""
 
-    Attributes
-    ----------
-    text
-        What the script element holds.
-    packed
-        Whether it is gzip in base64.
-    cut
-        What was kept of the replies.
-    n_cut
-        How many texts were cut.
-    """
-
-    text: Markup
-    packed: bool
-    cut: Cut
-    n_cut: int
+    text: Markup  # what the script element holds
+    packed: bool  # whether it is gzip in base64
+    cut: Cut  # what was kept of the replies
+    n_cut: int  # how many texts were cut
 
 
 def embed_questions(found: Questions, room: int = ROOM) -> Embedded:
@@ -100,8 +88,6 @@ def _embed(content: dict[str, Any], cut: Cut) -> Embedded:
 def safe_json(document: str) -> Markup:
     r"""Return JSON text that may stand in a script element, whatever its strings hold.
 
-    Examples
-    --------
     >>> print(safe_json('["</script>"]'))
     ["\u003c/script\u003e"]
     """

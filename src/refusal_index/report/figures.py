@@ -14,8 +14,7 @@ import numpy as np
 
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import Scale
-from refusal_index.report.text import percent
+from refusal_index.report.text import Scale, percent
 from refusal_index.stats import CELL_NAMES, accuracy_refusal_curve
 
 CELLS = {
@@ -107,33 +106,20 @@ class PlanePoint:
 
 @dataclass(frozen=True)
 class Plane:
-    """The accuracy-refusal plane of a run.
+    """The accuracy-refusal plane of a run."""
 
-    Attributes
-    ----------
-    points
-        One a variant.
-    x, y
-        The axes; y ends above the highest value.
-    y_ticks
-        Values marked on it.
-    impossible
-        Polygon of what no model reaches: more right than answered.
-    coin, perfect, right
-        The curves of an index of 0 and of 1, which start at the mean share that is right under forced answering.
-    description
-        For those who do not see it.
-    """
-
-    points: tuple[PlanePoint, ...]
+    points: tuple[PlanePoint, ...]  # one a variant
+    # x, y: the axes; y ends above the highest value
     x: Scale
     y: Scale
-    y_ticks: tuple[float, ...]
-    impossible: str
+    y_ticks: tuple[float, ...]  # values marked on it
+    impossible: str  # polygon of what no model reaches: more right than answered
+    # coin, perfect, right: the curves of an index of 0 and of 1, which start at the mean share that is right under
+    # forced answering
     coin: str
     perfect: str
     right: float
-    description: str
+    description: str  # for those who do not see it
 
 
 def plane(run: ReportRun) -> Plane | None:
@@ -180,8 +166,6 @@ def _point(name: str, place: int, variant: VariantSummary, axes: tuple[Scale, Sc
 def _axis(highest: float) -> tuple[float, tuple[float, ...]]:
     """Return the end of the axis of correct rates and what to mark on it: four to six round steps.
 
-    Examples
-    --------
     >>> _axis(0.51)
     (0.6, (0.0, 0.2, 0.4, 0.6))
     """

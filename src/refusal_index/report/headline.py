@@ -4,15 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+import numpy as np
+import polars as pl
 
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
-from refusal_index.report.paper import PaperRows, paper_rows
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import IndexScale, index_scale
-from refusal_index.report.text import count, number
-from refusal_index.report.verdict import Index, pairs_sentence, verdict
-from refusal_index.stats import MetricEstimate
+from refusal_index.report.text import IndexScale, count, index_scale, number, percent
+from refusal_index.stats import Estimate, latent_auroc, rho_from_refusal_index
+
+STEPS = ((0.2, "barely"), (0.4, "loosely"), (0.6, "moderately well"), (0.8, "closely"), (1.01, "very closely"))
+"""Up to which estimate which word is used, where the interval lies above 0."""
+
+MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
+"""Cautions under which no sentence may be made of the number."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The number that a report is about, and what decides how it may be put into words."""
+
+    index: Estimate  # the Refusal Index with its interval
+    error_rate: float | None  # mean share of wrong answers under forced answering; None where nothing was scored
+    codes: frozenset[str] = frozenset()  # codes of the cautions that hold for all of it
+    hidden_by_chance: bool = False  # whether repeated draws show, by an interval above 0, what single draws do not
+
+
+def verdict(found: Finding) -> str:
+    """Say in one clause how well the refusals follow the knowledge.
+
+    >>> verdict(Finding(Estimate(0.27, 0.2, 0.34), error_rate=0.49))
+    'Its refusals follow its knowledge loosely.'
+    >>> verdict(Finding(Estimate(0.05, -0.1, 0.2), error_rate=0.49))
+    'There is no sign that its refusals follow its knowledge: they may be no better than a coin.'
+    """
+    index = found.index
+    if index.estimate is None:
+        return "How well its refusals follow its knowledge cannot be said."
+    if found.codes & MEANINGLESS or index.low is None or index.high is None:
+        return "How well its refusals follow its knowledge cannot be said from this number."
+    if index.low <= 0 <= index.high and found.hidden_by_chance:
+        return "One reply a question gives no sign that its refusals follow its knowledge; repeated draws do."
+    if index.low <= 0 <= index.high:
+        return "There is no sign that its refusals follow its knowledge: they may be no better than a coin."
+    if index.estimate < 0:
+        return "Its refusals run against its knowledge: it refuses what it knows rather than what it does not."
+    word = next(word for end, word in STEPS if index.estimate < end)
+    return f"Its refusals follow its knowledge {word}."
+
+
+def pairs_sentence(found: Finding) -> str | None:
+    """Say what the index means for two questions, one got wrong and one got right; None where it means nothing."""
+    shares = pair_shares(found)
+    if shares is None or found.codes & MEANINGLESS:
+        return None
+    estimate, low, high = (percent(share) for share in shares)
+    bare = low.removesuffix("\u00a0%")
+    return (
+        f"Of two questions, one that it gets wrong and one that it gets right, it leans more towards refusing the "
+        f"wrong one in {estimate} of cases ({bare} to {high}); a coin would in 50\u00a0%, a model that "
+        "knows exactly what it does not know in all."
+    )
+
+
+def pair_shares(found: Finding) -> tuple[float, float, float] | None:
+    """Share of such pairs told apart at the estimate and at both ends of its interval."""
+    ends = (found.index.estimate, found.index.low, found.index.high)
+    if found.error_rate is None or not 0 < found.error_rate < 1 or None in ends:
+        return None
+    at_estimate, at_low, at_high = latent_auroc(
+        rho_from_refusal_index(np.array(ends, float)), found.error_rate
+    ).tolist()
+    return at_estimate, at_low, at_high
+
+
+@cache
+def paper_indices(dataset: str | None) -> tuple[float, ...]:
+    """Return the Refusal Indices of the paper's results table; none for other datasets than its own."""
+    file = resources.files("refusal_index").joinpath("studies", "data", "paper_rows.csv")
+    if dataset != "simpleqa" or not file.is_file():
+        return ()
+    return tuple(pl.read_csv(file.read_bytes())["refusal_index"].drop_nulls().to_list())
 
 
 @dataclass(frozen=True)
@@ -20,50 +95,38 @@ class Line:
     """One line of the picture: a name and its index with the interval."""
 
     name: str
-    index: MetricEstimate | Index
+    index: Estimate
     joint: bool = False
 
 
 @dataclass(frozen=True)
 class Headline:
-    """The first screen.
+    """The first screen."""
 
-    Attributes
-    ----------
-    index
-        The number in large type.
-    verdict, pairs
-        What it means, in words and in pairs of questions; the latter None where it means nothing.
-    sure, compared
-        Sentences.
-    spoilers
-        What a reader must know before believing it, the gravest first.
-    lines, scale
-        The picture: the joint index above its variants.
-    paper
-        The paper's own models, where they were asked the same questions; else None.
-    """
-
-    index: Index
+    index: Estimate  # the number in large type
+    # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
+    # sure, compared: sentences
     sure: tuple[str, ...]
     compared: tuple[str, ...]
-    spoilers: tuple[Spoiler, ...]
+    spoilers: tuple[Spoiler, ...]  # what a reader must know before believing it, the gravest first
+    # lines, scale: the picture: the joint index above its variants
     lines: tuple[Line, ...]
     scale: IndexScale
-    paper: PaperRows | None
+    paper: tuple[float, ...]  # the indices of the paper's own models, where they were asked the same questions
 
 
 def headline(run: ReportRun) -> Headline:
     """Make the first screen of a run."""
-    index, lines = headline_index(run), tuple(_lines(run))
-    paper = paper_rows(run.run.dataset_id)
+    found, lines = finding(run), tuple(_lines(run))
+    index = found.index
+    paper = paper_indices(run.run.dataset_id)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,
-        verdict=verdict(index),
-        pairs=pairs_sentence(index),
+        verdict=verdict(found),
+        pairs=pairs_sentence(found),
         sure=tuple(_sure(run, index)),
         compared=tuple(_compared(run, index, paper)),
         spoilers=spoilers(run),
@@ -73,25 +136,24 @@ def headline(run: ReportRun) -> Headline:
     )
 
 
-def headline_index(run: ReportRun) -> Index:
-    """Return the joint index where there are several variants, else that of the only one."""
+def finding(run: ReportRun) -> Finding:
+    """Return the index over all variants, with what decides how it may be put into words."""
     rates = [variant.table.error_rate for variant in run.variants if variant.table.n]
     error_rate = sum(rates) / len(rates) if rates else None
     codes = frozenset.intersection(*(frozenset(w.code for w in variant.warnings) for variant in run.variants))
-    found = run.pooled or run.variants[0].metric("refusal_index")
     corrected = [variant.draws.noise_corrected for variant in run.variants if variant.draws is not None]
     hidden = bool(corrected) and all(one.low is not None and one.low > 0 for one in corrected)
-    return Index(found.estimate, found.low, found.high, found.status, found.reason, error_rate, codes, hidden)
+    return Finding(run.index, error_rate, codes, hidden)
 
 
 def _lines(run: ReportRun) -> Iterator[Line]:
     if run.pooled is not None:
-        yield Line("jointly", headline_index(run), joint=True)
+        yield Line("jointly", run.index, joint=True)
     for name, variant in zip(run.names, run.variants, strict=True):
         yield Line(name, variant.metric("refusal_index"))
 
 
-def _sure(run: ReportRun, index: Index) -> Iterator[str]:
+def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     asked = max(variant.table.n for variant in run.variants)
     under = f" under {count(len(run.variants), 'prompt')}" if len(run.variants) > 1 else ""
     rests_on = f"{count(asked, 'question')}{under}"
@@ -103,23 +165,23 @@ def _sure(run: ReportRun, index: Index) -> Iterator[str]:
     yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
 
 
-def _compared(run: ReportRun, index: Index, paper: PaperRows | None) -> Iterator[str]:
+def _compared(run: ReportRun, index: Estimate, paper: tuple[float, ...]) -> Iterator[str]:
     yield "0 is a model that refuses like a coin, 1 one that refuses exactly what it would get wrong."
     known = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if _estimate(v) is not None]
     if len(known) > 1:
         known.sort(key=lambda pair: _estimate(pair[1]) or 0.0)
         (worst, low), (best, high) = known[0], known[-1]
         yield f"Its best prompt is {best} at {_shown(high)}, its worst {worst} at {_shown(low)}{_differ(run)}."
-    if paper is not None:
-        found = f"The paper's {paper.count} results on these questions run from {number(paper.low, 2)} to "
-        yield found + number(paper.high, 2) + _place(index, paper) + "."
+    if paper:
+        found = f"The paper's {len(paper)} results on these questions run from {number(min(paper), 2)} to "
+        yield found + number(max(paper), 2) + _place(index, paper) + "."
 
 
-def _place(index: Index, paper: PaperRows) -> str:
+def _place(index: Estimate, paper: tuple[float, ...]) -> str:
     if index.estimate is None:
         return ""
-    below = paper.below(index.estimate)
-    return f", {'all' if below == paper.count else 'none' if below == 0 else below} of them below this one"
+    below = sum(one < index.estimate for one in paper)
+    return f", {'all' if below == len(paper) else 'none' if below == 0 else below} of them below this one"
 
 
 def _differ(run: ReportRun) -> str:

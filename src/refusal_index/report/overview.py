@@ -10,13 +10,11 @@ from refusal_index.outcomes.comparison import INDEX, CompareOptions, compare_pai
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
-from refusal_index.report.headline import headline_index
-from refusal_index.report.paper import PaperRows, paper_rows
+from refusal_index.report.headline import finding, paper_indices, verdict
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import IndexScale, index_scale
-from refusal_index.report.text import count, listed, number, percent
-from refusal_index.report.verdict import Index, verdict
+from refusal_index.report.text import IndexScale, count, index_scale, listed, number, percent
 from refusal_index.report.views import RunView
+from refusal_index.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class OverviewLine:
     anchor: str
     label: str
     dataset: str | None
-    index: Index
+    index: Estimate
     verdict: str
     grave: tuple[str, ...]
     letters: str = ""
@@ -34,25 +32,14 @@ class OverviewLine:
 
 @dataclass(frozen=True)
 class Overview:
-    """The first screen of several runs.
+    """The first screen of several runs."""
 
-    Attributes
-    ----------
-    lines, scale
-        The picture, the highest index first.
-    sentences
-        What the comparison says.
-    notes
-        What limits it.
-    paper
-        The paper's own models, where all runs were asked the same questions; else None.
-    """
-
+    # lines, scale: the picture, the highest index first
     lines: tuple[OverviewLine, ...]
     scale: IndexScale
-    sentences: tuple[str, ...]
-    notes: tuple[str, ...]
-    paper: PaperRows | None
+    sentences: tuple[str, ...]  # what the comparison says
+    notes: tuple[str, ...]  # what limits it
+    paper: tuple[float, ...]  # the indices of the paper's own models, where all runs were asked the same questions
 
 
 def overview(views: Sequence[RunView]) -> Overview:
@@ -62,14 +49,14 @@ def overview(views: Sequence[RunView]) -> Overview:
     lines = sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     datasets = {run.run.dataset_id for run in runs}
-    paper = paper_rows(next(iter(datasets))) if len(datasets) == 1 else None
+    paper = paper_indices(next(iter(datasets))) if len(datasets) == 1 else ()
     return Overview(tuple(lines), index_scale(values), sentences, notes, paper)
 
 
 def _line(view: RunView, letters: str) -> OverviewLine:
-    run, index = view.source, headline_index(view.source)
+    run = view.source
     grave = tuple(dict.fromkeys(one.title for one in view.headline.spoilers if one.weight == GRAVE))
-    return OverviewLine(view.anchor, run.run.label, run.run.dataset, index, verdict(index), grave, letters)
+    return OverviewLine(view.anchor, run.run.label, run.run.dataset, run.index, verdict(finding(run)), grave, letters)
 
 
 def _by_index(line: OverviewLine) -> float:

@@ -17,7 +17,6 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from refusal_index import __version__
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.report.browser import questions_of
 from refusal_index.report.embedding import Embedded, embed_questions
@@ -26,6 +25,7 @@ from refusal_index.report.overview import overview
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import count, interval, listed, number, percent, plain, visible
 from refusal_index.report.views import RunView, run_view
+from refusal_index.version import __version__
 
 SCRIPTS = ("text", "theme", "data", "filter", "list", "detail", "main")
 GENERATOR = "refusal-index"
@@ -33,36 +33,22 @@ GENERATOR = "refusal-index"
 
 @dataclass(frozen=True)
 class WrittenReport:
-    """What was written.
+    """What was written."""
 
-    Attributes
-    ----------
-    path, size
-        The file, and its bytes.
-    n_cut
-        How many texts were cut to the limit.
-    limit
-        Characters of a reply; 0 where there was no room for replies.
-    """
-
+    # path, size: the file, and its bytes
     path: Path
     size: int
-    n_cut: int
-    limit: int
+    n_cut: int  # how many texts were cut to the limit
+    limit: int  # characters of a reply; 0 where there was no room for replies
 
 
 def write_report(runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str] = ()) -> WrittenReport:
     """Write the report of one run or several.
 
-    Parameters
-    ----------
-    runs
-        As `refusal_index.report.read_report_runs` reads them, or `refusal_index.report.folder_runs` takes them from a
-        run that has just been made.
-    out
-        The file, replaced at once or not at all.
-    left_out
-        Sentences on runs that could not be read.
+    - `runs`: as `refusal_index.report.read_report_runs` reads them, or `refusal_index.report.folder_runs` takes them
+      from a run that has just been made.
+    - `out`: the file, replaced at once or not at all.
+    - `left_out`: sentences on runs that could not be read.
     """
     embedded = embed_questions(questions_of(runs))
     content = render(runs, embedded, left_out).encode()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,26 +13,18 @@ import polars as pl
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
-from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise
+from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise
+from refusal_index.stats import Estimate
+from refusal_index.version import __version__
 
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One model on one dataset.
+    """One model on one dataset."""
 
-    Attributes
-    ----------
-    run
-        Its outcomes by variant, its label and its settings.
-    summary
-        Of these outcomes alone.
-    about
-        What its folder says of how it was made; empty for a file.
-    """
-
-    run: ComparedRun
-    summary: Summary
-    about: Mapping[str, Any] = field(default_factory=dict)
+    run: ComparedRun  # its outcomes by variant, its label and its settings
+    summary: Summary  # of these outcomes alone
+    about: Mapping[str, Any] = field(default_factory=dict)  # what its folder says of how it was made; empty for a file
 
     @property
     def variants(self) -> tuple[VariantSummary, ...]:
@@ -43,6 +35,11 @@ class ReportRun:
     def pooled(self) -> PooledSummary | None:
         """The joint estimate; None where there is one variant only."""
         return self.summary.pooled[0] if self.summary.pooled else None
+
+    @property
+    def index(self) -> Estimate:
+        """The Refusal Index over all variants."""
+        return self.summary.index or Estimate(None, status="undefined")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -71,19 +68,12 @@ class Found:
 def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, confidence_level: float = 0.95) -> Found:
     """Read runs' folders and outcome tables for a report.
 
-    Parameters
-    ----------
-    paths
-        Runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a sentence.
-    penalty
-        Of the weighted score; None for that of each run, else 1.
-    confidence_level
-        Of every interval.
+    Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
 
-    Raises
-    ------
-    RunFolderError, OutcomeTableError
-        If none can be read, or one is not there.
+    - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
+      sentence.
+    - `penalty`: of the weighted score; None for that of each run, else 1.
+    - `confidence_level`: of every interval.
     """
     found = find_runs(paths)
     return Found(tuple(_with_summary(run, penalty, confidence_level) for run in found.runs), found.left_out)
@@ -109,18 +99,81 @@ def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: flo
     chosen = about.get("penalty", 1.0) if penalty is None else penalty
     summary = summarise(
         pl.concat(list(run.variants.values())),
-        usage=_usage(folder, run) if folder else None,
+        usage=recorded_usage(run),
         penalty=chosen,
         confidence_level=confidence_level,
     )
     return ReportRun(run, summary, about)
 
 
-def _usage(folder: RunFolder, run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what the run took from its summary: only the logs know it besides. Without one it is not known."""
-    try:
-        variants = json.loads(folder.summary.read_bytes())["variants"]
-        mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+_TITLES = {
+    "model": "Model",
+    "dataset": "Dataset",
+    "grader": "Grader",
+    "prompts": "Prompt set",
+    "placement": "Instruction in",
+    "decoding": "Decoding",
+    "seed": "Seed",
+    "comparability_version": "Comparability version",
+    "versions": "Versions",
+    "price": "Price",
+}
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One line: a name and what it was, the parts of which have names of their own where there are several."""
+
+    name: str
+    parts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A prompt variant with its text and the hash of that."""
+
+    name: str
+    text: str
+    sha256: str
+
+
+def facts(run: ReportRun) -> tuple[Fact, ...]:
+    """List the settings, in the order of the file; where it is an outcome table, only where it lies."""
+    known = {**run.run.settings, **{key: run.about[key] for key in ("versions", "price") if run.about.get(key)}}
+    source = run.about.get("dataset")
+    if isinstance(source, Mapping) and isinstance(known.get("dataset"), Mapping):
+        known["dataset"] = {**known["dataset"], **source}
+    named = [
+        Fact(_TITLES.get(key, key.replace("_", " ").capitalize()), tuple(_parts(value))) for key, value in known.items()
+    ]
+    where = Fact("Made from", (("", str(run.run.source)),))
+    level = f"{run.level} intervals, penalty {run.summary.penalty:g}"
+    return (*named, where, Fact("This page", (("", f"refusal-index {__version__}, {level}"),)))
+
+
+def prompts(run: ReportRun) -> tuple[Prompt, ...]:
+    """List the prompts with their texts; none where they are not known."""
+    texts = run.about.get("prompt_set")
+    if not isinstance(texts, Mapping):
+        return ()
+    return tuple(
+        Prompt(str(name), str(text), hashlib.sha256(str(text).encode()).hexdigest()) for name, text in texts.items()
+    )
+
+
+def _parts(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for key, part in value.items():
+            yield str(key).replace("_", " "), _shown(part)
+    else:
+        yield "", _shown(value)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
+    if isinstance(value, list | tuple):
+        return ", ".join(_shown(part) for part in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else str(value)

@@ -1,6 +1,7 @@
-"""The tables of a run with a picture in every cell: metrics of the prompts side by side, what else might have come out.
+"""The tables of a run: metrics side by side, what else might have come out, what is missing, what it took.
 
-Every number that has an interval carries the places of its picture on a common axis.
+In a table with a picture in every cell, every number that has an interval carries the places of its picture on a common
+axis.
 """
 
 from __future__ import annotations
@@ -8,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import Estimate
-from refusal_index.outcomes.summary import VariantSummary
+from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.presentation import METRIC_LABELS
+from refusal_index.outcomes.summary import Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.scales import Scale, index_scale
-from refusal_index.stats import METRIC_NAMES
+from refusal_index.report.text import Scale, index_scale, number, percent
+from refusal_index.stats import Estimate
 
-METRICS = {
-    "refusal_index": ("Refusal Index", "rank correlation of refusing with being wrong"),
-    "correct_rate": ("Correct", "answered and right, of all questions"),
-    "refusal_rate": ("Refused", "refused in the first pass, of all questions"),
-    "correct_given_attempted": ("C/A", "right, of those answered"),
-    "f_score": ("F", "harmonic mean of the two before it"),
-    "weighted_score": ("Weighted", "correct less a penalty for every other answer"),
-    "error_rate": ("Error", "wrong when every question gets an answer"),
+MEANINGS = {
+    "refusal_index": "rank correlation of refusing with being wrong",
+    "correct_rate": "answered and right, of all questions",
+    "refusal_rate": "refused in the first pass, of all questions",
+    "correct_given_attempted": "right, of those answered",
+    "f_score": "harmonic mean of the two before it",
+    "weighted_score": "correct less a penalty for every other answer",
+    "error_rate": "wrong when every question gets an answer",
 }
-"""Names and meanings in the order of the page."""
+"""What the metrics mean, in the order of the page."""
 
 DECISIONS = {
     "as scored": "refused again counts as wrong, unscored is left out",
@@ -40,52 +42,33 @@ RULES = {"refused_again_right": "refused again is right", "refused_again_dropped
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A number with its interval; `reason` says why it is undefined."""
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    reason: str | None = None
-    status: str = "ok"
-
-
-@dataclass(frozen=True)
 class MetricRow:
-    """One metric, or the index under one decision, of every variant on one axis.
+    """One metric, or the index under one decision, of every variant on one axis."""
 
-    Attributes
-    ----------
-    name, meaning, scale
-        What it is, and its axis.
-    cells
-        One a variant; None where there is nothing to say. A range has ends and no estimate.
-    kind
-        For the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``.
-    """
-
+    # name, meaning, scale: what it is, and its axis
     name: str
     meaning: str
     scale: Scale
-    cells: tuple[Cell | None, ...]
-    kind: str = ""
+    # One a variant; None where there is nothing to say. A range has ends and no estimate.
+    cells: tuple[Estimate | None, ...]
+    kind: str = ""  # for the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``
 
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """Put the metrics of all variants side by side."""
-    return tuple(_metric_row(run, name) for name in METRICS if name in METRIC_NAMES)
+    return tuple(_metric_row(run, name) for name in MEANINGS)
 
 
 def _metric_row(run: ReportRun, name: str) -> MetricRow:
-    found = [variant.metric(name) for variant in run.variants]
-    cells = tuple(Cell(m.estimate, m.low, m.high, m.reason, m.status) for m in found)
-    title, meaning = METRICS[name]
+    cells = tuple(variant.metric(name) for variant in run.variants)
+    title = "Refusal Index" if name == "refusal_index" else METRIC_LABELS[name]
+    meaning = MEANINGS[name]
     if name == "weighted_score":
         meaning = f"correct less {run.summary.penalty:g} for every answer given"
     return MetricRow(title, meaning, _scale(name, cells, run.summary.penalty), cells)
 
 
-def _scale(name: str, cells: tuple[Cell, ...], penalty: float) -> Scale:
+def _scale(name: str, cells: tuple[Estimate, ...], penalty: float) -> Scale:
     if name == "refusal_index":
         return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
     return Scale(-penalty, 1.0) if name == "weighted_score" else Scale(0.0, 1.0)
@@ -109,20 +92,103 @@ def _kind(decision: str) -> str:
     return {"as scored": "", "scoring rules": "range"}.get(decision, "other")
 
 
-def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Cell]]:
-    scored = variant.metric("refusal_index")
-    yield "as scored", Cell(scored.estimate, scored.low, scored.high, scored.reason, scored.status)
+def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
+    yield "as scored", variant.metric("refusal_index")
     ranges = variant.sensitivity.range_of("refusal_index")
-    yield "scoring rules", Cell(None, ranges.low, ranges.high, ranges.reason)
+    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
     for rule in variant.sensitivity.rules:
         if rule.rule in RULES and variant.forced_refusals.refused:
-            yield RULES[rule.rule], Cell(rule.estimate, None, None, rule.reason)
+            yield RULES[rule.rule], Estimate(rule.estimate, reason=rule.reason)
     if variant.sensitivity.topics is not None:
-        yield "within topics", cell_of(variant.sensitivity.topics.within)
+        yield "within topics", variant.sensitivity.topics.within
     if variant.draws is not None:
-        yield "noise-corrected", cell_of(variant.draws.noise_corrected)
+        yield "noise-corrected", variant.draws.noise_corrected
 
 
-def cell_of(found: Estimate) -> Cell:
-    """Return an estimate as a cell."""
-    return Cell(found.estimate, found.low, found.high, found.reason, found.status)
+@dataclass(frozen=True)
+class CostRow:
+    """What a variant took, as text."""
+
+    name: str
+    requests: str
+    tokens_in: str
+    tokens_out: str
+    dollars: str
+
+
+def cost_rows(run: ReportRun) -> tuple[CostRow, ...]:
+    """List what every variant took, and all of them together; nothing where it is not known."""
+    known = [(n, v.usage) for n, v in zip(run.names, run.variants, strict=True) if v.usage is not None]
+    rows = [_cost_row(name, usage) for name, usage in known]
+    if len(known) > 1:
+        rows.append(_cost_row("in all", Usage.total(usage for _, usage in known)))
+    return tuple(rows)
+
+
+def _cost_row(name: str, usage: Usage) -> CostRow:
+    cost = "not known" if usage.cost is None else f"${usage.cost:,.2f}"
+    if usage.cost is not None and usage.unpriced_tokens:
+        cost += " without graders"
+    return CostRow(name, f"{usage.requests:,}", f"{usage.input_tokens:,}", f"{usage.output_tokens:,}", cost)
+
+
+@dataclass(frozen=True)
+class CompletenessRow:
+    """How much of a variant could be scored, as text."""
+
+    name: str
+    asked: str
+    scored: str
+    unscored: str
+    reasons: str
+    forced: str
+
+
+def completeness_rows(run: ReportRun) -> tuple[CompletenessRow, ...]:
+    """List what is missing of every variant and why, and how often the forced pass refused."""
+    return tuple(_completeness_row(name, v) for name, v in zip(run.names, run.variants, strict=True))
+
+
+def _completeness_row(name: str, variant: VariantSummary) -> CompletenessRow:
+    found, forced = variant.completeness, variant.forced_refusals
+    share = f" ({percent(found.missing_share, 1)})" if found.unscored else ""
+    again = (
+        "none asked" if forced.share is None else f"{forced.refused:,} of {forced.asked:,} ({percent(forced.share, 1)})"
+    )
+    reasons = ", ".join(f"{reason} {rows:,}" for reason, rows in found.reasons.items())
+    return CompletenessRow(name, f"{found.asked:,}", f"{found.scored:,}", f"{found.unscored:,}{share}", reasons, again)
+
+
+@dataclass(frozen=True)
+class DrawsRow:
+    """What repeated draws of a variant show, as text."""
+
+    name: str
+    questions: str
+    draws: str
+    corrected: Estimate
+    single: str
+    refusals: str
+    errors: str
+    spearman: Estimate
+    auroc: Estimate
+
+
+def draws_rows(run: ReportRun) -> tuple[DrawsRow, ...]:
+    """List what repeated draws show; nothing where no question was drawn twice."""
+    found = [(name, variant.draws) for name, variant in zip(run.names, run.variants, strict=True)]
+    return tuple(_draws_row(name, draws) for name, draws in found if draws is not None)
+
+
+def _draws_row(name: str, draws: DrawsSummary) -> DrawsRow:
+    return DrawsRow(
+        name,
+        f"{draws.questions:,}",
+        f"{draws.draws:,}",
+        draws.noise_corrected,
+        number(draws.uncorrected),
+        number(draws.refusal_reliability),
+        number(draws.error_reliability),
+        draws.mid_rank_spearman,
+        draws.p_answering_auroc,
+    )

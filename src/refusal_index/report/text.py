@@ -7,13 +7,15 @@ direction, so that right-to-left text cannot reorder its neighbours.
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-"""Categories of characters that are followed rather than seen."""
+from refusal_index.outcomes.presentation.blocks import OBEYED
 
 MINUS, NOTHING = "\u2212", "\u2013"
 """A true minus sign, and the dash that stands for what is undefined."""
@@ -25,8 +27,6 @@ KEPT = frozenset("\n\t\u200c\u200d")
 def visible(text: object) -> Markup:
     r"""Return text as HTML in which control and direction characters can be seen, isolated from its surroundings.
 
-    Examples
-    --------
     >>> print(visible("<b>\x1b"))
     <bdi dir="auto">&lt;b&gt;<span class="control" title="ESCAPE">U+001B</span></bdi>
     """
@@ -37,8 +37,6 @@ def visible(text: object) -> Markup:
 def plain(text: object) -> str:
     r"""Return text for places that hold no elements (titles, alternative texts, SVG), line breaks taken out.
 
-    Examples
-    --------
     >>> plain("a\u202eb")
     'a⟨U+202E⟩b'
     """
@@ -76,8 +74,6 @@ def _code(character: str) -> str:
 def number(value: float | None, digits: int = 3) -> str:
     """Show a number with a true minus sign; None, which is undefined, is a dash.
 
-    Examples
-    --------
     >>> number(0.2714, 2), number(-0.25) == MINUS + "0.250", number(None) == NOTHING
     ('0.27', True, True)
     """
@@ -91,8 +87,6 @@ def number(value: float | None, digits: int = 3) -> str:
 def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     """Show an interval; nothing where there is none.
 
-    Examples
-    --------
     >>> interval(0.2, 0.25), interval(None, None)
     ('[0.200, 0.250]', '')
     """
@@ -102,8 +96,6 @@ def interval(low: float | None, high: float | None, digits: int = 3) -> str:
 def percent(share: float | None, digits: int = 0) -> str:
     r"""Show a share in per cent, with a space that does not break, and a dash where there is none.
 
-    Examples
-    --------
     >>> percent(0.256), percent(0.0271, 1), percent(None) == NOTHING
     ('26\xa0%', '2.7\xa0%', True)
     """
@@ -113,8 +105,6 @@ def percent(share: float | None, digits: int = 0) -> str:
 def count(amount: int, noun: str) -> str:
     """Show a number of things.
 
-    Examples
-    --------
     >>> count(1, "question"), count(2000, "question")
     ('1 question', '2,000 questions')
     """
@@ -124,9 +114,54 @@ def count(amount: int, noun: str) -> str:
 def listed(names: list[str] | tuple[str, ...]) -> str:
     """Join names as a sentence does.
 
-    Examples
-    --------
     >>> listed(["low"]), listed(["low", "normal", "high"])
     ('low', 'low, normal and high')
     """
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part) if names else ""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """An axis from `low` to `high`.
+
+    >>> axis = Scale(-1.0, 1.0)
+    >>> axis.at(0), axis.at(2), axis.length(-0.5, 0.5)
+    ('50.00%', '100.00%', '50.00%')
+    """
+
+    low: float
+    high: float
+
+    def share(self, value: float) -> float:
+        """Place of a value, in [0, 1]; what lies outside is drawn at the end."""
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def at(self, value: float) -> str:
+        """Place of a value, as SVG takes it."""
+        return f"{100 * self.share(value):.2f}%"
+
+    def down(self, value: float) -> str:
+        """Place of a value from the top."""
+        return f"{100 * (1 - self.share(value)):.2f}%"
+
+    def length(self, start: float, end: float) -> str:
+        """Length between two values."""
+        return f"{100 * (self.share(end) - self.share(start)):.2f}%"
+
+
+@dataclass(frozen=True)
+class IndexScale(Scale):
+    """The axis of the Refusal Index, with the values to be marked on it."""
+
+    ticks: tuple[float, ...] = ()
+
+
+def index_scale(values: Iterable[float | None]) -> IndexScale:
+    """Return an axis from 0 to 1 that reaches below 0 as far as the values do.
+
+    >>> index_scale([0.3, None, -0.08])
+    IndexScale(low=-0.25, high=1.0, ticks=(-0.25, 0.0, 0.25, 0.5, 0.75, 1.0))
+    """
+    lowest = min([0.0, *(value for value in values if value is not None)])
+    quarters = max(math.floor(lowest * 4), -4)
+    return IndexScale(quarters / 4, 1.0, tuple(quarter / 4 for quarter in range(quarters, 5)))

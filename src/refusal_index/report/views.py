@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from refusal_index.report.accounts import (
+from refusal_index.report.figures import Mosaic, Plane, mosaics, plane
+from refusal_index.report.headline import Headline, headline
+from refusal_index.report.runs import Fact, Prompt, ReportRun, facts, prompts
+from refusal_index.report.tables import (
     CompletenessRow,
     CostRow,
     DrawsRow,
+    MetricRow,
     completeness_rows,
     cost_rows,
     draws_rows,
+    metric_rows,
+    sensitivity_rows,
 )
-from refusal_index.report.figures import Mosaic, Plane, mosaics, plane
-from refusal_index.report.headline import Headline, headline
-from refusal_index.report.making import Fact, Prompt, facts, prompts
-from refusal_index.report.runs import ReportRun
-from refusal_index.report.tables import MetricRow, metric_rows, sensitivity_rows
 
 
 @dataclass(frozen=True)
 class RunView:
-    """One run on the page.
+    """One run on the page."""
 
-    Attributes
-    ----------
-    source
-        The run.
-    anchor
-        Name of its place on the page.
-    headline, metrics, mosaics, plane, sensitivity, draws, completeness, cost, facts, prompts
-        Its parts, in the order of the page.
-    """
-
-    source: ReportRun
-    anchor: str
+    source: ReportRun  # the run
+    anchor: str  # name of its place on the page
+    # headline, metrics, mosaics, plane, sensitivity, draws, completeness, cost, facts, prompts: its parts, in the order
+    # of the page
     headline: Headline
     metrics: tuple[MetricRow, ...]
     mosaics: tuple[Mosaic, ...]

@@ -1,13 +1,6 @@
 """Numbers in, numbers out: the Refusal Index, its intervals and the metrics it is compared with."""
 
-from refusal_index.stats.baseline import (
-    METRIC_NAMES,
-    MetricEstimate,
-    correct_given_attempted,
-    f_score,
-    metrics,
-    weighted_score,
-)
+from refusal_index.stats.baseline import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (
@@ -24,11 +17,9 @@ from refusal_index.stats.calibration.risk_coverage import (
 )
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
-from refusal_index.stats.comparison.letters import compact_letters
-from refusal_index.stats.comparison.matrices import checked_matrices
 from refusal_index.stats.comparison.metric_influence import metric_influence
-from refusal_index.stats.comparison.multiple_testing import holm
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
+from refusal_index.stats.comparison.pairwise import compact_letters, holm
 from refusal_index.stats.comparison.ranking import Adjustment, PairwiseDifference, RankedRun, Ranking, rank_runs
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
@@ -67,8 +58,12 @@ from refusal_index.stats.draws.noise import (
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import ConfidenceInterval, IntervalMethod
+from refusal_index.stats.intervals import IntervalMethod
+from refusal_index.stats.matrices import checked_matrices
 from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,
@@ -82,7 +77,6 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index, refusal_index_many
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -111,7 +105,6 @@ from refusal_index.stats.stability.random_agreement import (
 )
 from refusal_index.stats.stability.ranking_stability import RankingStability, ranking_stability
 from refusal_index.stats.stability.variability import VariabilityResult, coefficient_of_variation, normalized_difference
-from refusal_index.stats.tetrachoric import tetrachoric
 
 __all__ = [
     "ABSTENTION_METRIC_NAMES",
@@ -132,6 +125,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "Estimate",
     "FrequencyResult",
     "GraderLabels",
     "GraderRates",
@@ -142,7 +136,6 @@ __all__ = [
     "JointRefusalIndexResult",
     "KendallWResult",
     "MetricDifference",
-    "MetricEstimate",
     "MidRankSpearman",
     "MisgradingRange",
     "MisgradingResult",

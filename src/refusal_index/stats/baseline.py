@@ -10,17 +10,17 @@ All three change with the refusal rate of one and the same model, which the Refu
 """
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Estimate
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
-from refusal_index.stats.score_interval import Triple, ratio_score_interval, wilson_interval
+from refusal_index.stats.score_interval import proportion, ratio
 
 METRIC_NAMES = (
     "correct_rate",
@@ -31,32 +31,6 @@ METRIC_NAMES = (
     "error_rate",
     "refusal_index",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class MetricEstimate:
-    """One metric of one table.
-
-    Attributes
-    ----------
-    name : str
-        One of `METRIC_NAMES` or `ABSTENTION_METRIC_NAMES`, ``"utility"`` or ``"omniscience_index"``.
-    estimate, low, high : float or None
-        The metric and its confidence interval; all None where the metric is undefined.
-    status : {"ok", "boundary", "undefined"}
-    reason : str or None
-        As in `RefusalIndexResult`.
-    method : {"wilson", "score", "profile"}
-        How the interval was made.
-    """
-
-    name: str
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
-    method: Literal["wilson", "score", "profile"]
 
 
 def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
@@ -77,9 +51,13 @@ def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) ->
     ValueError
         If a rate lies outside [0, 1] or is NaN, or two exceed 1 together.
 
+    References
+    ----------
+    .. [1] Wei, J., et al. (2024). Measuring short-form factuality in large language models. Metrics of SimpleQA.
+       :arxiv:`2411.04368`
+
     Examples
     --------
-    >>> from refusal_index.stats import correct_given_attempted
     >>> round(float(correct_given_attempted(0.38, 0.36)), 3)
     0.594
     """
@@ -102,9 +80,12 @@ def f_score(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
     ValueError
         As `correct_given_attempted`.
 
+    References
+    ----------
+    .. [1] Wei et al. (2024). :arxiv:`2411.04368`
+
     Examples
     --------
-    >>> from refusal_index.stats import f_score
     >>> round(float(f_score(0.19, 0.43)), 3)
     0.242
     """
@@ -133,9 +114,12 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
     ValueError
         As `correct_given_attempted`, or if the penalty is negative, infinite or NaN.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Experimental Setup".
+
     Examples
     --------
-    >>> from refusal_index.stats import weighted_score
     >>> round(float(weighted_score(0.19, 0.43, penalty=1)), 3)
     -0.38
     """
@@ -172,9 +156,7 @@ def checked_penalty(penalty: float) -> float:
     return penalty
 
 
-def metrics(
-    table: ContingencyTable, *, penalty: float = 1.0, confidence_level: float = 0.95
-) -> tuple[MetricEstimate, ...]:
+def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
     """Every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
 
     Parameters
@@ -186,7 +168,7 @@ def metrics(
 
     Returns
     -------
-    tuple of MetricEstimate
+    tuple of Estimate
         Rates and C/A (among the questions attempted) with Wilson intervals, F and weighted score with score intervals,
         which are Wilson's made for three categories, and the Refusal Index with its profile interval.
 
@@ -195,10 +177,18 @@ def metrics(
     ValueError
         If the penalty is negative, infinite or NaN, or `confidence_level` does not lie strictly between 0 and 1.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Experimental Setup".
+    .. [2] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the
+       American Statistical Association, 22, 209-212. :doi:`10.1080/01621459.1927.10502953`
+    .. [3] Koopman, P. A. R. (1984). Confidence intervals for the ratio of two binomial proportions. Biometrics, 40,
+       513-517. :doi:`10.2307/2531405`
+    .. [4] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
+       intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import metrics
     >>> for metric in metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:24} {metric.estimate:6.3f} [{metric.low:.3f}, {metric.high:.3f}]")
     correct_rate              0.050 [0.038, 0.065]
@@ -211,40 +201,22 @@ def metrics(
     """
     quantile, cost = normal_quantile(confidence_level), checked_penalty(penalty)
     right, answered, n = table.answered_right, table.n_answered, table.n
+    scored = right, table.answered_wrong, table.n_refused
     no_data = None if n else "no_questions"
     no_attempt = no_data or (None if answered else "everybody_refused")
     return (
-        _proportion("correct_rate", right, n, quantile, no_data),
-        _proportion("refusal_rate", table.n_refused, n, quantile, no_data),
-        _proportion("correct_given_attempted", right, answered, quantile, no_attempt),
-        _ratio("f_score", table, ((2, 0, 0), (2, 2, 1)), quantile, no_attempt),
-        _ratio("weighted_score", table, ((1 - cost, -cost, 0), (1, 1, 1)), quantile, no_data),
-        _proportion("error_rate", table.refused_wrong + table.answered_wrong, n, quantile, no_data),
+        proportion("correct_rate", right, n, quantile, no_data),
+        proportion("refusal_rate", table.n_refused, n, quantile, no_data),
+        proportion("correct_given_attempted", right, answered, quantile, no_attempt),
+        ratio("f_score", scored, ((2, 0, 0), (2, 2, 1)), quantile, no_attempt),
+        ratio("weighted_score", scored, ((1 - cost, -cost, 0), (1, 1, 1)), quantile, no_data),
+        proportion("error_rate", table.refused_wrong + table.answered_wrong, n, quantile, no_data),
         _refusal_index(table, confidence_level),
     )
 
 
-def _proportion(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> MetricEstimate:
-    if undefined:
-        return MetricEstimate(name, None, None, None, "undefined", undefined, "wilson")
-    low, high = wilson_interval(successes, n, quantile)
-    return MetricEstimate(name, successes / n, low, high, "ok", None, "wilson")
-
-
-def _ratio(
-    name: str, table: ContingencyTable, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
-) -> MetricEstimate:
-    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
-    if undefined:
-        return MetricEstimate(name, None, None, None, "undefined", undefined, "score")
-    counts = table.answered_right, table.answered_wrong, table.n_refused
-    estimate, low, high = ratio_score_interval(counts, *weights, quantile)
-    return MetricEstimate(name, estimate, low, high, "ok", None, "score")
-
-
-def _refusal_index(table: ContingencyTable, confidence_level: float) -> MetricEstimate:
+def _refusal_index(table: ContingencyTable, confidence_level: float) -> Estimate:
     result = refusal_index(table)
-    if result.status == "undefined":
-        return MetricEstimate("refusal_index", None, None, None, "undefined", result.reason, "profile")
-    low, high = result.confidence_interval(confidence_level)
-    return MetricEstimate("refusal_index", result.estimate, low, high, result.status, result.reason, "profile")
+    return replace(
+        Estimate.of(result, result.confidence_interval(confidence_level)), name="refusal_index", method="profile"
+    )

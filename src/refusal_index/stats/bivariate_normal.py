@@ -2,18 +2,13 @@ r"""The bivariate normal distribution, as far as a 2x2 table needs it.
 
 Two standard normal variables X and Y with correlation rho, cut at thresholds h and k, make a 2x2 table whose
 first cell is the upper orthant probability ``P(X > h, Y > k)``. This module computes that probability, its
-derivative in rho, the density. The inverse in rho is in `refusal_index.stats.tetrachoric`.
+derivative in rho, the density. The inverse in rho is in `refusal_index.stats.estimator`.
 
 The shared formulas is written in ``z = atanh(rho)`` with ``t = exp(-z) = sqrt((1 - rho) / (1 + rho))``, where
 
     sqrt(1 - rho^2) = 2t / (1 + t^2),    d orthant / dz = (1 - rho^2) * density,
 
 so that no trigonometry is needed and neither end of the range of rho loses digits.
-
-References
-----------
-.. [1] Owen, D. B. (1956). Tables for computing bivariate normal probabilities. Annals of Mathematical
-   Statistics, 27, 1075-1090. :doi:`10.1214/aoms/1177728074`
 """
 
 import math
@@ -49,9 +44,13 @@ def upper_orthant(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
     ValueError
         If a correlation lies outside [-1, 1].
 
+    References
+    ----------
+    .. [1] Owen, D. B. (1956). Tables for computing bivariate normal probabilities. Annals of Mathematical Statistics,
+       27, 1075-1090. :doi:`10.1214/aoms/1177728074`
+
     Examples
     --------
-    >>> from refusal_index.stats import upper_orthant
     >>> round(float(upper_orthant(0.0, 0.0, 0.5)), 12)
     0.333333333333
     """
@@ -84,7 +83,6 @@ def density(h: ArrayLike, k: ArrayLike, rho: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats import density
     >>> round(float(density(0.0, 0.0, 0.6)), 12)  # 1 / (2 pi 0.8)
     0.198943678865
     """

@@ -35,7 +35,6 @@ class ContingencyTable:
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
     >>> table = ContingencyTable(refused_wrong=710, refused_right=30, answered_wrong=210, answered_right=50)
     >>> table.n, table.refusal_rate, table.error_rate, table.correct_rate
     (1000, 0.74, 0.92, 0.05)
@@ -64,7 +63,6 @@ class ContingencyTable:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
         >>> ContingencyTable.from_arrays(refused=[True, True, False, False], wrong=[True, True, True, False])
         ContingencyTable(refused_wrong=2, refused_right=0, answered_wrong=1, answered_right=1)
         """
@@ -109,6 +107,12 @@ class ContingencyTable:
 
     def _share(self, count: int) -> float:
         return count / self.n if self.n else math.nan
+
+
+def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:
+    """Return the reason why a table without one of these says nothing about the dependence; None where it has all."""
+    margins = {"nobody_refused": refused, "everybody_refused": answered, "all_wrong": right, "all_right": wrong}
+    return next((reason for reason, size in margins.items() if size == 0), None)
 
 
 def checked_count(name: str, value: Any) -> int:

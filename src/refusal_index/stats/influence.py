@@ -14,7 +14,18 @@ from numpy.typing import ArrayLike
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.bivariate_normal import log_kernel
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+from refusal_index.stats.estimator import tetrachoric_of_counts
+
+
+def spearman(rho: float) -> float:
+    """Return ``RI = 6/pi asin(rho/2)``; NaN stays NaN."""
+    # Dividing by asin(1/2), the double nearest to pi/6, makes the ends exactly -1 and +1.
+    return math.asin(rho / 2) / math.asin(0.5)
+
+
+def spearman_slope_in_z(rho: float) -> float:
+    """Return the derivative of the Refusal Index in atanh(rho)."""
+    return spearman_slope(rho) * (1 - rho) * (1 + rho)
 
 
 def spearman_slope(rho: float) -> float:
@@ -66,10 +77,13 @@ def influence_function(refused: ArrayLike, wrong: ArrayLike) -> FloatArray:
     TypeError, ValueError
         As `ContingencyTable.from_arrays`.
 
+    References
+    ----------
+    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
+       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import influence_function
     >>> refused = np.repeat([True, False], [50, 50])
     >>> wrong = np.repeat([True, False, True, False], [40, 10, 20, 30])
     >>> influence = influence_function(refused, wrong)

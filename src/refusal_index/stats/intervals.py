@@ -13,28 +13,22 @@ models, where every cell is expected to hold at least five questions:
 """
 
 import math
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
+from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import standard_error
 from refusal_index.stats.profile import boundary_limit, profile_limits
-from refusal_index.stats.tetrachoric import tetrachoric
 
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
 
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
-
-
-class ConfidenceInterval(NamedTuple):
-    """Ends of a confidence interval; both NaN where there is none."""
-
-    low: float
-    high: float
 
 
 def rho_interval(
@@ -50,10 +44,10 @@ def rho_interval(
     quantile = normal_quantile(confidence_level)
     if method not in get_args(IntervalMethod):
         raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
-    if n_resamples is not None and n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    if n_resamples is not None:
+        checked_resamples(n_resamples)
     if rho is None:
-        return ConfidenceInterval(math.nan, math.nan)
+        return NO_INTERVAL
     if method == "profile":
         return _profile(table, rho, quantile, confidence_level)
     if method == "delta":
@@ -61,6 +55,13 @@ def rho_interval(
     if method == "jeffreys":
         return _jeffreys(table, rho, confidence_level, n_resamples or JEFFREYS_DRAWS, rng)
     return _bootstrap(table, rho, confidence_level, n_resamples or BOOTSTRAP_RESAMPLES, rng)
+
+
+def checked_resamples(n_resamples: int) -> int:
+    """Return the number of resamples if there is at least one."""
+    if n_resamples < 1:
+        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    return n_resamples
 
 
 def normal_quantile(confidence_level: float) -> float:
@@ -83,7 +84,7 @@ def _profile(table: ContingencyTable, rho: float, root_chi2: float, level: float
 
 def _delta(table: ContingencyTable, rho: float, quantile: float) -> ConfidenceInterval:
     if abs(rho) == 1:
-        return ConfidenceInterval(math.nan, math.nan)
+        return NO_INTERVAL
     z, reach = math.atanh(rho), quantile * standard_error(table, rho) / ((1 - rho) * (1 + rho))
     return ConfidenceInterval(math.tanh(z - reach), math.tanh(z + reach))
 
@@ -100,7 +101,7 @@ def _jeffreys(table: ContingencyTable, rho: float, level: float, n_draws: int, r
 def _bootstrap(table: ContingencyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
     if abs(rho) == 1:
         # A cell that is empty once is empty in every resample, so that the bootstrap would claim certainty.
-        return ConfidenceInterval(math.nan, math.nan)
+        return NO_INTERVAL
     proportions = np.array(table.counts) / table.n
     resamples = np.random.default_rng(rng).multinomial(table.n, proportions, size=n_resamples)
     estimates = tetrachoric(*resamples.T)

@@ -11,28 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 
 @dataclass(frozen=True, slots=True)
 class CohenKappaResult:
-    """Agreement of two graders.
+    """Agreement of two graders."""
 
-    Attributes
-    ----------
-    estimate
-        Kappa: 1 where they always agree, 0 where they agree as often as chance would have it; None where undefined.
-    agreement
-        Share of the answers on which they agree; None without answers.
-    n
-        Number of answers.
-    status, reason
-        ``"ok"``, or ``"undefined"`` with the reason.
-    """
-
+    # kappa: 1 where they always agree, 0 where they agree as often as chance would have it; None where undefined
     estimate: float | None
-    agreement: float | None
-    n: int
+    agreement: float | None  # share of the answers on which they agree; None without answers
+    n: int  # number of answers
+    # status, reason: ``"ok"``, or ``"undefined"`` with the reason
     status: Status
     reason: str | None = None
 
@@ -40,19 +30,11 @@ class CohenKappaResult:
 def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
     """Return the agreement of two graders from the table of their grades.
 
-    Parameters
-    ----------
-    counts
-        Square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the second, in
-        the same order.
+    Raises ValueError if the table is not square or holds something other than counts.
 
-    Raises
-    ------
-    ValueError
-        If the table is not square or holds something other than counts.
+    - `counts`: square table of counts, shape (k, k): one row a grade of the first grader, one column a grade of the
+      second, in the same order.
 
-    Examples
-    --------
     >>> cohen_kappa([[20, 5], [10, 15]])
     CohenKappaResult(estimate=0.4, agreement=0.7, n=50, status='ok', reason=None)
     >>> cohen_kappa([[9, 0], [0, 0]]).reason

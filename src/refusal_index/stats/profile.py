@@ -23,7 +23,7 @@ from scipy.optimize import brentq
 
 from refusal_index.stats._ops import SCALAR
 from refusal_index.stats.bivariate_normal import log_kernel, orthant
-from refusal_index.stats.tetrachoric import tetrachoric_of_counts
+from refusal_index.stats.estimator import tetrachoric_of_counts
 
 Counts = tuple[float, float, float, float]
 

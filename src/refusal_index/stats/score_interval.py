@@ -6,16 +6,16 @@ the interval keeps its coverage, and a positive width, where a count is zero.
 
 References
 ----------
-.. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. Journal of the
-   American Statistical Association, 22, 209-212. :doi:`10.1080/01621459.1927.10502953`
-.. [2] Koopman, P. A. R. (1984). Confidence intervals for the ratio of two binomial proportions. Biometrics, 40,
-   513-517. :doi:`10.2307/2531405`
+.. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
+.. [2] Koopman (1984). :doi:`10.2307/2531405`
 """
 
 import math
 from collections.abc import Callable
 
 from scipy.optimize import brentq
+
+from refusal_index.stats.estimate import Estimate
 
 Triple = tuple[float, float, float]
 
@@ -51,6 +51,22 @@ def ratio_score_interval(
         return abs(_score_statistic(counts, (scores[0], scores[1], scores[2]))) - quantile
 
     return estimate, _crossing(excess, estimate, min(ratios)), _crossing(excess, estimate, max(ratios))
+
+
+def proportion(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> Estimate:
+    """Estimate a proportion with Wilson's interval; `undefined` is the reason why there is none."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="wilson")
+    return Estimate(successes / n, *wilson_interval(successes, n, quantile), name=name, method="wilson")
+
+
+def ratio(
+    name: str, counts: Triple, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
+) -> Estimate:
+    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="score")
+    return Estimate(*ratio_score_interval(counts, *weights, quantile), name=name, method="score")
 
 
 def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> float:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import iso_refusal_index, iso_score
 from refusal_index.stats.curves.plane import ScoreName
@@ -29,15 +30,7 @@ from refusal_index.studies.plane import (
     plane_top,
     point_rows,
 )
-from refusal_index.studies.scores import (
-    INDEX,
-    METRIC_LABELS,
-    dataset_name,
-    level_text,
-    missing_notes,
-    of_one_dataset,
-    questions_text,
-)
+from refusal_index.studies.scores import INDEX, dataset_name, level_text, missing_notes, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "accuracy_refusal_plane"
@@ -52,13 +45,7 @@ MOST_IN_PANEL = 4
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Place runs in the plane.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has an answer with a grade.
-    """
+    """Place runs in the plane; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     points = [row for run in chosen for row in point_rows(run, options)]
     if not points:

@@ -7,7 +7,6 @@ moves the index away from 0; the refusal of one draw with the answer of another 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,27 +16,11 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ConfidenceInterval, noise_corrected_refusal_index, refusal_index
+from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import display_names
+from refusal_index.studies.scores import ALL, display_names, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    MOST_BANDS,
-    MOST_LABELS,
-    PALE,
-    PAPER,
-    WIDTH,
-    model_colours,
-    model_legend,
-    model_markers,
-    safe_text,
-    short_names,
-    title_with_key,
-)
 
 NAME = "attenuation"
 TITLE = "Attenuation by single draws"
@@ -49,13 +32,7 @@ SINGLE, CROSSED, CORRECTED = "single_draw", "crossed_draws", "corrected"
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
@@ -77,50 +54,32 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
 
-    Parameters
-    ----------
-    matrix
-        Draws of the questions that were drawn more than once, all forced.
-    options
-        Level and seed of the intervals.
+    - `matrix`: draws of the questions that were drawn more than once, all forced.
+    - `options`: level and seed of the intervals.
     """
-    refused, wrong, scored = matrix.refused, matrix.wrong, matrix.scored
+    refused, wrong, scored = matrix.arrays
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
         found = refusal_index(refused=refused[0][both], wrong=answers[both])
-        ends = _ends(found.confidence_interval(options.confidence_level))
-        yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), found, ends)
+        index = Estimate.of(found, found.confidence_interval(options.confidence_level))
+        yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
         corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count])
-        ends = _ends(corrected.confidence_interval(options.confidence_level, rng=options.seed))
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level, rng=options.seed))
         yield {
-            **_row(CORRECTED, count, corrected.patterns.n_questions, corrected, ends),
+            **_row(CORRECTED, count, corrected.patterns.n_questions, index),
             "uncorrected": corrected.uncorrected,
             "refusal_reliability": corrected.refusal_reliability,
             "error_reliability": corrected.error_reliability,
         }
 
 
-def _row(kind: str, draws: int, questions: int, found: Any, ends: tuple[float | None, float | None]) -> dict[str, Any]:
-    return {
-        "kind": kind,
-        "draws": draws,
-        "questions": questions,
-        "estimate": found.estimate,
-        "low": ends[0],
-        "high": ends[1],
-        "uncorrected": None,
-        "refusal_reliability": None,
-        "error_reliability": None,
-        "status": found.status,
-        "reason": found.reason,
-    }
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high
+def _row(kind: str, draws: int, questions: int, found: Estimate) -> dict[str, Any]:
+    number = found.to_document()
+    outcome = {name: number.pop(name) for name in ("status", "reason")}
+    further = dict.fromkeys(("uncorrected", "refusal_reliability", "error_reliability"))
+    return {"kind": kind, "draws": draws, "questions": questions, **number, **further, **outcome}
 
 
 def _overview(frame: pl.DataFrame) -> pl.DataFrame:
@@ -151,14 +110,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw each variant's three indices and reliabilities, and below them the index by the number of draws."""
     keys, long = frame.select(*_KEY).unique(maintain_order=True), _drawn_by_counts(frame)
     height = 0.9 + 0.27 * keys.height
-    figure.set_size_inches(WIDTH * 1.2, height + (2.3 if long.height else 0))
+    figure.set_size_inches(style.WIDTH * 1.2, height + (2.3 if long.height else 0))
     rows = 2 if long.height else 1
     axes = figure.subplots(rows, 2, squeeze=False, height_ratios=[height, 2.3][:rows], width_ratios=[2, 1.1])
     _draw_overview(axes[0, 0], axes[0, 1], _overview(frame), keys)
     if long.height:
         labels = _labels(long.select(*_KEY).unique(maintain_order=True))
         _draw_counts(axes[1, 0], axes[1, 1], long, labels)
-        model_legend(figure, list(labels.values()), {label: label for label in labels.values()})
+        style.model_legend(figure, list(labels.values()), {label: label for label in labels.values()})
 
 
 _KEY = ("model", "dataset", "variant")
@@ -167,7 +126,7 @@ _KEY = ("model", "dataset", "variant")
 def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
     """Keep what has more than a few draws; of many variants the one of each model that stands for it."""
     long = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS)
-    if long.select(*_KEY).n_unique() <= MOST_LABELS:
+    if long.select(*_KEY).n_unique() <= style.MOST_LABELS:
         return long
     normal = pl.col("variant") == "normal"
     stands = pl.when(normal.any().over("model", "dataset")).then(normal)
@@ -176,35 +135,35 @@ def _drawn_by_counts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _labels(keys: pl.DataFrame) -> dict[tuple[Any, ...], str]:
     """Name each variant of a model."""
-    names = short_names(keys["model"].to_list(), 26)
-    return {key: f"{names[key[0]]}, {safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
+    names = style.short_names(keys["model"].to_list(), 26)
+    return {key: f"{names[key[0]]}, {style.safe_text(key[2], 10)}" for key in keys.select(*_KEY).iter_rows()}
 
 
 def _draw_overview(left: Axes, right: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
-    corrected = MODEL_COLOURS[0]
-    looks = {SINGLE: (GREY, PAPER), CROSSED: (GREY, GREY), CORRECTED: (corrected, corrected)}
+    corrected = style.MODEL_COLOURS[0]
+    looks = {SINGLE: (style.GREY, style.PAPER), CROSSED: (style.GREY, style.GREY), CORRECTED: (corrected, corrected)}
     shifts = {SINGLE: -0.25, CROSSED: 0.0, CORRECTED: 0.25}
     places = {tuple(key): place for place, key in enumerate(keys.iter_rows())}
-    left.axvline(0, color=PALE)
+    left.axvline(0, color=style.PALE)
     for row in frame.iter_rows(named=True):
         y = places[row["model"], row["dataset"], row["variant"]]
         if row["estimate"] is not None:
             _draw_estimate(left, row, y + shifts[row["kind"]], *looks[row["kind"]])
         for name, (marker, colour, face) in _RELIABILITIES.items():
             if row[name] is not None:
-                shift = 0.14 if face == PAPER else -0.14
+                shift = 0.14 if face == style.PAPER else -0.14
                 right.plot(row[name], y + shift, marker, color=colour, markerfacecolor=face, markersize=4)
-    left.set_yticks(range(keys.height), list(_labels(keys).values()), fontsize=6.5)
-    right.set_yticks(range(keys.height), [""] * keys.height)
-    for panel in (left, right):
-        panel.set_ylim(keys.height - 0.5, -0.5)
-        panel.grid(visible=False, axis="y")
-    title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
-    title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
+    style.name_rows(left, list(_labels(keys).values()), 6.5)
+    style.name_rows(right, [""] * keys.height)
+    style.title_with_key(left, "Refusal Index", {kind.replace("_", " "): ("o", *look) for kind, look in looks.items()})
+    style.title_with_key(right, "Reliability", {name.partition("_")[0]: look for name, look in _RELIABILITIES.items()})
     right.set_xlim(min(0.0, right.get_xlim()[0]), 1.02)
 
 
-_RELIABILITIES = {"refusal_reliability": ("o", INK, INK), "error_reliability": ("s", INK, PAPER)}
+_RELIABILITIES = {
+    "refusal_reliability": ("o", style.INK, style.INK),
+    "error_reliability": ("s", style.INK, style.PAPER),
+}
 
 
 def _draw_estimate(axes: Axes, row: dict[str, Any], y: float, colour: str, face: str) -> None:
@@ -215,14 +174,14 @@ def _draw_estimate(axes: Axes, row: dict[str, Any], y: float, colour: str, face:
 
 def _draw_counts(left: Axes, right: Axes, frame: pl.DataFrame, labels: dict[tuple[Any, ...], str]) -> None:
     """Draw what more draws change, for the variants that have more than a few."""
-    left.axhline(0, color=PALE)
+    left.axhline(0, color=style.PALE)
     names = list(labels.values())
-    colours, markers = model_colours(names), model_markers(names)
+    colours, markers = style.model_colours(names), style.model_markers(names)
     for key, part in frame.filter(kind=CORRECTED).group_by(*_KEY, maintain_order=True):
         colour, marker = colours[labels[key]], markers[labels[key]]
         known = part.drop_nulls("estimate")
         bounded = known.drop_nulls("low")
-        if len(names) <= MOST_BANDS:
+        if len(names) <= style.MOST_BANDS:
             left.fill_between(bounded["draws"], bounded["low"], bounded["high"], color=colour, alpha=0.15, linewidth=0)
         left.plot(known["draws"], known["estimate"], marker=marker, color=colour, markersize=3.5)
         left.plot(part["draws"], part["uncorrected"], "--", color=colour, linewidth=1)
@@ -260,5 +219,5 @@ def _left_out(frame: pl.DataFrame) -> str:
     """Say what of the frame is not drawn by the number of draws."""
     long, drawn = frame.filter(pl.col("draws").max().over(_KEY) > FEW_DRAWS), _drawn_by_counts(frame)
     parts = ["one variant a model"] if drawn.height < long.height else []
-    parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > MOST_BANDS else []
+    parts += ["no intervals"] if drawn.select(*_KEY).n_unique() > style.MOST_BANDS else []
     return f" There are many, so that below there are {' and '.join(parts)}; the frame has them." if parts else ""

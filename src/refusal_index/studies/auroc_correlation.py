@@ -20,23 +20,15 @@ from scipy.stats import pearsonr, rankdata
 
 from refusal_index.outcomes.draws import p_answering
 from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ConfidenceInterval, auroc
+from refusal_index.stats import auroc
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, COMPARED, METRIC_LABELS, level_text, variant_scores
-from refusal_index.studies.selection import chosen_runs, model_name
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, level_text, model_name, variant_scores
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    model_colours,
-    model_legend,
-    model_markers,
-    short_names,
-)
 
 NAME = "auroc_correlation"
 TITLE = "Agreement with the AUROC of P(Answering)"
@@ -52,34 +44,21 @@ Key = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's and Spearman's correlation over the points, and an interval for the first.
+    """Pearson's and Spearman's correlation over the points, and an interval for the first."""
 
-    Attributes
-    ----------
-    pearson, spearman
-        None where one of the two sides does not vary.
-    low, high
-        By Fisher's z for Pearson's correlation; None where undefined.
-    basis
-        What the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models
-        but four points or more, so that it is too narrow; None without an interval.
-    """
-
+    # pearson, spearman: none where one of the two sides does not vary
     pearson: float | None
     spearman: float | None
+    # low, high: by Fisher's z for Pearson's correlation; None where undefined
     low: float | None
     high: float | None
+    # what the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
+    # four points or more, so that it is too narrow; None without an interval
     basis: str | None
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than three points have repeated draws.
-    """
+    """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = chosen_runs(runs)
     draws = _most_draws(runs)
     points, notes = _points(chosen, draws, options)
@@ -126,7 +105,7 @@ def _points(
                 continue
             if source is not run:
                 notes.append(f"P(Answering) of {where} comes from {source.label}.")
-            ends = _ends(area.confidence_interval(options.confidence_level))
+            ends = area.confidence_interval(options.confidence_level).or_none()
             common = {"model": model_name(run), "dataset": run.dataset, "variant": variant or ALL}
             drawn = {"draws": len(matrix.refused), "questions": len(matrix.question_ids), "drawn_in": source.label}
             score = {"auroc": area.estimate, "auroc_low": ends[0], "auroc_high": ends[1]}
@@ -168,18 +147,11 @@ def correlation(
 ) -> Correlation:
     """Correlate two sides of some points that come from fewer models.
 
-    Parameters
-    ----------
-    values, others
-        One number a point each.
-    n_models
-        How many models the points come from. Points of one model do not count as independent: Fisher's interval has
-        the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
-    confidence_level
-        Of the interval.
+    - `values`, `others`: one number a point each.
+    - `n_models`: how many models the points come from. Points of one model do not count as independent: Fisher's
+      interval has the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
+    - `confidence_level`: of the interval.
 
-    Examples
-    --------
     >>> found = correlation([0.1, 0.2, 0.3, 0.5, 0.4], [0.6, 0.55, 0.7, 0.8, 0.75], n_models=5)
     >>> round(found.pearson, 3), round(found.spearman, 3), round(found.low, 2), found.basis
     (0.915, 0.9, 0.17, 'models')
@@ -194,11 +166,6 @@ def correlation(
     reach = normal_quantile(confidence_level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
     low, high = (math.tanh(math.atanh(pearson) + side * reach) for side in (-1, 1))
     return Correlation(pearson, spearman, low, high, basis)
-
-
-def _ends(interval: ConfidenceInterval) -> tuple[float | None, float | None]:
-    low, high = (None if math.isnan(end) else end for end in interval)
-    return low, high
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -219,7 +186,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw a panel a metric, the AUROC over the metric, each point with both intervals."""
-    figure.set_size_inches(WIDTH * 1.25, 4.6)
+    figure.set_size_inches(style.WIDTH * 1.25, 4.6)
     axes = figure.subplots(2, 3, sharey=True)
     for panel, name in zip(axes.flat, COMPARED, strict=True):
         _draw_metric(panel, frame.filter(metric=name))
@@ -227,15 +194,15 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     for panel in axes[:, 0]:
         panel.set_ylabel("AUROC of P(Answering)")
     last = frame.filter(metric=COMPARED[-1])
-    if last["model"].n_unique() > MOST_LABELS:
-        model_legend(figure, last["model"].to_list())
+    if last["model"].n_unique() > style.MOST_LABELS:
+        style.model_legend(figure, last["model"].to_list())
     else:
         _name_models(axes.flat[-1], last.drop_nulls("value"))
 
 
 def _draw_metric(axes: Axes, rows: pl.DataFrame) -> None:
-    colours, markers = model_colours(rows["model"].to_list()), model_markers(rows["model"].to_list())
-    axes.axhline(0.5, color=PALE, linewidth=0.8)
+    colours, markers = style.model_colours(rows["model"].to_list()), style.model_markers(rows["model"].to_list())
+    axes.axhline(0.5, color=style.PALE, linewidth=0.8)
     for row in rows.filter(pl.col("value").is_not_null()).iter_rows(named=True):
         colour = colours[row["model"]]
         spans = (
@@ -259,9 +226,9 @@ def _correlation_text(row: dict[str, Any]) -> str:
 
 def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
     """Write each model's name beside its point in the middle."""
-    colours = model_colours(rows["model"].to_list())
+    colours = style.model_colours(rows["model"].to_list())
     middle = rows.group_by("model", maintain_order=True).agg(pl.col("value", "auroc").sort_by("auroc").last())
-    labels = list(short_names(middle["model"].to_list()).values())
+    labels = list(style.short_names(middle["model"].to_list()).values())
     label_points(
         axes,
         middle.select("value", "auroc").rows(),

@@ -10,8 +10,6 @@ NOTHING = "-"
 def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
     """Return a number as text; a dash where there is none.
 
-    Examples
-    --------
     >>> number(0.27331), number(-0.2, 2, signed=True), number(None)
     ('0.273', '-0.20', '-')
     """
@@ -25,8 +23,6 @@ def with_interval(
 ) -> str:
     """Return an estimate with its interval, or why there is none.
 
-    Examples
-    --------
     >>> with_interval(0.2733, 0.2027, 0.3412), with_interval(None, None, None, "nobody_refused")
     ('0.273 [0.203, 0.341]', 'undefined (nobody refused)')
     """

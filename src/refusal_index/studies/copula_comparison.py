@@ -13,34 +13,14 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.matching import outcome_matrix
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    COPULA_NAMES,
-    ContingencyTable,
-    CopulaComparison,
-    CopulaTestResult,
-    copula_tests,
-    copula_win_rates,
-    refusal_index,
-)
+from refusal_index.studies import style
 from refusal_index.studies.cells import number
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL
-from refusal_index.studies.selection import chosen_runs, display_names, table_of
+from refusal_index.studies.scores import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    few_ticks,
-    model_colours,
-    model_legend,
-    model_markers,
-    short_names,
-)
 
 NAME = "copula_comparison"
 TITLE = "Copula comparison"
@@ -60,46 +40,23 @@ SMALLEST_PVALUE = 1e-4
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no table has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no table has a defined index."""
     chosen, notes = chosen_runs(runs)
-    tables: list[ContingencyTable] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        for variant in run.variants:
-            table = table_of(run, variant)
-            found = refusal_index(table)
-            if found.status == "undefined":
-                notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-            else:
-                tables.append(table)
+    defined, undefined = defined_tables(chosen)
+    notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     tests, said = _tests(chosen)
-    rows = [_fit_row(row, len(tables)) for row in copula_win_rates(tables, count_df=True)]
+    rows = [_fit_row(row, len(tables)) for row in stats.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")
     return Study(NAME, TITLE, _caption(frame), frame, draw, (*notes, *said), printed)
 
 
 _SCHEMA = {
-    "part": pl.String,
-    "family": pl.String,
-    "model": pl.String,
-    "dataset": pl.String,
+    **dict.fromkeys(("part", "family", "model", "dataset"), pl.String),
     "tables": pl.Int64,
-    "log_likelihood": pl.Float64,
-    "aic": pl.Float64,
-    "bic": pl.Float64,
-    "gaussian_wins_log_likelihood": pl.Float64,
-    "gaussian_wins_aic": pl.Float64,
-    "gaussian_wins_bic": pl.Float64,
-    "ties": pl.Float64,
-    "parameter": pl.Float64,
-    "statistic": pl.Float64,
+    **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
+    **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
     "degrees_of_freedom": pl.Int64,
     "pvalue": pl.Float64,
     "status": pl.String,
@@ -107,7 +64,7 @@ _SCHEMA = {
 }
 
 
-def _fit_row(found: CopulaComparison, tables: int) -> dict[str, Any]:
+def _fit_row(found: stats.CopulaComparison, tables: int) -> dict[str, Any]:
     return {
         "part": "single_tables",
         "family": found.family,
@@ -128,17 +85,16 @@ def _tests(runs: Sequence[ComparedRun]) -> tuple[list[dict[str, Any]], tuple[str
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
-        matrix = outcome_matrix(list(run.variants.values()))
-        found = copula_tests(matrix.refused, matrix.wrong, matrix.scored)
+        found = stats.copula_tests(*outcome_matrix(list(run.variants.values())).arrays)
         if all(test.pvalue is None for test in found):
             notes.append(f"The test over the variants of {name} is not possible ({found[0].reason}).")
         else:
             by_family = {test.family: test for test in found}
-            rows += (_test_row(by_family[family], name, run) for family in COPULA_NAMES)
+            rows += (_test_row(by_family[family], name, run) for family in stats.COPULA_NAMES)
     return rows, tuple(notes)
 
 
-def _test_row(found: CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
+def _test_row(found: stats.CopulaTestResult, name: str, run: ComparedRun) -> dict[str, Any]:
     return {
         "part": "test_over_variants",
         "family": found.family,
@@ -181,44 +137,49 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     fits, tests = (frame.filter(part=part) for part in ("single_tables", "test_over_variants"))
     # Of many models the points of one family need room below each other.
     models = tests["model"].unique(maintain_order=True).to_list()
-    height = 2.9 + 0.1 * max(0, len(models) - MOST_LABELS)
-    figure.set_size_inches(WIDTH * 1.25 if tests.height else WIDTH * 0.7, height)
+    height = 2.9 + 0.1 * max(0, len(models) - style.MOST_LABELS)
+    figure.set_size_inches(style.WIDTH * 1.25 if tests.height else style.WIDTH * 0.7, height)
     axes = figure.subplots(1, 2 if tests.height else 1, sharey=True, squeeze=False)[0]
     _draw_fits(axes[0], fits)
     axes[0].set_yticks(range(fits.height), [FAMILY_LABELS[family] for family in fits["family"]])
     axes[0].set_ylim(fits.height - 0.5, -0.5)
     if tests.height:
         _draw_tests(axes[1], tests)
-        if len(models) > MOST_LABELS:
-            model_legend(figure, models)
+        if len(models) > style.MOST_LABELS:
+            style.model_legend(figure, models)
     for panel in axes:
         panel.grid(visible=False, axis="y")
 
 
 def _draw_fits(axes: Axes, fits: pl.DataFrame) -> None:
     gaussian = fits.filter(family="gaussian")["log_likelihood"][0]
-    axes.axvline(0, color=PALE)
+    axes.axvline(0, color=style.PALE)
     axes.set_title("One table at a time")
     axes.set_xlabel("mean log-likelihood less the Gaussian's")
     gaps = [(row["log_likelihood"] - gaussian, row["ties"]) for row in fits.iter_rows(named=True)]
     for y, (gap, ties) in enumerate(gaps):
         # What rounding leaves of a tie is not a gap.
-        axes.plot(0.0 if ties == 1 else gap, y, "o", color=INK)
+        axes.plot(0.0 if ties == 1 else gap, y, "o", color=style.INK)
         if y:
             axes.annotate(
-                f"{ties:.0%} ties", (1.02, y), xycoords=("axes fraction", "data"), va="center", fontsize=6.5, color=GREY
+                f"{ties:.0%} ties",
+                (1.02, y),
+                xycoords=("axes fraction", "data"),
+                va="center",
+                fontsize=6.5,
+                color=style.GREY,
             )
     widest = max(abs(gap) for gap, ties in gaps if ties < 1) if any(ties < 1 for _, ties in gaps) else 1.0
     axes.set_xlim(-1.3 * widest, 0.5 * widest)
-    few_ticks(axes.xaxis, 4)
+    style.few_ticks(axes.xaxis, 4)
 
 
 def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
     models = tests["model"].to_list()
-    colours, markers = model_colours(models), model_markers(models)
-    places = {family: y for y, family in enumerate(COPULA_NAMES)}
-    names, short = list(colours), short_names(models)
-    spread = 0.5 if len(names) <= MOST_LABELS else 0.8
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    places = {family: y for y, family in enumerate(stats.COPULA_NAMES)}
+    names, short = list(colours), style.short_names(models)
+    spread = 0.5 if len(names) <= style.MOST_LABELS else 0.8
     axes.set_xscale("log")
     axes.axvspan(SMALLEST_PVALUE / 2, 0.05, color="#f4f4f4", zorder=0)
     for row in tests.filter(pl.col("pvalue").is_not_null()).iter_rows(named=True):
@@ -226,7 +187,7 @@ def _draw_tests(axes: Axes, tests: pl.DataFrame) -> None:
         x, y = max(row["pvalue"], SMALLEST_PVALUE), places[row["family"]] + shift
         axes.plot(x, y, markers[row["model"]], color=colours[row["model"]], markersize=4.5)
     axes.set(xlim=(SMALLEST_PVALUE / 2, 1.5), title="All variants at once", xlabel="p-value; shaded: ruled out at 5 %")
-    if len(names) > MOST_LABELS:
+    if len(names) > style.MOST_LABELS:
         return
     first = tests.filter(pl.col("pvalue").is_not_null(), family="gaussian")
     shifts = [spread * ((names.index(model) + 0.5) / len(names) - 0.5) for model in first["model"]]
@@ -238,7 +199,7 @@ def _caption(frame: pl.DataFrame) -> str:
     tables = frame["tables"][0]
     tested = frame.filter(part="test_over_variants")["model"].n_unique()
     rejected = frame.filter((pl.col("part") == "test_over_variants") & (pl.col("pvalue") < 0.05))["family"].to_list()
-    counted = "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in COPULA_NAMES)
+    counted = "; ".join(f"{FAMILY_LABELS[family]} {rejected.count(family)}" for family in stats.COPULA_NAMES)
     test = (
         " Right: the test that can tell copulas apart. All variants of a model cut one dependence at several places, "
         "if they share it, and a family predicts them all with one parameter; a small p-value speaks against the "

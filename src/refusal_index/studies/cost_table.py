@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.summary import recorded_usage
 from refusal_index.studies import style
 from refusal_index.studies.cells import NOTHING, number
 from refusal_index.studies.scores import ALL
@@ -29,32 +28,15 @@ SCHEMA = {
     "model": pl.String,
     "dataset": pl.String,
     "variant": pl.String,
-    "questions": pl.Int64,
-    "draws": pl.Int64,
-    "first_answers": pl.Int64,
-    "forced_answers": pl.Int64,
-    "two_pass_answers": pl.Int64,
-    "twice_all_answers": pl.Int64,
-    "sampling_answers": pl.Int64,
-    "requests": pl.Int64,
-    "input_tokens": pl.Int64,
-    "output_tokens": pl.Int64,
-    "cost_usd": pl.Float64,
-    "requests_per_question": pl.Float64,
-    "tokens_per_question": pl.Float64,
-    "sampling_tokens": pl.Float64,
+    **dict.fromkeys(("questions", "draws", "first_answers", "forced_answers", "two_pass_answers"), pl.Int64),
+    **dict.fromkeys(("twice_all_answers", "sampling_answers", "requests", "input_tokens", "output_tokens"), pl.Int64),
+    **dict.fromkeys(("cost_usd", "requests_per_question", "tokens_per_question", "sampling_tokens"), pl.Float64),
 }
 _MEASURED = ("requests", "input_tokens", "output_tokens", "cost")
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: ARG001 - all studies are made alike
-    """Add up what each run took.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
-    """
+    """Add up what each run took; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in _run_rows(run)]
@@ -137,27 +119,17 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_rows(run: ComparedRun) -> Iterator[tuple[Any, ...]]:
-    usage = _usage(run)
+    usage = recorded_usage(run)
     for variant, outcomes in run.variants.items():
         first = first_draws(outcomes)
         questions = first.height
         two_passes = questions + int(first["refused"].fill_null(value=False).sum())
-        measured = usage.get(variant) or dict.fromkeys(_MEASURED)
+        measured = usage.get(variant)
         yield (
             *(run.label, run.dataset, variant or ALL, questions, outcomes["draw"].n_unique()),
             *(outcomes.height, outcomes["forced_grade"].count(), two_passes, 2 * questions, SAMPLES * questions),
-            *(measured.get(name) for name in _MEASURED),
+            *(getattr(measured, name, None) for name in _MEASURED),
         )
-
-
-def _usage(run: ComparedRun) -> Mapping[str | None, Mapping[str, Any]]:
-    """Read what each variant took from the summary in a run's folder; nothing where there is none."""
-    path = RunFolder(run.source).summary
-    try:
-        document = json.loads(path.read_bytes()) if run.source.is_dir() else {}
-        return {one["variant"]: one["usage"] for one in document.get("variants", ()) if one["model"] == run.model_id}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
 
 
 def _draw_answers(axes: Axes, place: int, row: dict[str, Any]) -> None:

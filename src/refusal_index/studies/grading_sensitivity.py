@@ -6,7 +6,6 @@ questions without a grade can be scored in several ways, of which the paper's, w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -15,39 +14,15 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import outcome_counts
-from refusal_index.stats import (
-    ContingencyTable,
-    OutcomeCounts,
-    correct_misgrading,
-    misgrading_range,
-    missing_bounds,
-    refusal_index,
-    scoring_rules,
-)
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    MOST_BANDS,
-    MOST_LABELS,
-    PALE,
-    WIDTH,
-    model_colours,
-    model_handles,
-    model_legend,
-    model_markers,
-    safe_text,
-    short_names,
-    ticks_above_too,
-)
 
 NAME = "grading_sensitivity"
 TITLE = "Sensitivity to grading"
@@ -65,28 +40,17 @@ _BOUNDS = ("everything", "forced_refusals")
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen)
+    notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        for variant, outcomes in run.variants.items():
-            where = {"model": name, "dataset": run.dataset, "variant": variant or ALL}
-            table = table_of(run, variant)
-            found = refusal_index(table)
-            if found.status == "undefined":
-                notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-                continue
-            parts = list(scoring_rows(outcome_counts(first_draws(outcomes)), table, options.confidence_level))
-            parts += misgrading_bounds_rows(table)
-            if variant == reference_variant(run):
-                parts += misgrading_rows(table, options)
-            rows += ({**where, **part} for part in parts)
+    for one in defined:
+        counts = outcome_counts(first_draws(one.run.variants[one.variant]))
+        parts = [*scoring_rows(counts, one.table, options.confidence_level), *misgrading_bounds_rows(one.table)]
+        if one.variant == reference_variant(one.run):
+            parts += misgrading_rows(one.table, options)
+        rows += ({**one.where, **part} for part in parts)
     if not rows:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     frame = pl.DataFrame(rows, schema=_SCHEMA)
@@ -94,73 +58,56 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 
 
 _SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "part": pl.String,
-    "name": pl.String,
-    "rate": pl.Float64,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "questions": pl.Float64,
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("rate", "estimate", "low", "high", "questions"), pl.Float64),
     "status": pl.String,
     "reason": pl.String,
 }
 
 
-def misgrading_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the corrected index for every assumed pair of error rates, with its interval."""
     for name, (as_wrong, as_right) in ERRORS.items():
         for rate in RATES:
-            found = correct_misgrading(table, rate * as_wrong, rate * as_right)
+            found = stats.correct_misgrading(table, rate * as_wrong, rate * as_right)
             interval = found.confidence_interval(options.confidence_level, n_resamples=_RESAMPLES, rng=options.seed)
-            low, high = (None if math.isnan(end) else end for end in interval)
             yield {
                 "part": "misgrading",
                 "name": name,
                 "rate": rate,
-                "estimate": found.estimate,
-                "low": low,
-                "high": high,
                 "questions": float(table.n),
-                "status": found.status,
-                "reason": found.reason,
+                **stats.Estimate.of(found, interval).to_document(),
             }
 
 
-def misgrading_bounds_rows(table: ContingencyTable) -> Iterator[dict[str, Any]]:
+def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
     """Yield the range of the corrected index while both error rates go from 0 to one and to five in a hundred."""
     for rate in (0.01, LARGEST_RATE):
-        found = misgrading_range(table, (0.0, rate), (0.0, rate))
+        found = stats.misgrading_range(table, (0.0, rate), (0.0, rate))
         ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
         yield {"part": "misgrading_range", "name": f"up_to_{rate:g}", "rate": rate, "questions": float(table.n), **ends}
 
 
-def scoring_rows(counts: OutcomeCounts, table: ContingencyTable, confidence_level: float) -> Iterator[dict[str, Any]]:
+def scoring_rows(
+    counts: stats.OutcomeCounts, table: stats.ContingencyTable, confidence_level: float
+) -> Iterator[dict[str, Any]]:
     """Yield the index as it is reported, under each scoring rule, and its sharp bounds over the missing answers.
 
-    Parameters
-    ----------
-    counts
-        The questions by how they ended.
-    table
-        As they are reported: answers refused again are wrong, questions without a grade are left out.
-    confidence_level
-        Of the intervals.
+    - `counts`: the questions by how they ended.
+    - `table`: as they are reported: answers refused again are wrong, questions without a grade are left out.
+    - `confidence_level`: of the intervals.
     """
-    own = refusal_index(table)
-    low, high = own.confidence_interval(confidence_level)
-    reported = {"estimate": own.estimate, "low": low, "high": high, "status": own.status, "reason": own.reason}
+    own = stats.refusal_index(table)
+    reported = stats.Estimate.of(own, own.confidence_interval(confidence_level)).to_document()
     yield {"part": "reported", "name": "reported", "questions": float(table.n), **reported}
-    for rule, found in scoring_rules(counts):
+    for rule, found in stats.scoring_rules(counts):
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
         yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
     again, missing = counts.refused_again, counts.unscored_forced
     bounds = {
-        "forced_refusals": missing_bounds(ContingencyTable(*known), unknown_refused=again),
-        "everything": missing_bounds(ContingencyTable(*known), again + missing, counts.unscored_first),
+        "forced_refusals": stats.missing_bounds(stats.ContingencyTable(*known), unknown_refused=again),
+        "everything": stats.missing_bounds(stats.ContingencyTable(*known), again + missing, counts.unscored_first),
     }
     open_questions = {"forced_refusals": again, "everything": again + missing + counts.unscored_first}
     for name, bound in bounds.items():
@@ -205,25 +152,25 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the corrected index over the assumed error rates, and the scoring rules of every variant."""
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     height, models = max(2.9, 0.8 + 0.22 * keys.height), keys["model"].unique(maintain_order=True).to_list()
-    figure.set_size_inches(WIDTH * 1.25, height)
+    figure.set_size_inches(style.WIDTH * 1.25, height)
     # Beside a long list of variants the curves keep their height, and what is free below them names the models.
     tall = height > 1.5 * LEFT_HEIGHT
     grid = figure.add_gridspec(2, 2, height_ratios=[LEFT_HEIGHT, max(0.01, height - LEFT_HEIGHT)])
     left, right = figure.add_subplot(grid[0 if tall else slice(None), 0]), figure.add_subplot(grid[:, 1])
     _draw_misgrading(left, frame.filter(part="misgrading"), models)
     _draw_rules(right, frame, keys)
-    if len(models) > MOST_LABELS and tall:
+    if len(models) > style.MOST_LABELS and tall:
         below = figure.add_subplot(grid[1, 0])
         below.set_axis_off()
-        below.legend(handles=model_handles(models), loc="upper left", fontsize=6.5)
-    elif len(models) > MOST_LABELS:
-        model_legend(figure, models)
+        below.legend(handles=style.model_handles(models), loc="upper left", fontsize=6.5)
+    elif len(models) > style.MOST_LABELS:
+        style.model_legend(figure, models)
 
 
 def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> None:
-    axes.axhline(0, color=PALE)
-    colours, markers = model_colours(models), model_markers(models)
-    few = len(models) <= MOST_LABELS
+    axes.axhline(0, color=style.PALE)
+    colours, markers = style.model_colours(models), style.model_markers(models)
+    few = len(models) <= style.MOST_LABELS
     ends: list[tuple[float, float, str]] = []
     for (model, _, name), part in rows.group_by("model", "dataset", "name", maintain_order=True):
         known, colour = part.drop_nulls("estimate"), colours[str(model)]
@@ -232,7 +179,7 @@ def _draw_misgrading(axes: Axes, rows: pl.DataFrame, models: Sequence[str]) -> N
         if name != "both" or not known.height:
             continue
         ends.append((100 * known["rate"][-1], known["estimate"][-1], str(model)))
-        if len(models) <= MOST_BANDS:
+        if len(models) <= style.MOST_BANDS:
             bounded = known.drop_nulls("low")
             axes.fill_between(
                 100 * bounded["rate"], bounded["low"], bounded["high"], color=colour, alpha=0.12, linewidth=0
@@ -250,9 +197,9 @@ def _name_curves(
 ) -> None:
     """Say which line is what, and write each model's name at the end of its curve."""
     key = "\u2014 both ways   -- right graded wrong   \u00b7\u00b7 wrong graded right"
-    axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=GREY)
+    axes.annotate(key, (0.01, 0.01), xycoords="axes fraction", fontsize=5.8, color=style.GREY)
     axes.set_xlim(right=145 * LARGEST_RATE)
-    names = short_names([model for *_, model in ends], 22)
+    names = style.short_names([model for *_, model in ends], 22)
     # Only what the labels could cover: the ends of the lines.
     near = rows.filter(pl.col("rate") >= 0.9 * LARGEST_RATE).select("rate", "estimate").drop_nulls()
     lines = [(100 * rate, index) for rate, index in near.iter_rows()]
@@ -261,31 +208,29 @@ def _name_curves(
 
 
 def _draw_rules(axes: Axes, frame: pl.DataFrame, keys: pl.DataFrame) -> None:
-    axes.axvline(0, color=PALE)
-    labels, names = [], short_names(keys["model"].to_list(), 22)
+    axes.axvline(0, color=style.PALE)
+    labels, names = [], style.short_names(keys["model"].to_list(), 22)
     for y, (model, dataset, variant) in enumerate(keys.iter_rows()):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model, variant=variant)
         own = part.filter(part="reported").row(0, named=True)
         everything, again = (part.filter(part="bounds", name=name).row(0, named=True) for name in _BOUNDS)
-        axes.plot([own["low"], own["high"]], [y, y], color=GREY, linewidth=0.8)
-        for bound, width, colour in ((everything, 6, PALE), (again, 3, MODEL_COLOURS[4])):
+        axes.plot([own["low"], own["high"]], [y, y], color=style.GREY, linewidth=0.8)
+        for bound, width, colour in ((everything, 6, style.PALE), (again, 3, style.MODEL_COLOURS[4])):
             if bound["low"] is not None:
                 axes.plot([bound["low"], bound["high"]], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
         rules = part.filter(part="scoring_rule").drop_nulls("estimate")["estimate"]
-        axes.plot(rules, [y] * rules.len(), "|", color=INK, markersize=5, markeredgewidth=0.7)
-        axes.plot(own["estimate"], y, "o", color=INK, markersize=4)
-        labels.append(f"{names[model]}, {safe_text(variant, 8)} ({again['questions']:.0f})")
-    axes.set_yticks(range(len(labels)), labels, fontsize=6.3)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+        axes.plot(rules, [y] * rules.len(), "|", color=style.INK, markersize=5, markeredgewidth=0.7)
+        axes.plot(own["estimate"], y, "o", color=style.INK, markersize=4)
+        labels.append(f"{names[model]}, {style.safe_text(variant, 8)} ({again['questions']:.0f})")
+    style.name_rows(axes, labels, 6.3)
     axes.set(title="Scoring rules", xlabel="Refusal Index")
-    ticks_above_too(axes)
+    style.ticks_above_too(axes)
 
 
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     models = frame["model"].n_unique()
-    left_out = ["the intervals"] if models > MOST_BANDS else []
-    left_out += ["the curves of one kind of error alone"] if models > MOST_LABELS else []
+    left_out = ["the intervals"] if models > style.MOST_BANDS else []
+    left_out += ["the curves of one kind of error alone"] if models > style.MOST_LABELS else []
     return (
         "Left: the Refusal Index that a grader without errors would have given, if this one graded right answers as "
         "wrong, wrong answers as right, or both, at the assumed rate; one prompt variant a model, with "

@@ -14,15 +14,9 @@ import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    expected_kendall_w,
-    expected_winner_entropy,
-    kendall_w,
-    winner_entropy,
-    within_topic_refusal_index,
-)
 from refusal_index.studies import style
 from refusal_index.studies.cells import NOTHING, number, widened, with_interval
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, run_index
@@ -40,16 +34,8 @@ AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy"
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
 SCHEMA = {
-    "statistic": pl.String,
-    "model": pl.String,
-    "dataset": pl.String,
-    "truth": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "within_source": pl.Float64,
-    "within_low": pl.Float64,
-    "within_high": pl.Float64,
+    **dict.fromkeys(("statistic", "model", "dataset", "truth"), pl.String),
+    **dict.fromkeys(("estimate", "low", "high", "within_source", "within_low", "within_high"), pl.Float64),
     "variants": pl.Int64,
     "reason": pl.String,
 }
@@ -58,10 +44,7 @@ SCHEMA = {
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Tabulate the index of every model on every dataset.
 
-    Raises
-    ------
-    NotPossibleError
-        If there are runs on fewer than two datasets.
+    Raises NotPossibleError if there are runs on fewer than two datasets.
     """
     chosen, notes = _once_each(runs)
     if len({run.dataset for run in chosen}) < 2:
@@ -75,17 +58,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def with_agreement(frame: pl.DataFrame) -> pl.DataFrame:
     """Add the average of each dataset, and the agreement of the datasets' rankings of models.
 
-    Parameters
-    ----------
-    frame
-        Rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
-
-    Returns
-    -------
-    polars.DataFrame
-        With further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction for
-        ties), ``winner_entropy`` and what both are on average for random rankings. Agreement takes the models that
-        have an index on every dataset.
+    - `frame`: rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
+    - returned: with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction
+      for ties), ``winner_entropy`` and what both are on average for random rankings. Agreement takes the models that
+      have an index on every dataset.
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
     rows = [*_agreement_rows(frame)]
@@ -150,10 +126,11 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
 
 
 def _run_row(run: ComparedRun, options: StudyOptions) -> tuple[Any, ...]:
-    index = run_index(run, options)
+    overall = run_index(run, options)
+    index = overall.index
     estimate = (index.estimate, index.low, index.high)
     whose = (INDEX, run.model or run.label, dataset_name(run.dataset), truth_of(run.dataset_id))
-    return (*whose, *estimate, *_within_source(run, options), index.variants, index.reason)
+    return (*whose, *estimate, *_within_source(run, options), overall.variants, index.reason)
 
 
 def truth_of(dataset: str | None) -> str | None:
@@ -173,7 +150,7 @@ def _within_source(run: ComparedRun, options: StudyOptions) -> tuple[float | Non
         rows = first_draws(outcomes).drop_nulls(["refused", "wrong", "topic"])
         if rows.height:
             refused, wrong = rows["refused"].to_numpy(), rows["wrong"].to_numpy()
-            found.append(within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
+            found.append(stats.within_topic_refusal_index(refused, wrong, rows["topic"].to_numpy()))
     estimates = [one.estimate for one in found if one.estimate is not None]
     if len(run.variants) == 1 and len(estimates) == 1:
         low, high = found[0].confidence_interval(options.confidence_level)
@@ -188,14 +165,18 @@ def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, st
         for name in AGREEMENT:
             yield name, None, "no_model_on_every_dataset"
         return
-    plain, ties, entropy = kendall_w(scores), kendall_w(scores, correct_ties=True), winner_entropy(scores)
+    plain, ties, entropy = (
+        stats.kendall_w(scores),
+        stats.kendall_w(scores, correct_ties=True),
+        stats.winner_entropy(scores),
+    )
     settings, models = scores.shape
     several = models > 1 and settings > 1
     yield "kendall_w", plain.estimate, plain.reason
     yield "kendall_w_ties", ties.estimate, ties.reason
-    yield "kendall_w_random", expected_kendall_w(settings) if several else None, plain.reason
+    yield "kendall_w_random", stats.expected_kendall_w(settings) if several else None, plain.reason
     yield "winner_entropy", entropy.estimate, entropy.reason
-    yield "winner_entropy_random", expected_winner_entropy(settings, models) if several else None, entropy.reason
+    yield "winner_entropy_random", stats.expected_winner_entropy(settings, models) if several else None, entropy.reason
 
 
 def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:

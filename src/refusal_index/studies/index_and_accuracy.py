@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
@@ -22,7 +23,6 @@ from refusal_index.studies.regression import (
 )
 from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
-    METRIC_LABELS,
     dataset_name,
     level_text,
     mean_of,
@@ -41,16 +41,8 @@ NEEDS = "runs of three models or more on one dataset; on SimpleQA one is enough,
 METRICS = ("correct_rate", "correct_given_attempted")
 AXIS_LABELS = {"correct_rate": "Correct answer rate", "correct_given_attempted": "Correct given attempted (C/A)"}
 POINT_SCHEMA = {
-    "metric": pl.String,
-    "source": pl.String,
-    "model": pl.String,
-    "family": pl.String,
-    "value": pl.Float64,
-    "value_low": pl.Float64,
-    "value_high": pl.Float64,
-    "refusal_index": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys(("metric", "source", "model", "family"), pl.String),
+    **dict.fromkeys(("value", "value_low", "value_high", "refusal_index", "low", "high"), pl.Float64),
     "mean_refusal_index": pl.Float64,
     "variants": pl.Int64,
 }
@@ -60,10 +52,7 @@ SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, "above_line": pl.Boolean}
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on two measures of accuracy.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than three models have an index, and the paper's are not there to compare with.
+    Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
     """
     chosen, notes = of_one_dataset(runs)
     known = known_models(options)
@@ -120,7 +109,8 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
-    index, scores = run_index(run, options), variant_scores(run, options)
+    overall, scores = run_index(run, options), variant_scores(run, options)
+    index = overall.index
     if index.estimate is None:
         return
     resampled = resampled_metrics(run, options) if len(scores) > 1 else {}
@@ -132,7 +122,7 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
         ends = (only.low, only.high)
         if len(scores) > 1:
             ends = percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
-        estimate = (index.estimate, index.low, index.high, index.mean, index.variants)
+        estimate = (index.estimate, index.low, index.high, overall.mean, overall.variants)
         yield (metric, RUN, run.label, family_of(name_in_tables(run, known), known), value, *ends, *estimate)
 
 

@@ -44,11 +44,7 @@ POINT_SCHEMA = {
     "source": pl.String,
     "model": pl.String,
     "family": pl.String,
-    SIZE: pl.Float64,
-    "active_parameters_billion": pl.Float64,
-    "refusal_index": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
 }
 DRAWN_AT = "drawn_at_billion"
 """Where a model is drawn: at its size, or beside it where others have the same."""
@@ -62,10 +58,7 @@ WIDEST = 0.25
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Regress the index on the logarithm of the number of parameters.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models of known size have an index.
+    Raises NotPossibleError if fewer than two models of known size have an index.
     """
     chosen, notes = of_one_dataset(runs)
     known = known_models(options)
@@ -88,8 +81,6 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
     """Add where each model is drawn: models of the same size beside each other, in their order.
 
-    Examples
-    --------
     >>> side_by_side(pl.DataFrame({SIZE: [1.0, 10.0, 10.0]}))[DRAWN_AT].round(2).to_list()
     [1.0, 9.55, 10.47]
     """
@@ -122,8 +113,6 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 def size_text(billions: float) -> str:
     """Return a number of parameters as people say it.
 
-    Examples
-    --------
     >>> size_text(0.0026), size_text(72), size_text(1000)
     ('2.6M', '72B', '1T')
     """
@@ -145,7 +134,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
-    index, name = run_index(run, options), name_in_tables(run, known)
+    index, name = run_index(run, options).index, name_in_tables(run, known)
     row = find_model(name, known)
     if index.estimate is None or row is None or row[SIZE] is None:
         return None

@@ -42,13 +42,7 @@ _COVERED = 0.15  # a contour's label this near to the run's own index would be c
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make one panel a run.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has an answer with a grade.
-    """
+    """Make one panel a run; raises NotPossibleError if no run has an answer with a grade."""
     chosen, notes = of_one_dataset(runs)
     rows = [row for run in chosen for row in _panel_rows(run, options)]
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")

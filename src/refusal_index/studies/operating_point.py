@@ -16,42 +16,19 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    ContingencyTable,
-    MetricEstimate,
-    abstention_metrics,
-    accuracy_refusal_curve,
-    best_operating_point,
-    correct_rate_at,
-    metrics,
-    omniscience_index,
-    refusal_index,
-    utility,
-)
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    PALE,
-    PAPER,
-    WIDTH,
-    short_names,
-    switch_off_rest,
-    title_with_key,
-    variant_colours,
-)
 
 NAME = "operating_point"
 TITLE = "Operating point"
 NEEDS = "a run whose Refusal Index is defined"
 
 PENALTIES = (1.0, 3.0, 9.0)
-_PENALTY_COLOURS = dict(zip(PENALTIES, (MODEL_COLOURS[4], MODEL_COLOURS[1], "#8b1a1a"), strict=True))
+_PENALTY_COLOURS = dict(zip(PENALTIES, (style.MODEL_COLOURS[4], style.MODEL_COLOURS[1], "#8b1a1a"), strict=True))
 _PENALTY_MARKERS = dict(zip(PENALTIES, ("o", "s", "D"), strict=True))
 _PANELS_A_ROW = 3
 _METRIC_LABELS = {
@@ -63,48 +40,26 @@ _METRIC_LABELS = {
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has a defined index."""
     chosen, notes = chosen_runs(runs)
+    defined, undefined = defined_tables(chosen, only_reference=True)
+    notes = (*notes, *undefined)
     rows: list[dict[str, Any]] = []
-    for run, name in zip(chosen, display_names(chosen), strict=True):
-        variant = reference_variant(run)
-        table, where = table_of(run, variant), {"model": name, "dataset": run.dataset}
-        found = refusal_index(table)
-        if found.status == "undefined":
-            notes = (*notes, f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
-            continue
-        rows += ({**where, "variant": variant or ALL, **row} for row in point_rows(table, options))
-        for other in run.variants:
-            if other != variant and table_of(run, other).n:
-                point = _observed("other_variant", table_of(run, other), options.confidence_level)
-                rows.append({**where, "variant": other or ALL, **point})
+    for one in defined:
+        rows += ({**one.where, **row} for row in point_rows(one.table, options))
+        for other in one.run.variants:
+            if other != one.variant and table_of(one.run, other).n:
+                point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
+                rows.append({**one.where, "variant": other or ALL, **point})
     if not rows:
         raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
     return Study(NAME, TITLE, _caption(options), pl.DataFrame(rows, schema=_SCHEMA), draw, notes, printed)
 
 
 _SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "part": pl.String,
-    "name": pl.String,
-    "penalty": pl.Float64,
-    "refusal_rate": pl.Float64,
-    "refusal_rate_low": pl.Float64,
-    "refusal_rate_high": pl.Float64,
-    "correct_rate": pl.Float64,
-    "correct_rate_low": pl.Float64,
-    "correct_rate_high": pl.Float64,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
+    **dict.fromkeys(("model", "dataset", "variant", "part", "name"), pl.String),
+    **dict.fromkeys(("penalty", "refusal_rate", "refusal_rate_low", "refusal_rate_high", "correct_rate"), pl.Float64),
+    **dict.fromkeys(("correct_rate_low", "correct_rate_high", "estimate", "low", "high"), pl.Float64),
     "utility_at_best": pl.Float64,
     "utility_today": pl.Float64,
     "status": pl.String,
@@ -112,15 +67,11 @@ _SCHEMA = {
 }
 
 
-def point_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the fitted curve with its band, today's point, the best points with their regret, and what it is worth.
 
-    Parameters
-    ----------
-    table
-        Whose Refusal Index is defined.
-    options
-        Level and seed of the intervals.
+    - `table`: whose Refusal Index is defined.
+    - `options`: level and seed of the intervals.
     """
     level = options.confidence_level
     yield from _curve(table, level)
@@ -128,32 +79,33 @@ def point_rows(table: ContingencyTable, options: StudyOptions) -> Iterator[dict[
     for penalty in PENALTIES:
         yield _best(table, penalty, options)
     for penalty in PENALTIES:
-        yield {**_metric(utility(table, penalty, confidence_level=level)), "penalty": penalty}
+        yield {**_metric(stats.utility(table, penalty, confidence_level=level)), "penalty": penalty}
     for metric in (
-        omniscience_index(table, confidence_level=level),
-        *abstention_metrics(table, confidence_level=level),
+        stats.omniscience_index(table, confidence_level=level),
+        *stats.abstention_metrics(table, confidence_level=level),
     ):
         yield _metric(metric)
 
 
-def _curve(table: ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
-    curve = accuracy_refusal_curve(table)
+def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
+    curve = stats.accuracy_refusal_curve(table)
     band = curve.confidence_band(level)
     points = np.stack([curve.refusal_rate, curve.correct_rate, *band], axis=1).tolist()
-    for refused, correct, low, high in points:
+    for refused, correct, *ends in points:
+        low, high = stats.ConfidenceInterval(*ends).or_none()
         yield {
             "part": "curve",
             "refusal_rate": refused,
             "correct_rate": correct,
-            "correct_rate_low": None if math.isnan(low) else low,
-            "correct_rate_high": None if math.isnan(high) else high,
+            "correct_rate_low": low,
+            "correct_rate_high": high,
             "status": curve.status,
             "reason": curve.reason,
         }
 
 
-def _observed(part: str, table: ContingencyTable, level: float) -> dict[str, Any]:
-    found = {metric.name: metric for metric in metrics(table, confidence_level=level)}
+def _observed(part: str, table: stats.ContingencyTable, level: float) -> dict[str, Any]:
+    found = {metric.name: metric for metric in stats.metrics(table, confidence_level=level)}
     refused, correct = found["refusal_rate"], found["correct_rate"]
     return {
         "part": part,
@@ -168,10 +120,10 @@ def _observed(part: str, table: ContingencyTable, level: float) -> dict[str, Any
     }
 
 
-def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
-    point, rho = best_operating_point(table, penalty), refusal_index(table).rho
-    low, high = point.confidence_interval(options.confidence_level, rng=options.seed)
-    correct = None if rho is None else float(correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
+def _best(table: stats.ContingencyTable, penalty: float, options: StudyOptions) -> dict[str, Any]:
+    point, rho = stats.best_operating_point(table, penalty), stats.refusal_index(table).rho
+    low, high = point.confidence_interval(options.confidence_level, rng=options.seed).or_none()
+    correct = None if rho is None else float(stats.correct_rate_at(point.refusal_rate or 0.0, rho, table.error_rate))
     return {
         "part": "best",
         "name": "regret",
@@ -179,8 +131,8 @@ def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dic
         "refusal_rate": point.refusal_rate,
         "correct_rate": correct,
         "estimate": point.regret,
-        "low": None if math.isnan(low) else low,
-        "high": None if math.isnan(high) else high,
+        "low": low,
+        "high": high,
         "utility_at_best": point.utility,
         "utility_today": point.utility_today,
         "status": point.status,
@@ -188,16 +140,8 @@ def _best(table: ContingencyTable, penalty: float, options: StudyOptions) -> dic
     }
 
 
-def _metric(metric: MetricEstimate) -> dict[str, Any]:
-    return {
-        "part": "metric",
-        "name": metric.name,
-        "estimate": metric.estimate,
-        "low": metric.low,
-        "high": metric.high,
-        "status": metric.status,
-        "reason": metric.reason,
-    }
+def _metric(metric: stats.Estimate) -> dict[str, Any]:
+    return {"part": "metric", "name": metric.name, **metric.to_document()}
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -224,17 +168,17 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
     regrets = 0.9 + 0.3 * keys.height
-    figure.set_size_inches(WIDTH * max(0.8, 0.42 * columns), 2.3 * rows + regrets)
+    figure.set_size_inches(style.WIDTH * max(0.8, 0.42 * columns), 2.3 * rows + regrets)
     above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[2.3 * rows, regrets])[:, 0]
     axes = above.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    names = short_names(keys["model"].to_list())
+    names = style.short_names(keys["model"].to_list())
     for panel, (model, dataset) in zip(axes.flat, keys.iter_rows(), strict=False):
         part = frame.filter(pl.col("dataset").eq_missing(dataset), model=model)
         _draw_plane(panel, part)
         panel.set_title(names[model], fontsize=7.5)
     # The panels share their axis: a limit set while some are still empty would cut off what comes later.
     axes[0, 0].set_ylim(bottom=-0.02)
-    switch_off_rest(axes, keys.height)
+    style.switch_off_rest(axes, keys.height)
     above.supxlabel("Refusal rate", fontsize=8)
     above.supylabel("Correct rate", fontsize=8)
     _draw_regrets(below.subplots(), frame.filter(part="best"), keys)
@@ -246,16 +190,16 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
         bounded["refusal_rate"],
         bounded["correct_rate_low"],
         bounded["correct_rate_high"],
-        color=PALE,
+        color=style.PALE,
         alpha=0.6,
         linewidth=0,
     )
-    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=GREY, linewidth=1)
+    axes.plot(curve["refusal_rate"], curve["correct_rate"], color=style.GREY, linewidth=1)
     observed = part.filter(pl.col("part").is_in(["today", "other_variant"]))
-    colours = variant_colours(observed["variant"].to_list())
+    colours = style.variant_colours(observed["variant"].to_list())
     for row in observed.iter_rows(named=True):
         r, c, today = row["refusal_rate"], row["correct_rate"], row["part"] == "today"
-        colour = INK if today else colours[row["variant"]]
+        colour = style.INK if today else colours[row["variant"]]
         if today:
             axes.plot([row["refusal_rate_low"], row["refusal_rate_high"]], [c, c], color=colour, linewidth=0.9)
         axes.plot([r, r], [row["correct_rate_low"], row["correct_rate_high"]], color=colour, linewidth=0.9)
@@ -275,7 +219,7 @@ def _draw_plane(axes: Axes, part: pl.DataFrame) -> None:
 
 
 def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
-    axes.axvline(0, color=PALE)
+    axes.axvline(0, color=style.PALE)
     places = {key: place for place, key in enumerate(keys.iter_rows())}
     shifts = dict(zip(PENALTIES, (-0.25, 0.0, 0.25), strict=True))
     for row in best.drop_nulls("estimate").iter_rows(named=True):
@@ -285,13 +229,11 @@ def _draw_regrets(axes: Axes, best: pl.DataFrame, keys: pl.DataFrame) -> None:
         axes.plot(
             row["estimate"], y, _PENALTY_MARKERS[row["penalty"]], color=colour, markerfacecolor="white", markersize=5
         )
-    names = short_names(keys["model"].to_list(), 28)
-    axes.set_yticks(range(keys.height), [names[model] for model in keys["model"]])
-    axes.set_ylim(keys.height - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+    names = style.short_names(keys["model"].to_list(), 28)
+    style.name_rows(axes, [names[model] for model in keys["model"]])
     axes.set(xlabel="utility a question, best less today's")
     looks = {f"penalty {price:g}": (_PENALTY_MARKERS[price], colour) for price, colour in _PENALTY_COLOURS.items()}
-    title_with_key(axes, "Regret", {name: (*look, PAPER) for name, look in looks.items()})
+    style.title_with_key(axes, "Regret", {name: (*look, style.PAPER) for name, look in looks.items()})
 
 
 def _caption(options: StudyOptions) -> str:

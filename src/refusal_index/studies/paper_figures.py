@@ -20,6 +20,7 @@ from pathlib import Path
 
 import polars as pl
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.study import StudyOptions
 
@@ -35,7 +36,7 @@ _COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Fl
 _ACTIVE = "active_parameters_billion"
 
 
-class ModelTableError(ValueError):
+class ModelTableError(RefusalIndexError, ValueError):
     """A table of models cannot be used as it is."""
 
 
@@ -43,14 +44,9 @@ class ModelTableError(ValueError):
 def paper_rows() -> pl.DataFrame:
     """Return the 16 rows of the paper's results table.
 
-    Returns
-    -------
-    polars.DataFrame
-        Columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not public),
-        ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
+    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
+      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
 
-    Examples
-    --------
     >>> paper_rows().select("model", "refusal_index").row(1)
     ('Qwen2.5-72B', 0.49)
     """
@@ -66,10 +62,7 @@ def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
 def known_models(options: StudyOptions) -> pl.DataFrame:
     """Return what is known of models: the reader's own table first, then the paper's and the embedded ones.
 
-    Raises
-    ------
-    ModelTableError
-        If the reader's table cannot be read or lacks a column.
+    Raises ModelTableError if the reader's table cannot be read or lacks a column.
     """
     embedded = pl.read_csv((files("refusal_index.studies") / "data" / "models.csv").read_bytes())
     columns = [*_COLUMNS, _ACTIVE]
@@ -93,8 +86,6 @@ def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
 def family_of(model: str | None, known: pl.DataFrame) -> str:
     """Tell a model's family: from the tables, else from a known name within its own, else from its provider.
 
-    Examples
-    --------
     >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
     ['Llama', 'acme', 'unknown']
     """

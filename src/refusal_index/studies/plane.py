@@ -10,21 +10,14 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import iso_refusal_index
+from refusal_index.stats import Estimate, iso_refusal_index
 from refusal_index.studies import style
-from refusal_index.studies.scores import RunIndex, mean_of, run_index, variant_scores
+from refusal_index.studies.scores import mean_of, run_index, variant_scores
 from refusal_index.studies.study import StudyOptions
 
 PLANE_SCHEMA = {
-    "kind": pl.String,
-    "panel": pl.String,
-    "model": pl.String,
-    "variant": pl.String,
-    "level": pl.Float64,
-    "refusal_rate": pl.Float64,
-    "refusal_low": pl.Float64,
-    "refusal_high": pl.Float64,
-    "correct_rate": pl.Float64,
+    **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),
+    **dict.fromkeys(("level", "refusal_rate", "refusal_low", "refusal_high", "correct_rate"), pl.Float64),
     "correct_low": pl.Float64,
     "correct_high": pl.Float64,
 }
@@ -44,7 +37,7 @@ def point_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, .
 
 def curve_rows(run: ComparedRun, options: StudyOptions, panel: str | None) -> Iterator[tuple[Any, ...]]:
     """Yield the curve of a run's index over all variants, and of the ends of its interval, at its mean error rate."""
-    index, error_rate = run_index(run, options), mean_error_rate(run, options)
+    index, error_rate = run_index(run, options).index, mean_error_rate(run, options)
     if index.estimate is None or error_rate is None:
         return
     middle = iso_refusal_index(RATES, index.estimate, error_rate)
@@ -119,7 +112,7 @@ def plane_top(frame: pl.DataFrame) -> float:
     return min(1.0, 1.12 * highest) if highest else 1.0
 
 
-def _end(index: RunIndex, end: float | None, error_rate: float) -> list[float | None]:
+def _end(index: Estimate, end: float | None, error_rate: float) -> list[float | None]:
     if end is None or index.estimate is None:
         return [None] * len(RATES)
     return [float(value) for value in iso_refusal_index(RATES, end, error_rate)]

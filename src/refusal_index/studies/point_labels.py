@@ -22,16 +22,11 @@ def label_points(
 ) -> None:
     """Write a label beside every point where it covers neither another label nor a point; the last thing to draw.
 
-    Parameters
-    ----------
-    axes
-        With their final limits.
-    points, labels, colours
-        In data coordinates; labels are shown as they are, so pass those of others through `safe_text` before.
-    size
-        Of the text, in points.
-    avoid
-        Further points that no label should cover.
+    - `axes`: with their final limits.
+    - `points`, `labels`, `colours`: in data coordinates; labels are shown as they are, so pass those of others through
+      `safe_text` before.
+    - `size`: of the text, in points.
+    - `avoid`: further points that no label should cover.
     """
     figure = axes.figure.figure
     figure.draw_without_rendering()

@@ -35,10 +35,7 @@ SCHEMA = {
     "other_prompt": pl.String,
     "both_answered": pl.Int64,
     "same": pl.Int64,
-    "agreement": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "kappa": pl.Float64,
+    **dict.fromkeys(("agreement", "low", "high", "kappa"), pl.Float64),
     "reason": pl.String,
 }
 
@@ -46,10 +43,7 @@ SCHEMA = {
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Compare the prompts of each run pair by pair.
 
-    Raises
-    ------
-    NotPossibleError
-        If no two prompts of a run have answered a question in common.
+    Raises NotPossibleError if no two prompts of a run have answered a question in common.
     """
     chosen, notes = of_one_dataset(runs)
     rows = [row for run in chosen for row in _run_rows(run, options)]

@@ -17,18 +17,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from refusal_index import stats
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    ContingencyTable,
-    RankingStability,
-    isotonic_residuals,
-    kendall_w,
-    metrics,
-    ranking_stability,
-)
 from refusal_index.studies.cells import number
-from refusal_index.studies.scores import ALL, COMPARED, METRIC_LABELS
-from refusal_index.studies.selection import chosen_runs, model_name, table_of
+from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
 
@@ -51,32 +44,17 @@ Setting = tuple[str | None, str | None]
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Every metric of some models under the same settings.
+    """Every metric of some models under the same settings."""
 
-    Attributes
-    ----------
-    models, settings
-        Their names.
-    scores
-        By metric, shape (settings, models).
-    notes
-        What was left out.
-    """
-
+    # models, settings: their names
     models: tuple[str, ...]
     settings: tuple[str, ...]
-    scores: Mapping[str, FloatMatrix]
-    notes: tuple[str, ...]
+    scores: Mapping[str, FloatMatrix]  # by metric, shape (settings, models)
+    notes: tuple[str, ...]  # what was left out
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings.
-    """
+    """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
     frame = stability_frame(grid.scores, options.seed)
     return Study(NAME, TITLE, _caption(grid, options), frame, draw, grid.notes, paper_layout)
@@ -90,13 +68,10 @@ def setting_name(setting: Setting) -> str:
 def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     """Compute every metric of all models under the settings that they share.
 
-    Raises
-    ------
-    NotPossibleError
-        If fewer than two models share two settings in which all metrics are defined.
+    Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = chosen_runs(runs)
-    tables: dict[Setting, dict[str, ContingencyTable]] = {}
+    tables: dict[Setting, dict[str, stats.ContingencyTable]] = {}
     for run in chosen:
         for variant in run.variants:
             tables.setdefault((run.dataset, variant), {})[model_name(run)] = table_of(run, variant)
@@ -115,8 +90,8 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     return Grid(models, tuple(rows), matrices, notes)
 
 
-def _scores(table: ContingencyTable, penalty: float) -> dict[str, float | None]:
-    found = {metric.name: metric.estimate for metric in metrics(table, penalty=penalty)}
+def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | None]:
+    found = {metric.name: metric.estimate for metric in stats.metrics(table, penalty=penalty)}
     return {name: found[name] for name in COMPARED}
 
 
@@ -145,19 +120,15 @@ def _why_not_possible(models: Sequence[str], settings: Iterable[str], notes: Seq
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
     """Measure the ranking stability of every metric, as it is and with effects removed.
 
-    Parameters
-    ----------
-    scores
-        By metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
-    seed
-        Of the random rankings.
+    - `scores`: by metric, shape (settings, models), `correct_rate` and `refusal_rate` among them.
+    - `seed`: of the random rankings.
     """
     effects = scores["correct_rate"], scores["refusal_rate"]
     rows = [
         _row(name, matrix, effects, found, fit_over)
         for name, matrix in scores.items()
         for fit_over in FIT_OVER
-        for found in ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)  # type: ignore[arg-type]
+        for found in stats.ranking_stability(matrix, *effects, fit_over=fit_over, n_resamples=N_RESAMPLES, rng=seed)  # type: ignore[arg-type]
         # With nothing removed there is nothing to fit.
         if found.removed != "nothing" or fit_over == FIT_OVER[0]
     ]
@@ -168,7 +139,7 @@ def _row(
     name: str,
     matrix: FloatMatrix,
     effects: tuple[FloatMatrix, FloatMatrix],
-    found: RankingStability,
+    found: stats.RankingStability,
     fit_over: str,
 ) -> dict[str, object]:
     w, entropy = found.random_kendall_w, found.random_winner_entropy
@@ -193,12 +164,12 @@ def _row(
 
 
 def _tie_corrected(
-    matrix: FloatMatrix, effects: tuple[FloatMatrix, FloatMatrix], found: RankingStability, fit_over: str
+    matrix: FloatMatrix, effects: tuple[FloatMatrix, FloatMatrix], found: stats.RankingStability, fit_over: str
 ) -> float | None:
     chosen = {"nothing": (), "correct_rate": effects[:1], "refusal_rate": effects[1:], "both": effects}[found.removed]
     if chosen:
-        matrix = isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over).residuals  # type: ignore[arg-type]
-    return kendall_w(matrix, correct_ties=True).estimate
+        matrix = stats.isotonic_residuals(matrix, *chosen, increasing=found.increasing, fit_over=fit_over).residuals  # type: ignore[arg-type]
+    return stats.kendall_w(matrix, correct_ties=True).estimate
 
 
 def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFrame:

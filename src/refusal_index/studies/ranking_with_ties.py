@@ -17,11 +17,10 @@ from refusal_index.outcomes.comparison import CompareOptions, RunRanking, rank
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats import PairwiseDifference, RankedRun
+from refusal_index.studies import style
 from refusal_index.studies.cells import with_interval
-from refusal_index.studies.scores import dataset_name, level_text
-from refusal_index.studies.selection import chosen_runs, model_name
+from refusal_index.studies.scores import chosen_runs, dataset_name, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import GREY, INK, PALE, WIDTH, few_ticks, model_colours, safe_text, short_names
 
 NAME = "ranking_with_ties"
 TITLE = "Ranking with ties"
@@ -32,13 +31,7 @@ MOST_PAIRS = 15
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no dataset has two models with a variant in common.
-    """
+    """Make the study; raises NotPossibleError if no dataset has two models with a variant in common."""
     chosen, notes = chosen_runs(runs)
     by_dataset: dict[str | None, list[ComparedRun]] = {}
     for run in chosen:
@@ -86,11 +79,7 @@ _TYPES = {
     "place": pl.Int64,
     "run": pl.Int64,
     "other_model": pl.String,
-    "estimate": pl.Float64,
-    "low": pl.Float64,
-    "high": pl.Float64,
-    "pvalue": pl.Float64,
-    "pvalue_max_t": pl.Float64,
+    **dict.fromkeys(("estimate", "low", "high", "pvalue", "pvalue_max_t"), pl.Float64),
     "reason": pl.String,
 }
 
@@ -157,43 +146,43 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     heights = [
         max(part.filter(part=kind, drawn=True).height for kind in ("model", "difference")) + 1.5 for part in parts
     ]
-    figure.set_size_inches(WIDTH * 1.25, 0.8 + 0.24 * sum(heights) + 0.4 * len(parts))
+    figure.set_size_inches(style.WIDTH * 1.25, 0.8 + 0.24 * sum(heights) + 0.4 * len(parts))
     axes = figure.subplots(len(parts), 2, squeeze=False, height_ratios=heights, width_ratios=[1.3, 1])
     for (left, right), part in zip(axes, parts, strict=True):
         models, pairs = (part.filter(part=kind, drawn=True) for kind in ("model", "difference"))
         _draw_models(left, models)
         _draw_pairs(right, pairs)
-        several = f", {safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
+        several = f", {style.safe_text(part['dataset'][0])}" if len(parts) > 1 else ""
         left.set_title(f"Refusal Index{several}")
         right.set_title("Differences")
 
 
 def _draw_models(axes: Axes, models: pl.DataFrame) -> None:
     # By the order of the runs, so that a model has the colour that it has in every other figure.
-    colours = model_colours(models.sort("run")["model"].to_list())
+    colours = style.model_colours(models.sort("run")["model"].to_list())
     for y, row in enumerate(models.iter_rows(named=True)):
         _draw_interval(axes, y, row, colours[row["model"]])
     ranked = models.filter(pl.col("place").is_not_null())
     reach = axes.get_xlim()
-    few_ticks(axes.xaxis, 5)
+    style.few_ticks(axes.xaxis, 5)
     axes.set_xticks([tick for tick in axes.get_xticks() if reach[0] <= tick <= reach[1]])
     step = 0.12 * (reach[1] - reach[0])
     memberships = [row.split() if " " in row else list(row) for row in ranked["letters"]]
     for column, letter in enumerate(sorted({one for row in memberships for one in row}, key=lambda x: (len(x), x))):
         x, members = reach[1] + (column + 1) * step, [y for y, row in enumerate(memberships) if letter in row]
-        axes.plot([x, x], [members[0], members[-1]], color=PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
+        axes.plot([x, x], [members[0], members[-1]], color=style.PALE, linewidth=7.5, solid_capstyle="round", zorder=0)
         for y in members:
             axes.annotate(letter, (x, y), ha="center", va="center", fontsize=6.5)
-    _finish(axes, list(short_names(models["model"].to_list()).values()))
+    _finish(axes, list(style.short_names(models["model"].to_list()).values()))
 
 
 def _draw_pairs(axes: Axes, pairs: pl.DataFrame) -> None:
-    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.axvline(0, color=style.GREY, linewidth=0.8)
     for y, row in enumerate(pairs.iter_rows(named=True)):
         tied = row["low"] <= 0 <= row["high"]
-        _draw_interval(axes, y, row, GREY if tied else INK)
+        _draw_interval(axes, y, row, style.GREY if tied else style.INK)
     compared = zip(pairs["model"], pairs["other_model"], strict=True)
-    names = short_names([*pairs["model"], *pairs["other_model"]], 18)
+    names = style.short_names([*pairs["model"], *pairs["other_model"]], 18)
     labels = [f"{names[one]} \u2212 {names[other]}" for one, other in compared]
     _finish(axes, labels)
     axes.tick_params(axis="y", labelsize=6.5)
@@ -203,7 +192,7 @@ def _draw_interval(axes: Axes, y: float, row: dict[str, Any], colour: str) -> No
     if row["low"] is not None and row["high"] is not None:
         axes.plot([row["low"], row["high"]], [y, y], color=colour)
     if row["estimate"] is None:
-        axes.annotate(f"{row['status']}: {row['reason']}", (0, y), fontsize=6.5, color=GREY, va="center")
+        axes.annotate(f"{row['status']}: {row['reason']}", (0, y), fontsize=6.5, color=style.GREY, va="center")
     else:
         axes.plot(row["estimate"], y, "o", color=colour, markerfacecolor=colour if row["status"] == "ok" else "white")
 
@@ -212,9 +201,7 @@ def _finish(axes: Axes, labels: Sequence[str]) -> None:
     if not labels:
         axes.set_axis_off()
         return
-    axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.grid(visible=False, axis="y")
+    style.name_rows(axes, labels)
 
 
 def _caption(frames: Sequence[pl.DataFrame], options: StudyOptions) -> str:

@@ -23,25 +23,14 @@ FEWEST = 3
 
 @dataclass(frozen=True)
 class Line:
-    """A least-squares line of y on x.
+    """A least-squares line of y on x."""
 
-    Attributes
-    ----------
-    slope, intercept
-        Of the line.
-    r_squared
-        Share of the variance of y that it explains.
-    pvalue
-        Two-sided, of a slope of 0, by Student's t; None where the points lie on the line.
-    n
-        Number of points.
-    """
-
+    # slope, intercept: of the line
     slope: float
     intercept: float
-    r_squared: float
-    pvalue: float | None
-    n: int
+    r_squared: float  # share of the variance of y that it explains
+    pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
+    n: int  # number of points
 
     def at(self, x: ArrayLike) -> np.ndarray:
         """Return the line's value at x."""
@@ -51,8 +40,6 @@ class Line:
 def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
     """Fit a line by least squares; None for fewer than three points, or where either has no spread.
 
-    Examples
-    --------
     >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
     >>> round(line.slope, 2), round(line.r_squared, 2), round(line.pvalue, 4)
     (1.4, 0.98, 0.0101)
@@ -82,13 +69,7 @@ def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_
 
 
 REGRESSION_SCHEMA = {
-    "fitted": pl.Float64,
-    "fitted_low": pl.Float64,
-    "fitted_high": pl.Float64,
-    "slope": pl.Float64,
-    "intercept": pl.Float64,
-    "r_squared": pl.Float64,
-    "pvalue": pl.Float64,
+    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept", "r_squared", "pvalue"), pl.Float64),
     "points": pl.Int64,
 }
 """The columns that `with_regression` adds."""
@@ -99,18 +80,11 @@ def with_regression(
 ) -> pl.DataFrame:
     """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
 
-    Parameters
-    ----------
-    frame
-        With the columns `x`, `by` and ``refusal_index``; points that lack either are not in the regression.
-    x
-        Column to regress on; on its base-10 logarithm where `logarithmic`.
-    by
-        Columns that tell the groups.
-    confidence_level
-        Of the pointwise band of the line.
-    logarithmic
-        Whether x is taken by its logarithm.
+    - `frame`: with the columns `x`, `by` and ``refusal_index``; points that lack either are not in the regression.
+    - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
+    - `by`: columns that tell the groups.
+    - `confidence_level`: of the pointwise band of the line.
+    - `logarithmic`: whether x is taken by its logarithm.
     """
     parts = [
         _regressed(group, x, confidence_level, logarithmic=logarithmic)
@@ -146,18 +120,11 @@ def _regressed(group: pl.DataFrame, x: str, confidence_level: float, *, logarith
 def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:
     """Draw models by family, the paper's in grey, and the line of each group with its band; name them after that.
 
-    Parameters
-    ----------
-    axes
-        With their scale.
-    frame
-        One row a model.
-    x
-        The column that was regressed on; its intervals are in ``x_low`` and ``x_high``, where there are any.
-    families
-        Of the runs of all panels, so that a family looks alike in each.
-    at
-        The column of the points' places, where these are not x itself.
+    - `axes`: with their scale.
+    - `frame`: one row a model.
+    - `x`: the column that was regressed on; its intervals are in ``x_low`` and ``x_high``, where there are any.
+    - `families`: of the runs of all panels, so that a family looks alike in each.
+    - `at`: the column of the points' places, where these are not x itself.
     """
     colours, markers = style.model_colours(families), style.model_markers(families)
     for source, colour in ((PAPER, style.PALE), (RUN, style.INK)):
@@ -178,14 +145,9 @@ def run_families(frame: pl.DataFrame) -> list[str]:
 def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
     """Name what `draw_scatter` drew: beside the points, or, of many, with numbers and a key below the panels.
 
-    Parameters
-    ----------
-    figure
-        Grows by the key.
-    panels
-        Each with its rows.
-    x, at
-        As in `draw_scatter`.
+    - `figure`: grows by the key.
+    - `panels`: each with its rows.
+    - `x`, `at`: as in `draw_scatter`.
     """
     drawn = list(panels)
     models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)

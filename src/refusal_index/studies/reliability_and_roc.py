@@ -21,19 +21,10 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import auroc, expected_calibration_error, reliability_table
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import wilson_interval
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scores import ALL, dataset_name, level_text
-from refusal_index.studies.selection import model_name
+from refusal_index.studies.scores import ALL, dataset_name, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    MOST_BANDS,
-    PALE,
-    WIDTH,
-    model_colours,
-    model_legend,
-    model_markers,
-    short_names,
-)
 
 NAME = "reliability_and_roc"
 TITLE = "Reliability and ROC of P(Answering)"
@@ -49,13 +40,7 @@ Scores = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has repeated draws of both kinds of answers.
-    """
+    """Make the study; raises NotPossibleError if no run has repeated draws of both kinds of answers."""
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     coarse: list[str] = []
@@ -153,21 +138,21 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the reliability diagram at the left and the ROC curve at the right."""
-    figure.set_size_inches(WIDTH * 1.15, 3.3)
+    figure.set_size_inches(style.WIDTH * 1.15, 3.3)
     left, right = figure.subplots(1, 2)
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     curves = _curve_names(keys)
-    names, step = short_names(curves, 18), min(WIDEST_SHIFT, 0.06 / keys.height)
-    colours, markers, labels = model_colours(curves), model_markers(curves), {}
+    names, step = style.short_names(curves, 18), min(WIDEST_SHIFT, 0.06 / keys.height)
+    colours, markers, labels = style.model_colours(curves), style.model_markers(curves), {}
     for panel in (left, right):
-        panel.plot([0, 1], [0, 1], color=PALE, linewidth=1)
+        panel.plot([0, 1], [0, 1], color=style.PALE, linewidth=1)
         panel.set(xlim=(-0.04, 1.04), ylim=(-0.04, 1.04), aspect="equal")
     for place, (key, curve) in enumerate(zip(keys.iter_rows(named=True), curves, strict=True)):
         part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
         bins, roc = (part.filter(part=kind) for kind in ("reliability", "roc"))
         colour, marker = colours[curve], markers[curve]
         _draw_bins(left, bins, colour, marker, (place - (keys.height - 1) / 2) * step)
-        if keys.height <= MOST_BANDS:
+        if keys.height <= style.MOST_BANDS:
             right.fill_between(roc["x"], roc["low"], roc["high"], color=colour, alpha=0.12, linewidth=0)
         right.plot(roc["x"], roc["y"], color=colour, marker=marker if roc.height < 12 else None, markersize=3)
         labels[curve] = f"{names[curve]}: {_numbers(part.row(0, named=True))}"
@@ -176,7 +161,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     left.set(title="Reliability", xlabel="P(Answering)", ylabel="Share right under forced answering")
     right.set(title="ROC", xlabel="Wrong answers passed", ylabel="Right answers passed")
     if keys.height > MOST_IN_PANEL:
-        model_legend(figure, curves, labels)
+        style.model_legend(figure, curves, labels)
 
 
 def _curve_names(keys: pl.DataFrame) -> list[str]:
@@ -209,7 +194,7 @@ def _say(axes: Axes, line: int, text: str, colour: str) -> None:
 
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     first = frame.group_by("model", "dataset", "variant", maintain_order=True).first()
-    many = first.height > MOST_BANDS
+    many = first.height > style.MOST_BANDS
     runs = "; ".join(
         f"{row['model']}, {row['variant']}, {row['draws']} draws of {row['questions']:,} questions"
         for row in first.iter_rows(named=True)
@@ -222,5 +207,5 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "is perfect. On the diagonal a model would answer as often as it is right. Right: ROC curve, calling right "
         f"what scores at least a threshold, with the pointwise {level_text(options)} Wilson interval of the share of "
         "right answers passed, and its area with an interval."
-        + (f" Of more than {MOST_BANDS} models the intervals of the ROC are in the frame." if many else "")
+        + (f" Of more than {style.MOST_BANDS} models the intervals of the ROC are in the frame." if many else "")
     )

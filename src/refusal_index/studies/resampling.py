@@ -24,11 +24,8 @@ _CHUNK = 2**22  # weights held at once
 def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, FloatArray]:
     """Return the metrics of all variants on resampled questions.
 
-    Returns
-    -------
-    dict
-        By metric an array of shape (resamples, variants), NaN where it is undefined. The weighted score depends on
-        its penalty and is to be made of the two rates.
+    - returned: by metric an array of shape (resamples, variants), NaN where it is undefined. The weighted score depends
+      on its penalty and is to be made of the two rates.
     """
     counts = _resampled_counts(outcome_matrix(list(run.variants.values())), np.random.default_rng(options.seed))
     refused_wrong, refused_right, answered_wrong, answered_right = np.moveaxis(counts, -1, 0)

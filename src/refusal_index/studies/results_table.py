@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import widened, with_interval
@@ -16,7 +17,6 @@ from refusal_index.studies.paper_figures import PAPER, RUN, SIMPLEQA, paper_cont
 from refusal_index.studies.scores import (
     COMPARED,
     INDEX,
-    METRIC_LABELS,
     level_text,
     missing_notes,
     questions_text,
@@ -32,10 +32,7 @@ NEEDS = "one run or more"
 JOINT = "joint"
 """In the column `variant`: the index over all variants of a run."""
 SCHEMA = {
-    "model": pl.String,
-    "dataset": pl.String,
-    "variant": pl.String,
-    "source": pl.String,
+    **dict.fromkeys(("model", "dataset", "variant", "source"), pl.String),
     "n": pl.Int64,
     "unscored": pl.Int64,
     "metric": pl.String,
@@ -48,13 +45,7 @@ SCHEMA = {
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Tabulate every metric.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
-    """
+    """Tabulate every metric; raises NotPossibleError if there are no runs."""
     if not runs:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
@@ -94,15 +85,13 @@ def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any
     for scores in variant_scores(run, options):
         whose = (run.label, run.dataset, scores.variant, RUN, scores.table.n, scores.unscored)
         for name in COMPARED:
-            one = scores.metrics[name]
-            yield (*whose, name, one.estimate, one.low, one.high, one.status, one.reason)
+            yield (*whose, name, *scores.metrics[name].to_document().values())
 
 
 def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     if len(run.variants) > 1:
-        index = run_index(run, options)
-        estimate = (index.estimate, index.low, index.high, index.status, index.reason)
-        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *estimate)
+        index = run_index(run, options).index
+        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *index.to_document().values())
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:

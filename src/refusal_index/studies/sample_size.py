@@ -20,34 +20,14 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from refusal_index import stats
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import (
-    ContingencyTable,
-    MetricEstimate,
-    PlanningScenario,
-    correct_given_attempted,
-    expected_half_width,
-    f_score,
-    metrics,
-    questions_for_cv,
-    refusal_index,
-    refusal_index_many,
-)
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.studies import style
 from refusal_index.studies.cells import number, widened
-from refusal_index.studies.scores import ALL, METRIC_LABELS, level_text
-from refusal_index.studies.selection import chosen_runs, display_names, reference_variant, table_of
+from refusal_index.studies.scores import ALL, chosen_runs, display_names, level_text, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
-from refusal_index.studies.style import (
-    GREY,
-    INK,
-    MODEL_COLOURS,
-    WIDTH,
-    outside_legend,
-    safe_text,
-    short_names,
-    switch_off_rest,
-)
 
 NAME = "sample_size"
 TITLE = "Number of questions"
@@ -57,7 +37,7 @@ SIZES = (50, 100, 150, 200, 300, 400, 500, 750, 1000, 1250, 1500, 1750, 2000)
 N_SUBSETS = 50
 CV_WANTED = 0.1
 COMPARED = ("refusal_index", "correct_given_attempted", "f_score")
-_COLOURS = dict(zip(COMPARED, (MODEL_COLOURS[1], MODEL_COLOURS[0], MODEL_COLOURS[2]), strict=True))
+_COLOURS = dict(zip(COMPARED, (style.MODEL_COLOURS[1], style.MODEL_COLOURS[0], style.MODEL_COLOURS[2]), strict=True))
 _PANELS_A_ROW = 3
 
 FloatArray = NDArray[np.float64]
@@ -70,17 +50,11 @@ class _Source:
     model: str
     dataset: str | None
     variant: str
-    table: ContingencyTable
+    table: stats.ContingencyTable
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Make the study.
-
-    Raises
-    ------
-    NotPossibleError
-        If no run has enough graded questions and a defined index.
-    """
+    """Make the study; raises NotPossibleError if no run has enough graded questions and a defined index."""
     chosen, notes = chosen_runs(runs)
     sources: list[_Source] = []
     near_zero: list[str] = []
@@ -111,35 +85,27 @@ def _named(source: _Source) -> list[pl.Expr]:
     return [*texts, pl.lit(source.table.n).alias("questions")]
 
 
-def _why_not(table: ContingencyTable) -> str | None:
+def _why_not(table: stats.ContingencyTable) -> str | None:
     if table.n <= SIZES[0]:
         return f"it has {table.n} graded questions"
-    found = refusal_index(table)
+    found = stats.refusal_index(table)
     return None if found.status == "ok" else f"its index is {found.status} ({found.reason})"
 
 
-def _told_from_zero(table: ContingencyTable, options: StudyOptions) -> bool:
-    low, high = refusal_index(table).confidence_interval(options.confidence_level)
+def _told_from_zero(table: stats.ContingencyTable, options: StudyOptions) -> bool:
+    low, high = stats.refusal_index(table).confidence_interval(options.confidence_level)
     return not low <= 0 <= high
 
 
-def spread_frame(table: ContingencyTable, options: StudyOptions) -> pl.DataFrame:
+def spread_frame(table: stats.ContingencyTable, options: StudyOptions) -> pl.DataFrame:
     """Spread of the metrics over subsets of the questions of a table, for every size, beside the closed form.
 
-    Parameters
-    ----------
-    table
-        The whole run; which questions are in a subset shows in its four counts only.
-    options
-        The seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
-
-    Returns
-    -------
-    polars.DataFrame
-        One row a metric and size.
+    - `table`: the whole run; which questions are in a subset shows in its four counts only.
+    - `options`: the seed, and the level of the interval of each standard deviation, which takes the scatter as normal.
+    - returned: one row a metric and size.
     """
     rng = np.random.default_rng(options.seed)
-    whole = {metric.name: metric for metric in metrics(table)}
+    whole = {metric.name: metric for metric in stats.metrics(table)}
     rows = []
     for size in (size for size in SIZES if size < table.n):
         counts = rng.multivariate_hypergeometric(table.counts, size, size=N_SUBSETS)
@@ -154,14 +120,14 @@ def subset_values(counts: NDArray[np.int64]) -> dict[str, FloatArray]:
     n = n11 + n10 + n01 + n00
     correct, refused = n00 / n, (n11 + n10) / n
     return {
-        "refusal_index": np.asarray(refusal_index_many(n11, n10, n01, n00)),
-        "correct_given_attempted": np.asarray(correct_given_attempted(correct, refused)),
-        "f_score": np.asarray(f_score(correct, refused)),
+        "refusal_index": np.asarray(stats.refusal_index_many(n11, n10, n01, n00)),
+        "correct_given_attempted": np.asarray(stats.correct_given_attempted(correct, refused)),
+        "f_score": np.asarray(stats.f_score(correct, refused)),
     }
 
 
 def _row(
-    whole: MetricEstimate, values: FloatArray, table: ContingencyTable, size: int, confidence_level: float
+    whole: stats.Estimate, values: FloatArray, table: stats.ContingencyTable, size: int, confidence_level: float
 ) -> dict[str, Any]:
     defined = values[~np.isnan(values)]
     spread = float(np.std(defined, ddof=1)) if defined.size > 1 else math.nan
@@ -185,13 +151,15 @@ def _row(
         "cv_high": high / scale,
         "predicted_cv": within / scale,
         "predicted_cv_for_new_questions": fresh / scale,
-        "questions_for_cv_10": questions_for_cv(PlanningScenario.from_table(table), CV_WANTED, metric=whole.name).n,
+        "questions_for_cv_10": stats.questions_for_cv(
+            stats.PlanningScenario.from_table(table), CV_WANTED, metric=whole.name
+        ).n,
     }
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in row.items()}
 
 
-def _predicted(table: ContingencyTable, size: int, metric: str) -> float:
-    plan = expected_half_width(PlanningScenario.from_table(table), size, metric=metric)
+def _predicted(table: stats.ContingencyTable, size: int, metric: str) -> float:
+    plan = stats.expected_half_width(stats.PlanningScenario.from_table(table), size, metric=metric)
     return math.nan if plan.half_width is None else plan.half_width / normal_quantile(plan.confidence_level)
 
 
@@ -217,14 +185,14 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     keys = frame.select("model", "dataset", "variant").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     rows = math.ceil(keys.height / columns)
-    figure.set_size_inches(WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
+    figure.set_size_inches(style.WIDTH * max(0.75, 0.42 * columns), 0.3 + 2.3 * rows)
     axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    names = short_names(keys["model"].to_list(), 20)
+    names = style.short_names(keys["model"].to_list(), 20)
     for panel, key in zip(axes.flat, keys.iter_rows(named=True), strict=False):
         part = frame.join(pl.DataFrame([key], schema=keys.schema), on=keys.columns, nulls_equal=True)
         _draw_run(panel, part)
-        panel.set_title(f"{names[key['model']]}, {safe_text(key['variant'], 12)}", fontsize=7)
-    switch_off_rest(axes, keys.height)
+        panel.set_title(f"{names[key['model']]}, {style.safe_text(key['variant'], 12)}", fontsize=7)
+    style.switch_off_rest(axes, keys.height)
     for panel in axes[:, 0]:
         panel.set_ylabel("Coefficient of variation")
     # One label for the whole figure would lie on the legend.
@@ -233,12 +201,12 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     lines = [
         Line2D([], [], color=_COLOURS[name], marker="o", markersize=3, label=METRIC_LABELS[name]) for name in COMPARED
     ]
-    outside_legend(figure, lines)
+    style.outside_legend(figure, lines)
 
 
 def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set(xscale="log", yscale="log")
-    axes.axhline(CV_WANTED, color=GREY, linewidth=0.7, linestyle=":")
+    axes.axhline(CV_WANTED, color=style.GREY, linewidth=0.7, linestyle=":")
     for name in COMPARED:
         part, colour = rows.filter(metric=name).drop_nulls("cv"), _COLOURS[name]
         axes.plot(part["size"], part["predicted_cv"], color=colour, linewidth=1.2)
@@ -249,14 +217,14 @@ def _draw_run(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes], minor=False)
     axes.minorticks_off()
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.tick_params(axis="both", colors=INK)
+    axes.tick_params(axis="both", colors=style.INK)
 
 
 def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
     needed = []
     for source in sources:
-        scenario = PlanningScenario.from_table(source.table)
-        plans = {name: questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
+        scenario = stats.PlanningScenario.from_table(source.table)
+        plans = {name: stats.questions_for_cv(scenario, CV_WANTED, metric=name).n for name in COMPARED}
         counts = (f"{METRIC_LABELS[name]} {n:,}" for name, n in plans.items() if n)
         needed.append(f"{source.model} {', '.join(counts)}")
     return (

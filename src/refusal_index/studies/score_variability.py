@@ -10,6 +10,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 from refusal_index.studies import style
@@ -17,7 +18,6 @@ from refusal_index.studies.cells import number, widened
 from refusal_index.studies.resampling import RESAMPLES, FloatArray, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
     COMPARED,
-    METRIC_LABELS,
     VariantScores,
     dataset_name,
     level_text,
@@ -41,18 +41,8 @@ SCHEMA = {
     "metric": pl.String,
     "penalty": pl.Float64,
     "variants": pl.Int64,
-    "mean": pl.Float64,
-    "mean_low": pl.Float64,
-    "mean_high": pl.Float64,
-    "delta_signed": pl.Float64,
-    "delta_absolute": pl.Float64,
-    "delta_low": pl.Float64,
-    "delta_high": pl.Float64,
-    "range_absolute": pl.Float64,
-    "cv": pl.Float64,
-    "cv_low": pl.Float64,
-    "cv_high": pl.Float64,
-    "cv_sample": pl.Float64,
+    **dict.fromkeys(("mean", "mean_low", "mean_high", "delta_signed", "delta_absolute", "delta_low"), pl.Float64),
+    **dict.fromkeys(("delta_high", "range_absolute", "cv", "cv_low", "cv_high", "cv_sample"), pl.Float64),
     "reason": pl.String,
 }
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
@@ -63,10 +53,7 @@ _SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Measure the variability of every metric over the variants of each run, and average over the runs.
 
-    Raises
-    ------
-    NotPossibleError
-        If no run has two variants.
+    Raises NotPossibleError if no run has two variants.
     """
     chosen, notes = of_one_dataset(runs)
     several = [run for run in chosen if len(run.variants) > 1]

@@ -1,8 +1,7 @@
-"""What most studies start from: every metric of every variant of a run, the joint index, and which runs go together."""
+"""What most studies start from: which run stands for a model, which variant for a run, metrics and the joint index."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,23 +10,13 @@ from statistics import fmean
 import polars as pl
 
 from refusal_index.outcomes.counts import completeness, contingency_table
-from refusal_index.outcomes.matching import first_draws, outcome_matrix
+from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ContingencyTable, MetricEstimate, Status, joint_refusal_index, metrics
+from refusal_index.stats import ContingencyTable, Estimate, metrics, refusal_index
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
-
-METRIC_LABELS: Mapping[str, str] = {
-    "correct_rate": "Correct",
-    "refusal_rate": "Refused",
-    "correct_given_attempted": "C/A",
-    "f_score": "F",
-    "weighted_score": "Weighted",
-    "error_rate": "Error",
-    INDEX: "RI",
-}
-"""What figures and printed tables call the metrics."""
 
 COMPARED = ("correct_rate", "refusal_rate", "correct_given_attempted", "f_score", "weighted_score", INDEX)
 """The metrics of the paper's tables, in their order."""
@@ -38,50 +27,22 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class VariantScores:
-    """One variant of a run.
+    """One variant of a run."""
 
-    Attributes
-    ----------
-    variant
-        Its name.
-    table
-        Counts of the scored questions, first draws only.
-    metrics
-        By name.
-    unscored
-        Questions without a grade.
-    """
-
-    variant: str
-    table: ContingencyTable
-    metrics: Mapping[str, MetricEstimate]
-    unscored: int
+    variant: str  # its name
+    table: ContingencyTable  # counts of the scored questions, first draws only
+    metrics: Mapping[str, Estimate]  # by name
+    unscored: int  # questions without a grade
 
 
 @dataclass(frozen=True)
 class RunIndex:
-    """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant.
+    """The Refusal Index of a run over all its variants: the joint estimate, or that of its only variant."""
 
-    Attributes
-    ----------
-    estimate, low, high, status, reason
-        As in `refusal_index.stats.MetricEstimate`.
-    mean
-        The mean of the variants' own indices, as the paper averages; None where none is defined.
-    variants
-        How many variants entered.
-    homogeneity_pvalue
-        Of the test that all variants have one index; None for one variant.
-    """
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
-    mean: float | None
-    variants: int
-    homogeneity_pvalue: float | None
+    index: Estimate  # the number
+    mean: float | None  # the mean of the variants' own indices, as the paper averages; None where none is defined
+    variants: int  # how many variants entered
+    homogeneity_pvalue: float | None  # of the test that all variants have one index; None for one variant
 
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
@@ -96,14 +57,11 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     own = [scores.metrics[INDEX] for scores in variant_scores(run, options)]
     defined = [one.estimate for one in own if one.estimate is not None]
     mean = fmean(defined) if defined else None
-    if len(own) == 1:
-        (only,) = own
-        return RunIndex(only.estimate, only.low, only.high, only.status, only.reason, mean, len(defined), None)
-    matrix = outcome_matrix(list(run.variants.values()))
-    joint = joint_refusal_index(matrix.refused, matrix.wrong, matrix.scored)
-    low, high = (None if math.isnan(end) else end for end in joint.confidence_interval(options.confidence_level))
-    entered = len(own) - len(joint.left_out)
-    return RunIndex(joint.estimate, low, high, joint.status, joint.reason, mean, entered, joint.homogeneity.pvalue)
+    joint = joint_index(list(run.variants.values()), options.confidence_level)
+    if joint is None:
+        return RunIndex(overall_index(own, None), mean, len(defined), None)
+    entered = len(own) - len(joint.result.left_out)
+    return RunIndex(overall_index(own, joint.index), mean, entered, joint.result.homogeneity.pvalue)
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
@@ -116,12 +74,8 @@ def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:
 def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
     """Keep the runs on the dataset that most of them share, the first of several; say which are left out.
 
-    What is kept is called by its model where that tells it apart, since all are on one dataset.
-
-    Raises
-    ------
-    NotPossibleError
-        If there are no runs.
+    What is kept is called by its model where that tells it apart, since all are on one dataset. Raises NotPossibleError
+    if there are no runs.
     """
     if not runs:
         raise NotPossibleError("It needs one run or more.")
@@ -171,3 +125,83 @@ def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions)
     table = contingency_table(outcomes)
     found = metrics(table, penalty=options.penalty, confidence_level=options.confidence_level)
     return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
+
+
+@dataclass(frozen=True)
+class DefinedTable:
+    """One variant of a run whose Refusal Index is defined: what to call the run, the variant, and its counts."""
+
+    run: ComparedRun
+    name: str
+    variant: str | None
+    table: ContingencyTable
+
+    @property
+    def where(self) -> dict[str, str | None]:
+        """The columns that say whose row it is."""
+        return {"model": self.name, "dataset": self.run.dataset, "variant": self.variant or ALL}
+
+
+def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
+    """Pick one run of each model and dataset, the one with the most graded questions, and say what is left out.
+
+    - returned `chosen`: in the order of the runs.
+    - returned `notes`: a sentence for each run left out.
+    """
+    best: dict[tuple[str, str | None], ComparedRun] = {}
+    for run in runs:
+        key = model_name(run), run.dataset
+        if key not in best or _graded(run) > _graded(best[key]):
+            best[key] = run
+    notes = (
+        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has more graded questions of the same "
+        "model and dataset."
+        for run in runs
+        if best[model_name(run), run.dataset] is not run
+    )
+    return tuple(run for run in runs if best[model_name(run), run.dataset] is run), tuple(notes)
+
+
+def model_name(run: ComparedRun) -> str:
+    """Return what to call a run's model."""
+    return run.model or run.label
+
+
+def display_names(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
+    """Return what to call each run: its model, where that says it, else its label."""
+    names = [model_name(run) for run in runs]
+    return tuple(run.label if names.count(name) > 1 else name for run, name in zip(runs, names, strict=True))
+
+
+def reference_variant(run: ComparedRun) -> str | None:
+    """Return the variant that stands for a run where one has to: ``normal``, else the first."""
+    return "normal" if "normal" in run.variants else next(iter(run.variants))
+
+
+def table_of(run: ComparedRun, variant: str | None) -> ContingencyTable:
+    """Count the first draws of one variant."""
+    return contingency_table(first_draws(run.variants[variant]))
+
+
+def defined_tables(
+    runs: Sequence[ComparedRun], *, only_reference: bool = False
+) -> tuple[list[DefinedTable], tuple[str, ...]]:
+    """Count every variant of some runs, or the one that stands for each, and say which has no index.
+
+    - returned `tables`: those whose Refusal Index is defined.
+    - returned `notes`: a sentence for each of the others.
+    """
+    tables, notes = [], []
+    for run, name in zip(runs, display_names(runs), strict=True):
+        for variant in [reference_variant(run)] if only_reference else run.variants:
+            table = table_of(run, variant)
+            found = refusal_index(table)
+            if found.status == "undefined":
+                notes.append(f"{name}, {variant or ALL} is left out: its index is undefined ({found.reason}).")
+            else:
+                tables.append(DefinedTable(run, name, variant, table))
+    return tables, tuple(notes)
+
+
+def _graded(run: ComparedRun) -> int:
+    return sum(table_of(run, variant).n for variant in run.variants)

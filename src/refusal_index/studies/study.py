@@ -8,75 +8,55 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import polars as pl
 from matplotlib.figure import Figure
 
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.style import house_style, new_figure
 
 
-class NotPossibleError(ValueError):
+class NotPossibleError(RefusalIndexError, ValueError):
     """The runs do not allow a study; the message says which runs it needs, and what was found."""
 
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """How to make a study.
+    """How to make a study."""
 
-    Attributes
-    ----------
-    penalty, confidence_level
-        Of the weighted score, and of every interval.
-    seed
-        Of everything that is simulated or resampled.
-    models
-        A table of models (columns ``model``, ``family``, ``parameters``) beside that of the paper; None for no other.
-    """
-
+    # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0
+    seed: int = 0  # of everything that is simulated or resampled
+    # a table of models (columns ``model``, ``family``, ``parameters``) beside that of the paper; None for no other
     models: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A finished study.
+    """A finished study."""
 
-    Attributes
-    ----------
-    name, title
-        As in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*.
-    caption
-        What is shown, of which data, with which intervals, in which convention: complete sentences.
-    frame
-        One row an observation, with fixed column names: exactly what `draw` draws.
-    draw
-        Draws the frame into an empty figure, whose size it may set; None for a study that is a table only.
-    notes
-        What was left out and why, a sentence each.
-    printed
-        Makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is.
-    """
-
+    # name, title: as in the registry, ``accuracy_refusal_plane`` and *Accuracy-refusal plane*
     name: str
     title: str
-    caption: str
-    frame: pl.DataFrame
+    caption: str  # what is shown, of which data, with which intervals, in which convention: complete sentences
+    frame: pl.DataFrame  # one row an observation, with fixed column names: exactly what `draw` draws
+    # draws the frame into an empty figure, whose size it may set; None for a study that is a table only
     draw: Callable[[Figure, pl.DataFrame], None] | None
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what was left out and why, a sentence each
+    # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
 
     def figure(self) -> Figure:
         """Draw the figure in the style of the package, without touching Matplotlib's global state.
 
-        Raises
-        ------
-        ValueError
-            If the study is a table only.
+        Raises ValueError if the study is a table only.
         """
         if self.draw is None:
             raise ValueError(f"{self.name} is a table without a figure; use its frame")
@@ -84,3 +64,72 @@ class Study:
             figure = new_figure()
             self.draw(figure, self.frame)
         return figure
+
+
+STUDY_NAMES = (
+    "results_table",
+    "accuracy_refusal_plane",
+    "iso_refusal_index",
+    "score_variability",
+    "auroc_correlation",
+    "ranking_stability",
+    "ranking_with_ties",
+    "index_and_accuracy",
+    "index_and_size",
+    "hallucination_table",
+    "copula_comparison",
+    "sample_size",
+    "prompt_agreement",
+    "reliability_and_roc",
+    "cost_table",
+    "attenuation",
+    "grading_sensitivity",
+    "operating_point",
+)
+"""Each is a module of this package with ``NAME``, ``TITLE``, ``NEEDS`` and ``make``."""
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """What is known of a study before it is made."""
+
+    # name, title: for the command line, and for people
+    name: str
+    title: str
+    needs: str  # which runs it needs, as a sentence ends that begins with "It needs"
+    # makes it; raises `NotPossibleError` where the runs do not allow it
+    make: Callable[[Sequence[ComparedRun], StudyOptions], Study]
+
+
+@cache
+def study_spec(name: str) -> StudySpec:
+    """Find a study by name.
+
+    Raises KeyError if there is none of this name.
+
+    >>> study_spec("results_table").title
+    'Full results'
+    """
+    if name not in STUDY_NAMES:
+        raise KeyError(name)
+    module = import_module(f"refusal_index.studies.{name}")
+    return StudySpec(module.NAME, module.TITLE, module.NEEDS, module.make)
+
+
+def study_specs() -> tuple[StudySpec, ...]:
+    """Return all studies in order."""
+    return tuple(study_spec(name) for name in STUDY_NAMES)
+
+
+def each_study(runs: Sequence[ComparedRun], options: StudyOptions) -> Iterator[tuple[StudySpec, Study | ValueError]]:
+    """Make every study that the runs allow, and give the error of each of the others.
+
+    A `NotPossibleError` says what other runs it needs; any other is of a study that cannot take these outcomes, which
+    should not cost the others.
+    """
+    for spec in study_specs():
+        try:
+            made: Study | ValueError = spec.make(runs, options)
+        except ValueError as error:
+            made = error
+        yield spec, made

@@ -32,6 +32,8 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
+from refusal_index.outcomes.presentation.blocks import OBEYED
+
 FloatArray = NDArray[np.float64]
 
 WIDTH = 5.5
@@ -110,7 +112,6 @@ _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "refusal-index",
 }
 
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _LONGEST = 60
 _PROVIDER = re.compile(r"^[^\s,]*/")
 
@@ -138,8 +139,6 @@ def safe_text(text: object, longest: int = _LONGEST) -> str:
     Dollar signs are escaped, or Matplotlib would read what is between two of them as mathematics; characters that
     control a display or turn its direction, and those that the font lacks, are shown as escapes.
 
-    Examples
-    --------
     >>> safe_text("gpt $x^2$\n")
     'gpt \\$x^2\\$\\n'
     """
@@ -154,8 +153,6 @@ def short_names(names: Sequence[str], longest: int = 24) -> dict[str, str]:
     A name that is too long loses its provider, where it is still the only one without, and then its middle: names of
     models differ at their ends. Names that are alike even so are numbered.
 
-    Examples
-    --------
     >>> short_names(["openai/gpt-4.1", "openrouter/mistralai/mistral-large-2411"], 18)
     {'openai/gpt-4.1': 'openai/gpt-4.1', 'openrouter/mistralai/mistral-large-2411': 'mistral-large-2411'}
     """
@@ -182,8 +179,6 @@ def _without_middle(text: str, longest: int) -> str:
 def model_colours(models: Sequence[str]) -> dict[str, str]:
     """Give every model its colour, by order of appearance.
 
-    Examples
-    --------
     >>> model_colours(["a", "b", "a"])
     {'a': '#0072b2', 'b': '#d55e00'}
     """
@@ -209,8 +204,6 @@ def few_ticks(axis: Axis, most: int) -> None:
 def short_number(value: float) -> str:
     """Return a number for a tick or a contour, with a real minus sign.
 
-    Examples
-    --------
     >>> short_number(0.20000000001), short_number(-0.5)
     ('0.2', '\u22120.5')
     """
@@ -244,7 +237,7 @@ def _cycled(names: Sequence[str], values: Sequence[str]) -> dict[str, str]:
 def _shown(character: str) -> str:
     if character == "$":
         return "\\$"
-    if unicodedata.category(character) in _OBEYED or ord(character) not in _drawn_characters():
+    if unicodedata.category(character) in OBEYED or ord(character) not in _drawn_characters():
         return character.encode("unicode_escape").decode()
     return character
 
@@ -257,14 +250,9 @@ def _drawn_characters() -> frozenset[int]:
 def model_legend(figure: Figure, models: Sequence[str], labels: Mapping[str, str] | None = None) -> None:
     """Name models below a figure, each with its colour and marker; the last thing but labels to draw.
 
-    Parameters
-    ----------
-    figure
-        Grows by the legend's height, so that the panels keep theirs.
-    models
-        In the order of their colours.
-    labels
-        What to write for each, as Matplotlib shows it; None for their `short_names`.
+    - `figure`: grows by the legend's height, so that the panels keep theirs.
+    - `models`: in the order of their colours.
+    - `labels`: what to write for each, as Matplotlib shows it; None for their `short_names`.
     """
     outside_legend(figure, model_handles(models, labels))
 
@@ -316,6 +304,14 @@ def title_with_key(axes: Axes, title: str, looks: Mapping[str, tuple[str, str, s
     place: dict[str, Any] = {"bbox_to_anchor": (0.0, 1.0), "borderaxespad": 0.0, "borderpad": 0.2, "ncols": len(looks)}
     axes.legend(handles=handles, loc="lower left", **place, **_LEGEND)
     axes.set_title(title, pad=16)
+
+
+def name_rows(axes: Axes, labels: Sequence[str], size: float | None = None) -> None:
+    """Name what is drawn at the heights 0, 1, 2 and so on, from the top down."""
+    font: dict[str, Any] = {} if size is None else {"fontsize": size}
+    axes.set_yticks(range(len(labels)), labels, **font)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
 
 
 def ticks_above_too(axes: Axes) -> None:

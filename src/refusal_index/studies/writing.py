@@ -7,37 +7,108 @@ from __future__ import annotations
 
 import io
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.table import defused
-from refusal_index.studies.latex import latex_table
+from refusal_index.studies.cells import number
 from refusal_index.studies.study import Study
 from refusal_index.studies.style import house_style
+
+LONGEST = 60
+"""Rows; of a longer frame the rest is left to the CSV file, which is said in a comment."""
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
+_LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
+"""Two characters that LaTeX would print as one: dashes, quotation marks, Spanish marks."""
+_MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
+
+
+def escaped(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    >>> escaped("50% of \\input{x}")
+    '50\\% of \\textbackslash{}input\\{x\\}'
+    """
+    return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
+
+
+def latex_table(table: pl.DataFrame, caption: str, label: str) -> str:
+    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1."""
+    shown = table.head(LONGEST)
+    right = [kind.is_numeric() or name not in _text_columns(shown) for name, kind in shown.schema.items()]
+    lines = [
+        "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
+        "\\begin{table}[t]",
+        "\\centering\\small",
+        f"\\caption{{{escaped(caption)}}}",
+        f"\\label{{tab:{label.replace('_', '-')}}}",
+        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
+        f"\\begin{{tabular}}{{{''.join('r' if it else 'l' for it in right)}}}",
+        "\\toprule",
+        _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
+        "\\midrule",
+        *(_line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row]) for row in shown.iter_rows()),
+        "\\bottomrule",
+        "\\end{tabular}}",
+        "\\end{table}",
+    ]
+    if table.height > LONGEST:
+        lines.append(f"% {table.height - LONGEST:,} further rows are in {label}.csv.")
+    return "\n".join(lines) + "\n"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _text_columns(table: pl.DataFrame) -> set[str]:
+    """Name the columns that hold words rather than numbers."""
+    texts = [name for name, kind in table.schema.items() if kind == pl.String]
+    return {name for name in texts if not table[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return number(value) if isinstance(value, float) else str(value)
+
 
 FORMATS = ("csv", "tex", "svg", "pdf", "png")
 """All that can be written, in the order in which they are."""
 
 
-class WritingError(ValueError):
+class WritingError(RefusalIndexError, ValueError):
     """The files of a study cannot be written where they should be."""
 
 
 def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
     """Write a study into a folder, which is made where there is none, and return what was written.
 
-    A study that is a table only has no pictures, whatever formats are asked for.
-
-    Raises
-    ------
-    WritingError
-        If the folder or a file cannot be written.
+    A study that is a table only has no pictures, whatever formats are asked for. Raises WritingError if the folder or a
+    file cannot be written.
     """
     contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
     pictures = [kind for kind in formats if kind in _METADATA]
@@ -73,16 +144,10 @@ def index_text(
 ) -> str:
     """Return the page that shows all studies of a folder: pictures, captions, notes, and what is missing.
 
-    Parameters
-    ----------
-    made
-        Each study with its files.
-    missing
-        Name, title and the reason of each that could not be made.
-    runs
-        What they were made of.
-    left_out
-        Why runs could not be read, a sentence each.
+    - `made`: each study with its files.
+    - `missing`: name, title and the reason of each that could not be made.
+    - `runs`: what they were made of.
+    - `left_out`: why runs could not be read, a sentence each.
     """
     parts = ["# Studies", "", "| run | dataset | prompt variants |", "|---|---|---|"]
     for run in runs:
@@ -105,20 +170,13 @@ def index_text(
 def markdown(text: str) -> str:
     r"""Return the text of others as Markdown shows it: as text, on one line.
 
-    Examples
-    --------
     >>> markdown("<b>a_b</b>\n| c")
     '&lt;b&gt;a\\_b&lt;/b&gt;\\\\n\\| c'
     """
-    plain = "".join(
-        character.encode("unicode_escape").decode() if unicodedata.category(character) in _OBEYED else character
-        for character in text
-    )
-    marked = _MARKUP.sub(r"\\\g<0>", plain)
+    marked = _MARKUP.sub(r"\\\g<0>", escape(text))
     return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-_OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _MARKUP = re.compile(r"[\\`*_\[\]|#~$]|!(?=\[)")
 
 

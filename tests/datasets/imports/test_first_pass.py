@@ -9,7 +9,7 @@ import pytest
 from refusal_index.datasets import DatasetError
 from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, from_outcomes, read_first_passes
 from refusal_index.datasets.imports.first_pass import self_contained, to_outcomes
-from refusal_index.datasets.imports.selection import of_one_model, questions_to_force
+from refusal_index.datasets.imports.known import of_one_model, questions_to_force
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.imports.tally import tallies
 from refusal_index.outcomes import Grade, Outcome, Question

@@ -123,7 +123,7 @@ def test_a_difficulty_that_was_asked_for_must_be_there(tmp_path):
 
 BROKEN = {
     "w.jsonl": (b'{"title": "A", "text": "x"}\n{"title": \n', "line 2"),
-    "w.jsonl.gz": (b"no gzip", "cannot be read"),
+    "w.jsonl.gz": (b"no gzip", "cannot be unpacked"),
     "w.parquet": (b"PAR1 no parquet", "cannot be read"),
     "w.csv": (b'title,text\nA,"x\n', "w.csv"),
     "s.csv": (b"title;text\nA;x\n", "separated by commas"),

@@ -2,13 +2,15 @@
 
 import math
 from dataclasses import fields
+from functools import cache
 
 import numpy as np
 import pytest
 from benchmarks.coverage import comparison as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
@@ -57,12 +59,16 @@ def test_standard_error_of_paired_rates_against_theory(name: str) -> None:
     assert difference.standard_error == pytest.approx(math.sqrt(b + c - (b - c) ** 2 / n) / n, rel=1e-12)
 
 
+@cache
+def without_each_question() -> list[Comparison]:
+    refused, wrong = runs(seed=5)
+    return [compare_metrics(np.delete(refused, i, 1), np.delete(wrong, i, 1)) for i in range(400)]
+
+
 @pytest.mark.parametrize("name", METRIC_NAMES)
 def test_standard_error_against_the_jackknife_over_questions(name: str) -> None:
-    refused, wrong = runs(seed=5)
-    left_out = [compare_metrics(np.delete(refused, i, 1), np.delete(wrong, i, 1))[name].estimate for i in range(400)]
-    jackknife = math.sqrt(399) * np.std(left_out)
-    assert compare_metrics(refused, wrong)[name].standard_error == pytest.approx(jackknife, rel=0.02)
+    jackknife = math.sqrt(399) * np.std([comparison[name].estimate for comparison in without_each_question()])
+    assert compare_metrics(*runs(seed=5))[name].standard_error == pytest.approx(jackknife, rel=0.02)
 
 
 def test_unpaired_errors_add_up_as_squares() -> None:
@@ -171,7 +177,6 @@ def test_a_run_and_its_mirror_image_have_the_same_index() -> None:
     assert (difference.estimate, difference.standard_error, difference.pvalue) == (0.0, 0.0, 1.0)
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=40))
 def test_results_hold_none_where_the_status_says_so_and_turn_round_with_the_runs(pairs) -> None:
     codes = np.array(pairs, int).reshape(-1, 2).T
@@ -209,7 +214,7 @@ def test_errors_say_what_is_wrong() -> None:
         compare_metrics(refused, wrong)["f_score"].confidence_interval(95)
 
 
-@pytest.mark.parametrize("scenario", [simulation.SCENARIOS[i] for i in (0, 6, 9, 15)], ids=str)
+@one_fast("scenario", [simulation.SCENARIOS[i] for i in (0, 6, 9, 15)], ids=str)
 def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     rows = list(simulation.scenario_rows(scenario, 400, np.random.default_rng(7)))
     assert len(rows) == {0: 14, 6: 7, 9: 8, 15: 7}[simulation.SCENARIOS.index(scenario)]

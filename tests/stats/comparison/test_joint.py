@@ -8,6 +8,7 @@ from benchmarks.coverage import joint as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import influence_function
@@ -171,7 +172,7 @@ def test_no_variants_are_undefined() -> None:
     assert (result.status, result.reason, result.variants) == ("undefined", "no_variants", ())
 
 
-@pytest.mark.parametrize("scenario", simulation.FAST_SCENARIOS, ids=str)
+@one_fast("scenario", simulation.FAST_SCENARIOS, ids=str)
 def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     rows = list(simulation.rows_of(scenario, 400, np.random.default_rng(9)))
     assert len(rows) == 3

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from benchmarks.coverage import ranking as simulation
 from scipy.stats import norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
@@ -187,7 +188,7 @@ def test_errors_name_the_argument(options: dict, message: str) -> None:
         rank_runs(*runs(), **options)
 
 
-@pytest.mark.parametrize("scenario", simulation.EQUAL, ids=str)
+@one_fast("scenario", simulation.EQUAL, ids=str)
 def test_family_wise_error_of_equal_runs(scenario: simulation.Scenario) -> None:
     rows = list(simulation.equal_rows(scenario, 300, np.random.default_rng(12)))
     assert [row.quantity for row in rows if not row.holds] == []

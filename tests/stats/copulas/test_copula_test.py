@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
+from tests.tiers import one_fast
 
 from refusal_index.stats import upper_orthant
 from refusal_index.stats.copulas.families import COPULA_NAMES, copula_family
@@ -117,7 +118,7 @@ def test_a_table_that_a_family_predicts_exactly_has_statistic_zero() -> None:
         assert by_moments.strength[0] == pytest.approx(0.4, abs=1e-5)
 
 
-@pytest.mark.parametrize("name", ["A", "C"])
+@one_fast("name", ["C", "A"])
 def test_size_and_power_against_facts(name: str) -> None:
     rng = np.random.default_rng(17)
     truths = ("gaussian", "gumbel", "t") if name == "A" else ("gaussian", "frank")

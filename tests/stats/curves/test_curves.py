@@ -7,6 +7,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import correct_given_attempted, f_score, tetrachoric, weighted_score
@@ -161,7 +162,7 @@ def test_impossible_arguments_are_errors() -> None:
             accuracy_refusal_curve(table).confidence_band(95, simultaneous=simultaneous)
 
 
-@pytest.mark.parametrize("scenario", simulation.SCENARIOS[:2])
+@one_fast("scenario", simulation.SCENARIOS[:2])
 def test_coverage_of_the_bands(scenario) -> None:
     for row in simulation.band_rows(*scenario, 600, np.random.default_rng(11)):
         assert row.holds, row

@@ -6,6 +6,7 @@ from benchmarks.coverage import curves as simulation
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable
 from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
@@ -112,7 +113,7 @@ def test_impossible_arguments_are_errors() -> None:
         best_refusal_rate(2, 0.5, 1)
 
 
-@pytest.mark.parametrize(
+@one_fast(
     "scenario", [(200, PlanningScenario(0.42, 0.6, 0.5), 1.0), (1000, simulation.at_its_best(0.5, 0.6, 1.0), 1.0)]
 )
 def test_coverage_of_the_regret(scenario) -> None:

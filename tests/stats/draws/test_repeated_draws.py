@@ -9,6 +9,7 @@ from benchmarks.coverage import repeated_draws as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from tests.tiers import one_fast
 
 from refusal_index import refusal_index
 from refusal_index.stats import tetrachoric
@@ -255,7 +256,7 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@pytest.mark.parametrize("scenario", [simulation.SCENARIOS[i] for i in (1, 5, 8, 9)], ids=lambda s: s.name)
+@one_fast("scenario", [simulation.SCENARIOS[i] for i in (1, 5, 8, 9)], ids=lambda s: s.name)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row

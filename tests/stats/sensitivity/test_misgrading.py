@@ -9,6 +9,7 @@ from benchmarks.coverage import misgrading as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
+from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
@@ -205,7 +206,7 @@ def test_fewer_labels_give_a_wider_interval() -> None:
     assert many == pytest.approx(known, abs=0.02)
 
 
-@pytest.mark.parametrize("design", simulation.DESIGNS)
+@one_fast("design", simulation.DESIGNS)
 def test_simulated_bias_and_coverage(design: str) -> None:
     for row in simulation.design_rows(design, simulation.SCENARIOS[0], 200, np.random.default_rng(3)):
         assert row.holds, row

@@ -71,9 +71,9 @@ def test_a_stable_metric_stands_out_from_its_baseline_and_noise_does_not() -> No
 
 
 def test_baseline_of_the_raw_metric_against_theory() -> None:
-    row = ranking_stability(STABLE, CORRECT, REFUSED, n_resamples=2_000, rng=2)[0]
-    assert row.random_kendall_w.mean == pytest.approx(1 / 8, abs=0.006)
-    assert row.random_kendall_w.n_resamples == 2_000
+    row = ranking_stability(STABLE, CORRECT, REFUSED, n_resamples=800, rng=2)[0]
+    assert row.random_kendall_w.mean == pytest.approx(1 / 8, abs=0.008)
+    assert row.random_kendall_w.n_resamples == 800
 
 
 def test_regression_lowers_what_random_values_reach() -> None:

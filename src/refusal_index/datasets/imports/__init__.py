@@ -3,7 +3,6 @@
 - `first_pass`: the record, and the outcome table that holds such records;
 - `source`: a file as records, and what kind of file it is, told by its content;
 - `grades`: the words for grades, and what they mean here;
-- `columns`: which column holds what;
 - `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals;
 - `lm_eval`: the samples of lm-evaluation-harness;
 - `reader`: any of them;

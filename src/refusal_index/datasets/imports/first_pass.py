@@ -29,37 +29,22 @@ class FirstPassError(DatasetError):
 class FirstPass:
     """What a model said in the first pass, and the grade it was given.
 
-    Attributes
-    ----------
-    question
-        With `NOT_KNOWN` in place of a text or a gold answer that the file does not hold. A gold answer of None says
-        that there is none: no forced answer can be right.
-    model, dataset, variant
-        Who was asked what under which prompt; None where the file does not say.
-    draw
-        Number of the repetition, from 0.
-    grade
-        As given there. None where the model answered and nobody said whether it is right.
-    reply
-        What the model said, word for word, where known.
-    reason
-        Why the grade is ``unscored``; None for any other.
-
-    Examples
-    --------
     >>> refused = FirstPass(Question("q1", "Capital of France?", "Paris"), "m", "d", Grade.REFUSED)
     >>> refused.outcome().unscored_reason
     'forced_not_asked'
     """
 
+    # With `NOT_KNOWN` in place of a text or a gold answer that the file does not hold. A gold answer of None says that
+    # there is none: no forced answer can be right.
     question: Question
+    # model, dataset, variant: who was asked what under which prompt; None where the file does not say
     model: str | None
     dataset: str | None
-    grade: Grade | None
-    reply: str | None = None
+    grade: Grade | None  # As given there. None where the model answered and nobody said whether it is right.
+    reply: str | None = None  # what the model said, word for word, where known
     variant: str | None = None
-    draw: int = 0
-    reason: str | None = None
+    draw: int = 0  # number of the repetition, from 0
+    reason: str | None = None  # why the grade is ``unscored``; None for any other
 
     @property
     def asked(self) -> Identification:
@@ -98,17 +83,10 @@ class FirstPass:
 def to_outcomes(passes: Iterable[FirstPass], forced: Mapping[str, Outcome] | None = None) -> pl.DataFrame:
     """Return the outcome table of first passes: where one refused, `wrong` is null until the forced pass is asked.
 
-    Parameters
-    ----------
-    passes
-        The first passes, in the order of the table.
-    forced
-        What became of forced questions, by `FirstPass.forced_id`.
+    Raises OutcomeTableError if a question occurs twice in one draw of a model.
 
-    Raises
-    ------
-    OutcomeTableError
-        If a question occurs twice in one draw of a model.
+    - `passes`: the first passes, in the order of the table.
+    - `forced`: what became of forced questions, by `FirstPass.forced_id`.
     """
     known = forced or {}
     table = outcome_table((one.asked, one.question, one.outcome(known.get(one.forced_id))) for one in passes)

@@ -7,43 +7,55 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from refusal_index.datasets.imports.columns import missing_column, resolve_columns
-from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.datasets.columns import missing_column, resolve_columns
+from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass
 from refusal_index.datasets.imports.grades import GRADED, flag, read_grade
-from refusal_index.datasets.imports.source import Record, SourceFile
+from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.questions import content_ids
-from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.source import Row
+
+USUAL_NAMES = {
+    "question": ("question", "problem", "query", "prompt"),
+    "answer": ("gold", "target", "gold_answer", "gold_answers", "correct_answer", "reference_answer", "answer"),
+    "reply": (
+        *("first_reply", "reply", "predicted_answer", "prediction", "response", "model_output", "model_answer"),
+        *("model_response", "llm_response", "output", "completion"),
+    ),
+    "grade": ("first_grade", "grade", "grade_letter", "grade_str", "verdict"),
+    "refused": ("refused", "abstained", "is_refusal", "is_not_attempted"),
+    "correct": ("correct", "is_correct"),
+    "incorrect": ("incorrect", "is_incorrect"),
+    "answerable": ("answerable", "is_answerable"),
+    "question_id": ("question_id", "id", "qid", "uuid"),
+    "model": ("model", "model_name"),
+    "dataset": ("dataset",),
+    "variant": ("variant", "condition"),
+    "draw": ("draw",),
+    "topic": ("topic", "category", "subject"),
+    "context": ("context", "passage"),
+}
+"""Column names, in any case, that need not be pointed out; the first that is there counts."""
 
 
 def read_graded(file: SourceFile, columns: Mapping[str, str]) -> tuple[FirstPass, ...]:
     """Return the first passes of a file with one graded answer a row.
 
     The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
-    refusals counts beside a grade that knows right and wrong only.
+    refusals counts beside a grade that knows right and wrong only. Raises DatasetError if a column is missing, a grade
+    is not known, or a cell is not what it should be; the message names the line.
 
-    Parameters
-    ----------
-    file
-        The file.
-    columns
-        Column by role, where they have other than the usual names.
-
-    Raises
-    ------
-    DatasetError
-        If a column is missing, a grade is not known, or a cell is not what it should be; the message names the line.
+    - `file`: the file.
+    - `columns`: column by role, where they have other than the usual names.
     """
-    records = file.records
-    present = list(dict.fromkeys(column for record in records for column in record.cells))
-    found = resolve_columns(file.path, present, columns)
+    found = resolve_columns(file.source, file.columns, columns, USUAL_NAMES)
     if not {"grade", "correct", "refused"} & found.keys():
-        raise missing_column(file.path, present, "grade", "grade")
-    rows = [_Row(file.path, record, found) for record in records]
+        raise missing_column(file.source, file.columns, "grade", "grade")
+    rows = [_Row(record, found) for record in file.records]
     ids = _ids(rows, found)
     return tuple(_first_pass(row, question_id, file.stem) for row, question_id in zip(rows, ids, strict=True))
 
@@ -52,12 +64,14 @@ def read_graded(file: SourceFile, columns: Mapping[str, str]) -> tuple[FirstPass
 class _Row:
     """One record, by role instead of by column."""
 
-    path: Path
-    record: Record
+    record: Row
     columns: Mapping[str, str]
 
     def where(self, role: str) -> str:
-        return f"{self.path}, {self.record.place}, column {self.columns[role]!r}"
+        return f"{self.record.place}, column {self.columns[role]!r}"
+
+    def wrong(self, said: str, role: str) -> TableError:
+        return self.record.wrong(said, self.columns[role])
 
     def cell(self, role: str) -> Any:
         return self.record.cells.get(self.columns[role]) if role in self.columns else None
@@ -65,7 +79,7 @@ class _Row:
     def text(self, role: str) -> str:
         value = self.cell(role)
         if isinstance(value, list | dict):
-            raise FirstPassError(f"{self.where(role)}: expected one text, got {shortened(value)}")
+            raise self.wrong(f"expected one text, got {shortened(value)}", role)
         return "" if value is None else str(value).strip()
 
     def flag(self, role: str) -> bool | None:
@@ -127,7 +141,7 @@ def _content_ids(whose: Sequence[tuple[str, ...]], texts: Sequence[str]) -> list
 def _own_id(row: _Row) -> str:
     found = row.text("question_id")
     if not found:
-        raise FirstPassError(f"{row.where('question_id')}: expected an id, got an empty cell; give every question one")
+        raise row.wrong("expected an id, got an empty cell; give every question one", "question_id")
     return found
 
 
@@ -161,14 +175,14 @@ def _question(row: _Row, question_id: str) -> Question:
 def _reply(row: _Row) -> str | None:
     value = row.cell("reply")
     if isinstance(value, list | dict):
-        raise FirstPassError(f"{row.where('reply')}: expected one text, got {shortened(value)}")
+        raise row.wrong(f"expected one text, got {shortened(value)}", "reply")
     return None if value is None else str(value)
 
 
 def _draw(row: _Row) -> int:
     text = row.text("draw")
     if text and not text.isdecimal():
-        raise FirstPassError(f"{row.where('draw')}: expected a whole number from 0, got {shortened(text)}")
+        raise row.wrong(f"expected a whole number from 0, got {shortened(text)}", "draw")
     return int(text or 0)
 
 
@@ -179,10 +193,8 @@ def _grade(row: _Row) -> Grade | None:
     if refused:
         return Grade.REFUSED
     if refused is False and grade is Grade.REFUSED:
-        raise FirstPassError(
-            f"{row.where('grade')}: the grade says that the model refused, and column {row.columns['refused']!r} says "
-            "that it did not; correct the row, or name one of the two columns otherwise"
-        )
+        said = f"the grade says that the model refused, and column {row.columns['refused']!r} says that it did not; "
+        raise row.wrong(f"{said}correct the row, or name one of the two columns otherwise", "grade")
     if grade is None and refused is None:
         return Grade.UNSCORED
     if grade is None and row.flag("answerable") is False:

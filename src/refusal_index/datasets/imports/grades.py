@@ -9,6 +9,7 @@ from typing import Any
 from refusal_index.datasets.imports.first_pass import FirstPassError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.tabular import TRUTH
 
 Vocabulary = Mapping[str, Grade]
 
@@ -40,22 +41,12 @@ GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
 def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     """Return the grade that a value stands for, or None for an empty one.
 
-    Parameters
-    ----------
-    value
-        As the file holds it.
-    vocabulary
-        The words it may use, in capitals.
-    place
-        For messages: the file, the line and the column.
+    Raises FirstPassError if the word is not known; the message names the known ones.
 
-    Raises
-    ------
-    FirstPassError
-        If the word is not known; the message names the known ones.
+    - `value`: as the file holds it.
+    - `vocabulary`: the words it may use, in capitals.
+    - `place`: for messages: the file, the line and the column.
 
-    Examples
-    --------
     >>> read_grade("not attempted", GRADED, "x.csv, line 2")
     <Grade.REFUSED: 'refused'>
     """
@@ -75,20 +66,14 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
 def flag(value: Any, place: str) -> bool | None:
     """Return a yes or no, or None for an empty value.
 
-    Raises
-    ------
-    FirstPassError
-        If it is neither.
+    Raises FirstPassError if it is neither.
 
-    Examples
-    --------
     >>> flag("True", "x.csv, line 2"), flag("", "x.csv, line 3")
     (True, None)
     """
-    words = {**dict.fromkeys(("TRUE", "1", "1.0", "YES"), True), **dict.fromkeys(("FALSE", "0", "0.0", "NO"), False)}
-    word = "" if value is None else str(value).strip().upper()
-    if word in ("", "NAN"):
+    word = "" if value is None else str(value).strip().casefold()
+    if word in ("", "nan"):
         return None
-    if word not in words:
+    if word not in TRUTH:
         raise FirstPassError(f"{place}: expected true, false, 1, 0, yes, no or nothing, got {shortened(value)}")
-    return words[word]
+    return TRUTH[word]

@@ -11,13 +11,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_index.datasets.imports.columns import resolve_columns
+from refusal_index.datasets.columns import resolve_columns
 from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
+from refusal_index.datasets.imports.graded import USUAL_NAMES
 from refusal_index.datasets.imports.grades import RIGHT_OR_WRONG, WORDS, flag, read_grade
-from refusal_index.datasets.imports.source import Record, SourceFile
+from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.source import Row
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
@@ -29,7 +31,7 @@ NO_METRICS = frozenset(
 )
 
 
-def looks_like_lm_eval(record: Record) -> bool:
+def looks_like_lm_eval(record: Row) -> bool:
     """Whether a record is a sample of lm-evaluation-harness."""
     return "doc_id" in record.cells and "filtered_resps" in record.cells
 
@@ -37,19 +39,11 @@ def looks_like_lm_eval(record: Record) -> bool:
 def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | None = None) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
-    Parameters
-    ----------
-    file
-        The file; its name and its folder's name say the task and the model, as the harness writes them.
-    columns
-        Keys of `doc` by role, where they have other than the usual names.
-    metric
-        The metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
+    Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
 
-    Raises
-    ------
-    FirstPassError
-        If the metric or the filter has to be chosen, or a sample does not hold what it should.
+    - `file`: the file; its name and its folder's name say the task and the model, as the harness writes them.
+    - `columns`: keys of `doc` by role, where they have other than the usual names.
+    - `metric`: the metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
     """
     name, _, wanted = (metric or "").partition(",")
     records = _filtered(file, wanted)
@@ -59,7 +53,7 @@ def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | Non
     return tuple(_first_pass(file, record, columns, chosen, dataset) for record in records)
 
 
-def _filtered(file: SourceFile, wanted: str) -> list[Record]:
+def _filtered(file: SourceFile, wanted: str) -> list[Row]:
     """Return the samples of one filter; each filter repeats all of them."""
     filters = list(dict.fromkeys(str(record.cells.get("filter", "none")) for record in file.records))
     if not wanted and len(filters) > 1:
@@ -73,12 +67,12 @@ def _filtered(file: SourceFile, wanted: str) -> list[Record]:
     return found
 
 
-def _metrics(record: Record) -> list[str]:
+def _metrics(record: Row) -> list[str]:
     named = record.cells.get("metrics")
     return list(named) if isinstance(named, list) and named else [key for key in record.cells if key not in NO_METRICS]
 
 
-def _only_metric(file: SourceFile, record: Record) -> str | None:
+def _only_metric(file: SourceFile, record: Row) -> str | None:
     """Return the only metric; None where there are flags that say the grade together."""
     metrics = _metrics(record)
     if set(FLAGS) <= set(metrics):
@@ -92,41 +86,35 @@ def _only_metric(file: SourceFile, record: Record) -> str | None:
 
 
 def _first_pass(
-    file: SourceFile, record: Record, columns: Mapping[str, str], metric: str | None, dataset: str | None
+    file: SourceFile, record: Row, columns: Mapping[str, str], metric: str | None, dataset: str | None
 ) -> FirstPass:
-    grade = _of_flags(file, record) if metric is None else _of_metric(file, record, metric)
+    grade = _of_flags(record) if metric is None else _of_metric(record, metric)
     return FirstPass(
-        question=_question(file, record, columns),
+        question=_question(record, columns),
         model=_model(file),
         dataset=dataset,
         grade=grade or Grade.UNSCORED,
-        reply=_reply(file, record),
+        reply=_reply(record),
         reason=None if grade else NOT_GRADED,
     )
 
 
-def _of_flags(file: SourceFile, record: Record) -> Grade | None:
-    said = [
-        grade for name, grade in FLAGS.items() if flag(record.cells.get(name), f"{file.path}, {record.place}, {name!r}")
-    ]
+def _of_flags(record: Row) -> Grade | None:
+    said = [grade for name, grade in FLAGS.items() if flag(record.cells.get(name), f"{record.place}, {name!r}")]
     if len(said) > 1:
-        raise FirstPassError(f"{file.path}, {record.place}: expected one grade, got {' and '.join(said)}")
+        raise record.wrong(f"expected one grade, got {' and '.join(said)}")
     return said[0] if said else None
 
 
-def _of_metric(file: SourceFile, record: Record, metric: str) -> Grade | None:
+def _of_metric(record: Row, metric: str) -> Grade | None:
     if metric not in record.cells:
-        raise FirstPassError(
-            f"{file.path}, {record.place}: expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}"
-        )
-    return read_grade(
-        record.cells[metric], {**WORDS, **RIGHT_OR_WRONG}, f"{file.path}, {record.place}, metric {metric!r}"
-    )
+        raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
+    return read_grade(record.cells[metric], {**WORDS, **RIGHT_OR_WRONG}, f"{record.place}, metric {metric!r}")
 
 
-def _question(file: SourceFile, record: Record, columns: Mapping[str, str]) -> Question:
+def _question(record: Row, columns: Mapping[str, str]) -> Question:
     doc = _doc(record)
-    found = resolve_columns(file.path, list(doc), columns)
+    found = resolve_columns(record.source, doc, columns, USUAL_NAMES)
     cells = {role: doc.get(column) for role, column in found.items()}
     target = record.cells.get("target")
     gold = cells.get("answer") if target is None or "answer" in columns else target
@@ -142,7 +130,7 @@ def _text(value: Any) -> str:
     return NOT_KNOWN if value is None else str(value).strip()
 
 
-def _doc(record: Record) -> dict[str, Any]:
+def _doc(record: Row) -> dict[str, Any]:
     """Return the question as its dataset has it; some releases write it as JSON in a text."""
     doc = record.cells.get("doc")
     if isinstance(doc, str):
@@ -153,15 +141,15 @@ def _doc(record: Record) -> dict[str, Any]:
     return doc if isinstance(doc, dict) else {}
 
 
-def _reply(file: SourceFile, record: Record) -> str | None:
+def _reply(record: Row) -> str | None:
     """Return what the model said, before any filter; of several repetitions the first."""
     said = record.cells.get("resps") or record.cells.get("filtered_resps")
     while isinstance(said, Sequence) and not isinstance(said, str):
         said = said[0] if said else None
     if isinstance(said, int | float):
-        raise FirstPassError(
-            f"{file.path}, {record.place}: expected what the model said, got {shortened(said)}: the task compares "
-            "probabilities of choices, and a model that is not asked for words cannot refuse"
+        raise record.wrong(
+            f"expected what the model said, got {shortened(said)}: the task compares probabilities of choices, and a "
+            "model that is not asked for words cannot refuse"
         )
     return said
 

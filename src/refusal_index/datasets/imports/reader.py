@@ -21,33 +21,20 @@ FORMATS = (INSPECT, LM_EVAL, GRADED, OUTCOMES)
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read.
+    """How files are read."""
 
-    Attributes
-    ----------
-    columns
-        Column by role.
-    scorer
-        The score of an Inspect log, or the metric of lm-eval's samples, that is the grade.
-    refusal
-        Regular expression: a reply in which it is found is a refusal, unless it was graded as correct.
-    name, dataset
-        Of the model and the questions, in place of what the files say.
-    """
-
-    columns: Mapping[str, str] = field(default_factory=dict)
-    scorer: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # column by role
+    scorer: str | None = None  # the score of an Inspect log, or the metric of lm-eval's samples, that is the grade
+    # regular expression: a reply in which it is found is a refusal, unless it was graded as correct
     refusal: str | None = None
+    # name, dataset: of the model and the questions, in place of what the files say
     name: str | None = None
     dataset: str | None = None
 
     def applied(self, passes: tuple[FirstPass, ...]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
 
-        Raises
-        ------
-        FirstPassError
-            If `refusal` is not a regular expression.
+        Raises FirstPassError if `refusal` is not a regular expression.
         """
         pattern = self._pattern()
         named = (replace(one, model=self.name or one.model, dataset=self.dataset or one.dataset) for one in passes)
@@ -61,13 +48,7 @@ class ReadOptions:
 
 
 def detected_format(file: SourceFile) -> str:
-    """Tell what a file is by its content.
-
-    Raises
-    ------
-    DatasetError
-        If the file holds nothing, or is malformed.
-    """
+    """Tell what a file is by its content; raises DatasetError if the file holds nothing, or is malformed."""
     if file.is_inspect_log:
         return INSPECT
     if looks_like_lm_eval(file.records[0]):
@@ -78,19 +59,11 @@ def detected_format(file: SourceFile) -> str:
 def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tuple[FirstPass, ...]:
     """Read a file that is no log of Inspect.
 
-    Parameters
-    ----------
-    file
-        The file.
-    kind
-        One of `FORMATS`.
-    options
-        How it is read.
+    Raises DatasetError or OutcomeTableError if it cannot be used as it is; the message names the line.
 
-    Raises
-    ------
-    DatasetError, OutcomeTableError
-        If it cannot be used as it is; the message names the line.
+    - `file`: the file.
+    - `kind`: one of `FORMATS`.
+    - `options`: how it is read.
     """
     _refuse_idle(file, kind, options)
     if kind == LM_EVAL:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from refusal_index.datasets.imports.first_pass import FirstPass
 from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.grade import Grade
-from refusal_index.stats import ContingencyTable, MetricEstimate, metrics
+from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, Block, Table, number, title
+from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the first pass alone decides."""
@@ -17,34 +19,21 @@ METRICS = ("correct_given_attempted", "f_score", "weighted_score")
 
 @dataclass(frozen=True)
 class Tally:
-    """The first passes of one model on one dataset under one prompt, counted.
+    """The first passes of one model on one dataset under one prompt, counted."""
 
-    Attributes
-    ----------
-    model, dataset, variant
-        Whose they are; None where the file does not say.
-    correct, incorrect, refused
-        How many were graded so.
-    unscored
-        How many were not graded, or answered without a word on whether that is right.
-    reasons
-        Number of the unscored by reason.
-    to_force
-        Refused questions that a forced pass has to ask.
-    metrics
-        Those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead.
-    """
-
+    # model, dataset, variant: whose they are; None where the file does not say
     model: str | None
     dataset: str | None
     variant: str | None
+    # correct, incorrect, refused: how many were graded so
     correct: int
     incorrect: int
     refused: int
-    unscored: int
-    reasons: Mapping[str, int]
-    to_force: int
-    metrics: tuple[MetricEstimate, ...]
+    unscored: int  # how many were not graded, or answered without a word on whether that is right
+    reasons: Mapping[str, int]  # number of the unscored by reason
+    to_force: int  # refused questions that a forced pass has to ask
+    # those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead
+    metrics: tuple[Estimate, ...]
 
     @property
     def rows(self) -> int:
@@ -55,12 +44,8 @@ class Tally:
 def tallies(passes: Iterable[FirstPass], *, penalty: float = 1.0) -> tuple[Tally, ...]:
     """Count the first passes by model, dataset and variant, in the order in which they appear.
 
-    Parameters
-    ----------
-    passes
-        The first passes.
-    penalty
-        Of the weighted score.
+    - `passes`: the first passes.
+    - `penalty`: of the weighted score.
     """
     groups: dict[tuple[str | None, str | None, str | None], list[FirstPass]] = {}
     for one in passes:
@@ -91,3 +76,60 @@ def _tally(
         to_force=sum(one.needs_forcing for one in group),
         metrics=tuple(found[name] for name in METRICS if name in found),
     )
+
+
+COUNTS = ("correct", "incorrect", "refused", "unscored")
+
+
+def tally_blocks(found: Sequence[Tally]) -> Iterator[Block]:
+    """Yield the counts of every model, the metrics that need no second pass, and what a forced pass would ask."""
+    heading = "model, dataset, variant"
+    columns = (heading, "n", *COUNTS, *(METRIC_COLUMNS[metric] for metric in METRICS), "force asks")
+    yield Table.of(columns, (_row(tally) for tally in found), left=(heading,))
+    for tally in found:
+        for remark in _remarks(tally):
+            yield from ("", f"{_title(tally)}: {remark}")
+
+
+def tally_document(tally: Tally) -> dict[str, Any]:
+    """Give a tally as JSON holds it."""
+    return {
+        "model": tally.model,
+        "dataset": tally.dataset,
+        "variant": tally.variant,
+        "n": tally.rows,
+        **{name: getattr(tally, name) for name in COUNTS},
+        "reasons": dict(tally.reasons),
+        "metrics": {
+            one.name: {"estimate": one.estimate, "low": one.low, "high": one.high, "status": one.status}
+            for one in tally.metrics
+        },
+        "force_requests": tally.to_force,
+    }
+
+
+def _row(tally: Tally) -> Iterator[str]:
+    metrics = {one.name: one.estimate for one in tally.metrics}
+    yield _title(tally)
+    yield from (f"{count:,}" for count in (tally.rows, *(getattr(tally, name) for name in COUNTS)))
+    yield from (number(metrics.get(name)) for name in METRICS)
+    yield f"{tally.to_force:,}"
+
+
+def _title(tally: Tally) -> str:
+    return title(tally.model, tally.dataset, tally.variant)
+
+
+def _remarks(tally: Tally) -> Iterator[str]:
+    if tally.unscored:
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in tally.reasons.items())
+        yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
+    if not tally.metrics:
+        yield "so many are unscored that C/A, F and the weighted score would mislead."
+    if settled := tally.refused - tally.to_force:
+        yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
+    if not tally.refused:
+        yield (
+            "no answer is graded as refused, and RI needs refusals; if these grades know right and wrong only, say "
+            "with --refusal REGEX how a refusal is worded."
+        )

@@ -33,8 +33,6 @@ class Drawing:
     wanted
         How many questions there should be. Each difficulty gives an equal share; what one cannot give, the others do.
 
-    Examples
-    --------
     >>> sections = [Candidate(f"pw-{number}", "Ulm", str(number), "...") for number in range(3)]
     >>> drawing = Drawing({None: iter(sections)}, wanted=1)
     >>> (first,) = drawing.next_round()

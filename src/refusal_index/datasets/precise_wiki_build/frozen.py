@@ -12,15 +12,15 @@ from typing import Any
 from refusal_index.datasets.precise_wiki_build.drawing import Drawing
 from refusal_index.datasets.precise_wiki_build.prompts import BuildPrompts
 from refusal_index.datasets.precise_wiki_build.verdicts import Tried
-from refusal_index.datasets.rows import sha256_of
+from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import RunFolderError, shortened
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import sha256_of, write_atomically
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
 
 BUILD_FORMAT = 1
 
 
-class BuildError(ValueError):
+class BuildError(RefusalIndexError, ValueError):
     """A build that cannot be begun or resumed as asked; the message names the file and what to do."""
 
 
@@ -42,15 +42,9 @@ class Usage:
 
 @dataclass(frozen=True)
 class BuildPaths:
-    """Where a build's results lie.
+    """Where a build's results lie."""
 
-    Attributes
-    ----------
-    questions
-        The frozen file.
-    """
-
-    questions: Path
+    questions: Path  # the frozen file
 
     @property
     def record(self) -> Path:
@@ -77,18 +71,11 @@ def build_record(
 ) -> dict[str, Any]:
     """Return all that is worth knowing about a build, less the checksum of its file.
 
-    Parameters
-    ----------
-    settings
-        Everything that the questions depend on.
-    drawing
-        What was tried, and what came of it.
-    usage
-        Requests and tokens by ``"writer"`` and ``"answerer"``.
-    prompts
-        The wording, which is kept in full.
-    about
-        What may differ when the same settings are used again: versions, names.
+    - `settings`: everything that the questions depend on.
+    - `drawing`: what was tried, and what came of it.
+    - `usage`: requests and tokens by ``"writer"`` and ``"answerer"``.
+    - `prompts`: the wording, which is kept in full.
+    - `about`: what may differ when the same settings are used again: versions, names.
     """
     taken = drawing.taken()
     return {
@@ -132,10 +119,7 @@ def write_tried(paths: BuildPaths, tried: Sequence[Tried]) -> None:
 def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the record of a finished build; None where it is still to be done.
 
-    Raises
-    ------
-    BuildError
-        If the file was made by something else, or with other settings, or has changed since.
+    Raises BuildError if the file was made by something else, or with other settings, or has changed since.
     """
     if not paths.record.exists():
         if paths.questions.exists() and not (paths.folder / "run.json").exists():
@@ -145,7 +129,7 @@ def finished_record(paths: BuildPaths, settings: Mapping[str, Any]) -> dict[str,
     refuse_others(paths.questions, record["settings"], settings)
     if not paths.questions.exists():
         return None
-    found = sha256_of(paths.questions.read_bytes())
+    found = sha256_of(paths.questions)
     if found != record["file"]["sha256"]:
         raise BuildError(
             f"{paths.questions} has changed since it was frozen: expected sha256 {record['file']['sha256']}, got "

@@ -6,15 +6,16 @@ stay in the columns of one frame, as compact as the file has them, and only an i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import polars as pl
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.datasets.precise_wiki_build.source import Source, read_source
-from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.errors import suggestion
+from refusal_index.outcomes.files import sha256_of
+from refusal_index.outcomes.tabular import TextTable, read_text
 
 USUAL_NAMES: Mapping[str, tuple[str, ...]] = {
     "title": ("title",),
@@ -33,47 +34,27 @@ MOST_DIFFICULTIES = 50
 
 @dataclass(frozen=True)
 class Page:
-    """One page of the index.
+    """One page of the index."""
 
-    Attributes
-    ----------
-    key
-        Its id in Wikipedia, or its title where the file has no ids.
-    title, difficulty, topic, revision
-        As the file has them; a topic is the first of several.
-    rows
-        Where its texts stand in the frame.
-    """
-
-    key: str
+    key: str  # its id in Wikipedia, or its title where the file has no ids
+    # title, difficulty, topic, revision: as the file has them; a topic is the first of several
     title: str
     difficulty: str | None
     topic: str | None
     revision: str | None
-    rows: tuple[int, ...]
+    rows: tuple[int, ...]  # where its texts stand in the frame
 
 
 @dataclass(frozen=True)
 class Pages:
-    """All pages of a file.
+    """All pages of a file."""
 
-    Attributes
-    ----------
-    path, sha256
-        The file, and its checksum.
-    entries
-        The pages.
-    columns
-        Column of the file by what it holds.
-    left_out
-        How many rows were left out, by reason: ``"no text"`` and ``"no difficulty"``.
-    """
-
+    # path, sha256: the file, and its checksum
     path: Path
     sha256: str
-    entries: tuple[Page, ...]
-    columns: Mapping[str, str]
-    left_out: Mapping[str, int]
+    entries: tuple[Page, ...]  # the pages
+    columns: Mapping[str, str]  # column of the file by what it holds
+    left_out: Mapping[str, int]  # how many rows were left out, by reason: ``"no text"`` and ``"no difficulty"``
     frame: pl.DataFrame = field(repr=False)
 
     @property
@@ -90,77 +71,60 @@ class Pages:
 def read_pages(path: Path, difficulty: str | None = None) -> Pages:
     """Read a file of pages and make an index of them.
 
-    Parameters
-    ----------
-    path
-        A .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a text are
-        needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in GoodWiki.
-    difficulty
-        The column of the difficulty; None looks for one under its usual names.
+    Raises DatasetError if the file cannot be used as it is.
 
-    Raises
-    ------
-    DatasetError
-        If the file cannot be used as it is.
+    - `path`: a .parquet, .jsonl, .ndjson or .csv file; the latter three perhaps with .gz. The columns `title` and a
+      text are needed. With a column `section` each row is a section; otherwise each row is a page in Markdown, as in
+      GoodWiki.
+    - `difficulty`: the column of the difficulty; None looks for one under its usual names.
     """
-    source = read_source(
-        path, [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
-    )
-    columns = _columns(source, difficulty)
-    rows = source.frame.select(
-        "place", **{role: pl.col(columns[role]) if role in columns else pl.lit(None, pl.String) for role in USUAL_NAMES}
-    )
+    wanted = [*(name for names in USUAL_NAMES.values() for name in names), *filter(None, [difficulty])]
+    table = read_text(path, wanted, "page", DatasetError, first_of_lists=True)
+    columns = _columns(table, difficulty)
+    rows = table.frame.select(
+        pl.col(columns[role]).alias(role) if role in columns else pl.lit(None, pl.String).alias(role)
+        for role in USUAL_NAMES
+    ).with_columns(table.lines.alias("place"))
     has_text = rows["text"].fill_null("").str.contains(r"\S")
-    _refuse_untitled(source, rows.filter(has_text))
+    _refuse_untitled(table, rows.filter(has_text))
     graded = has_text & rows["difficulty"].is_not_null() if "difficulty" in columns else has_text
     left_out = {"no text": int((~has_text).sum()), "no difficulty": int((has_text & ~graded).sum())}
     kept = rows.filter(graded)
     if kept.is_empty():
-        raise DatasetError(
-            f"{path}: expected pages with a text in {columns['text']!r}, got {rows.height:,} rows without one "
+        raise table.source.wrong(
+            f"expected pages with a text in {columns['text']!r}, got {rows.height:,} rows without one "
             f"{'or without a difficulty ' if left_out['no difficulty'] else ''}; check that it is the right file"
         )
-    _refuse_measurements(path, columns, kept)
-    return Pages(path, source.sha256, _index(kept), columns, left_out, kept)
+    _refuse_measurements(table, columns, kept)
+    return Pages(path, sha256_of(path), _index(kept), columns, left_out, kept)
 
 
-def _columns(source: Source, difficulty: str | None) -> dict[str, str]:
+def _columns(table: TextTable, difficulty: str | None) -> dict[str, str]:
     """Find the column of everything that has one."""
-    present = source.columns
-    found = {
-        role: next((name for name in names if name in present), None)
-        for role, names in {**USUAL_NAMES, **({"difficulty": (difficulty,)} if difficulty else {})}.items()
-    }
-    for role in ("title", "text", *(["difficulty"] if difficulty else [])):
-        if found[role] is None:
-            raise _missing(source.path, role, [difficulty] if role == "difficulty" else USUAL_NAMES[role], present)
-    return {role: name for role, name in found.items() if name is not None}
+    usual = {**USUAL_NAMES, **({"difficulty": (difficulty,)} if difficulty else {})}
+    found = {}
+    for role, names in usual.items():
+        if name := next((name for name in names if name in table.columns), None):
+            found[role] = name
+        elif role in ("title", "text", *(["difficulty"] if difficulty else [])):
+            expected = f"a column {' or '.join(map(repr, names))} with the {role} of each page"
+            near = next(filter(None, (suggestion(name, table.columns) for name in names)), "")
+            raise table.source.lacks(expected, table.columns, near)
+    return found
 
 
-def _missing(path: Path, role: str, names: Sequence[str | None], present: Sequence[str]) -> DatasetError:
-    wanted = [name for name in names if name]
-    near = next((guess for name in wanted if (guess := nearest(name, present))), None)
-    advice = f"; did you mean {near!r}?" if near else ""
-    return DatasetError(
-        f"{path}: expected a column {' or '.join(map(repr, wanted))} with the {role} of each page, "
-        f"got {', '.join(map(repr, present)) or 'none'}{advice}"
-    )
-
-
-def _refuse_untitled(source: Source, rows: pl.DataFrame) -> None:
+def _refuse_untitled(table: TextTable, rows: pl.DataFrame) -> None:
     untitled = rows.filter(~rows["title"].fill_null("").str.contains(r"\S"))
     if not untitled.is_empty():
-        raise DatasetError(
-            f"{source.path}, {source.unit} {untitled['place'][0]}: expected the title of the page, got an empty cell; "
-            "a question must name its subject: add the title, or remove the row"
-        )
+        said = "expected the title of the page, got an empty cell; a question must name its subject: add the title, "
+        raise table.source.wrong(f"{said}or remove the row", [untitled["place"][0]])
 
 
-def _refuse_measurements(path: Path, columns: Mapping[str, str], rows: pl.DataFrame) -> None:
+def _refuse_measurements(table: TextTable, columns: Mapping[str, str], rows: pl.DataFrame) -> None:
     levels = rows["difficulty"].n_unique()
     if levels > MOST_DIFFICULTIES:
-        raise DatasetError(
-            f"{path}: expected at most {MOST_DIFFICULTIES} levels of difficulty in {columns['difficulty']!r}, got "
+        raise table.source.wrong(
+            f"expected at most {MOST_DIFFICULTIES} levels of difficulty in {columns['difficulty']!r}, got "
             f"{levels:,} different values; sort them into levels first, for instance into ten of equal size"
         )
 

@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from refusal_index.datasets.precise_wiki_build.candidates import Candidate
 from refusal_index.datasets.precise_wiki_build.prompts import ANSWER_WORDS, BuildPrompts
-from refusal_index.outcomes.raw import sound_text
+from refusal_index.outcomes.tabular import sound_text
 
 LONGEST_QUESTION = 300
 """In characters; the prompt asks for fewer."""
@@ -72,18 +72,10 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """One reply of a model.
+    """One reply of a model."""
 
-    Attributes
-    ----------
-    text
-        Without what the model thought aloud.
-    trouble
-        `Reason.CUT_SHORT` or `Reason.CONTENT_FILTER` where the reply is not whole.
-    """
-
-    text: str
-    trouble: Reason | None = None
+    text: str  # without what the model thought aloud
+    trouble: Reason | None = None  # `Reason.CUT_SHORT` or `Reason.CONTENT_FILTER` where the reply is not whole
 
 
 @dataclass(frozen=True)
@@ -96,41 +88,24 @@ class Ask:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of one section.
+    """What came of one section."""
 
-    Attributes
-    ----------
-    candidate
-        The section.
-    question, answer
-        As far as they were read.
-    reason
-        Why it is rejected; None where it is good.
-    detail
-        What more is known: the error of a request that failed, or the beginning of a reply that could not be read.
-    """
-
-    candidate: Candidate
+    candidate: Candidate  # the section
+    # question, answer: as far as they were read
     question: str = ""
     answer: str = ""
-    reason: Reason | None = None
+    reason: Reason | None = None  # why it is rejected; None where it is good
+    # what more is known: the error of a request that failed, or the beginning of a reply that could not be read
     detail: str = ""
 
 
 def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) -> Ask | Tried:
     """Return what to ask next about a section, or what came of it.
 
-    Parameters
-    ----------
-    candidate
-        The section.
-    said
-        The replies so far, in order.
-    prompts
-        The wording.
+    - `candidate`: the section.
+    - `said`: the replies so far, in order.
+    - `prompts`: the wording.
 
-    Examples
-    --------
     >>> from refusal_index.datasets.precise_wiki_build import build_prompts
     >>> ulm = Candidate("pw-1", "Ulm", "", "Its minster is 161.5 metres tall.")
     >>> question = Said("<question>How tall is Ulm Minster?</question>")
@@ -154,8 +129,6 @@ def next_ask(candidate: Candidate, said: Sequence[Said], prompts: BuildPrompts) 
 def normalised(text: str) -> str:
     """Return the words of a text, in lower case and without punctuation.
 
-    Examples
-    --------
     >>> normalised("Who was  “Big Tom”?")
     'who was big tom'
     """

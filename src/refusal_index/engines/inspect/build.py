@@ -10,8 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from inspect_ai.model import ChatMessageUser, GenerateConfig, Model, ModelOutput
@@ -31,24 +30,22 @@ from refusal_index.datasets.precise_wiki_build import (
 )
 from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
-from refusal_index.engines.inspect.courier import CACHE, DEFAULT_ATTEMPT_TIMEOUT
-from refusal_index.engines.inspect.environment import environment
-from refusal_index.engines.inspect.evaluate import SAMPLE_RETRIES
-from refusal_index.engines.inspect.gist import gist
-from refusal_index.engines.inspect.models import resolve_model
-from refusal_index.engines.inspect.plan import MAX_RETRIES
-from refusal_index.engines.inspect.task import Decoding
+from refusal_index.engines.engine import RunFailedError
+from refusal_index.engines.inspect.engine import SAMPLE_RETRIES
+from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.models import resolve_model, to_config
+from refusal_index.engines.inspect.multi_choice import choices_of
+from refusal_index.engines.settings import Decoding, Sending
+from refusal_index.engines.store import ReplyStore
+from refusal_index.protocol import Asked as Role
+from refusal_index.protocol import Completion, Pass, Reply, StopReason
 from refusal_index.protocol.replies import without_reasoning
 
 WRITING, ANSWERING = Decoding(temperature=0.7, top_p=0.9), Decoding(temperature=0.3, top_p=0.9)
 """Questions should vary; answers should not."""
 
 ROLES = {Asked.QUESTION: "writer", Asked.ANSWER: "answerer"}
-TROUBLES = {
-    "max_tokens": Reason.CUT_SHORT,
-    "model_length": Reason.CUT_SHORT,
-    "content_filter": Reason.CONTENT_FILTER,
-}
+TROUBLES = {StopReason.LENGTH: Reason.CUT_SHORT, StopReason.CONTENT_FILTER: Reason.CONTENT_FILTER}
 FEW_FAILURES = 10  # so many failed requests in a round may be accidents
 
 
@@ -64,10 +61,8 @@ class BuildPlan:
         How each of them generates.
     seed
         Each request's seed is derived from it.
-    max_connections
-        Requests in flight; None lets Inspect find out what the provider bears.
-    max_retries, attempt_timeout
-        How often a failed request is sent again, and after how many seconds one without a response.
+    sending
+        How requests are carried.
     """
 
     writer: str
@@ -75,9 +70,7 @@ class BuildPlan:
     writing: Decoding = WRITING
     answering: Decoding = ANSWERING
     seed: int = 0
-    max_connections: int | None = None
-    max_retries: int = MAX_RETRIES
-    attempt_timeout: int = DEFAULT_ATTEMPT_TIMEOUT
+    sending: Sending = field(default_factory=Sending)
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class Watcher(Protocol):
         """Take note of what came of one section."""
 
 
-class BuildStoppedError(RuntimeError):
+class BuildStoppedError(RunFailedError):
     """The models do not do what a build needs; what was answered is kept, and the same command resumes."""
 
 
@@ -110,32 +103,33 @@ def resolve_build_models(plan: BuildPlan) -> BuildModels:
     ModelError
         If one of them cannot be asked.
     """
-    config = GenerateConfig(max_retries=plan.max_retries, max_connections=plan.max_connections)
+    config = GenerateConfig(max_retries=plan.sending.max_retries, max_connections=plan.sending.max_connections)
     writer = resolve_model(plan.writer, config)
     return BuildModels(writer, writer if plan.answerer == plan.writer else resolve_model(plan.answerer, config))
 
 
-def build_questions(
-    plan: BuildPlan, models: BuildModels, prompts: BuildPrompts, drawing: Drawing, cache: Path, watcher: Watcher
+async def build_questions(
+    plan: BuildPlan, models: BuildModels, prompts: BuildPrompts, drawing: Drawing, store: ReplyStore, watcher: Watcher
 ) -> dict[str, Usage]:
     """Try sections until `drawing` has enough questions or no more sections, and return what was used by each role.
 
-    Replies in `cache` are not asked for again, and count as used. The models are closed at the end.
+    Replies in `store` are not asked for again, and count as used. The models are closed at the end.
 
     Raises
     ------
     BuildStoppedError
         If most requests fail, or section after section yields nothing; `drawing` holds what was tried.
     """
-    with environment(INSPECT_CACHE_DIR=str(cache.resolve()), INSPECT_DISPLAY="none"):
-        return asyncio.run(_Carrier(plan, models, prompts, watcher).carry(drawing))
+    return await _Carrier(plan, models, prompts, store, watcher).carry(drawing)
 
 
 class _Carrier:
     """Carries requests, and counts what they use."""
 
-    def __init__(self, plan: BuildPlan, models: BuildModels, prompts: BuildPrompts, watcher: Watcher) -> None:
-        self._plan, self._models, self._prompts, self._watcher = plan, models, prompts, watcher
+    def __init__(
+        self, plan: BuildPlan, models: BuildModels, prompts: BuildPrompts, store: ReplyStore, watcher: Watcher
+    ) -> None:
+        self._plan, self._models, self._prompts, self._store, self._watcher = plan, models, prompts, store, watcher
         self._usage = dict.fromkeys(ROLES.values(), Usage())
 
     async def carry(self, drawing: Drawing) -> dict[str, Usage]:
@@ -154,41 +148,59 @@ class _Carrier:
         said: list[Said] = []
         while isinstance(step := next_ask(candidate, said, self._prompts), Ask):
             try:
-                output = await self._ask(step, candidate)
+                reply = await self._ask(step, candidate)
             except Exception as error:  # whatever the provider raises, once it was sent again as often as planned
-                detail = gist(repr(error))[:LONGEST_DETAIL]
+                detail = error_line(repr(error))[:LONGEST_DETAIL]
                 step = Tried(candidate, reason=Reason.REQUEST_FAILED, detail=detail)
                 break
-            said.append(Said(without_reasoning(output.completion), TROUBLES.get(output.stop_reason)))
-            self._count(ROLES[step.asked], output)
+            said.append(Said(without_reasoning(reply.reply.text), TROUBLES.get(reply.reply.stop_reason)))
+            self._count(ROLES[step.asked], reply)
         self._watcher.tried(step)
         return step
 
-    async def _ask(self, step: Ask, candidate: Candidate) -> ModelOutput:
+    async def _ask(self, step: Ask, candidate: Candidate) -> Completion:
+        """Return the reply of one role about a section: as the store has it, or as the model gives it now."""
+        role = ROLES[step.asked]
+        said = (one for one in self._store.said(candidate.candidate_id, role) if one.variant == role)
+        found = next(said, None)
+        if found is None:
+            found = _completion(candidate.candidate_id, role, await self._sent(step, candidate))
+            self._store.put([found])
+        return found
+
+    async def _sent(self, step: Ask, candidate: Candidate) -> ModelOutput:
+        """Send a request; what Inspect does not send again, such as a torn response, is sent again here."""
         writes = step.asked is Asked.QUESTION
         model = self._models.writer if writes else self._models.answerer
-        decoding = self._plan.writing if writes else self._plan.answering
-        own = GenerateConfig(
-            seed=request_seed(self._plan.seed, candidate.candidate_id, step.asked),
-            attempt_timeout=self._plan.attempt_timeout,
+        config = to_config(self._plan.writing if writes else self._plan.answering).merge(
+            GenerateConfig(
+                seed=request_seed(self._plan.seed, candidate.candidate_id, step.asked),
+                attempt_timeout=self._plan.sending.attempt_timeout,
+            )
         )
-        return await _sent(model, step.message, decoding.to_config().merge(own))
+        for _ in range(SAMPLE_RETRIES):
+            try:
+                return await model.generate([ChatMessageUser(content=step.message)], config=config)
+            except Exception:  # noqa: S112 - the last attempt's error is told
+                continue
+        return await model.generate([ChatMessageUser(content=step.message)], config=config)
 
-    def _count(self, role: str, output: ModelOutput) -> None:
-        used = output.usage
-        one = Usage(1, used.input_tokens if used else 0, used.output_tokens if used else 0)
+    def _count(self, role: str, reply: Completion) -> None:
+        one = Usage(1, reply.input_tokens, reply.output_tokens)
         self._usage[role] += one
         self._watcher.replied(one)
 
 
-async def _sent(model: Model, message: str, config: GenerateConfig) -> ModelOutput:
-    """Send a request; what Inspect does not send again, such as a torn response, is sent again here."""
-    for _ in range(SAMPLE_RETRIES):
-        try:
-            return await model.generate([ChatMessageUser(content=message)], config=config, cache=CACHE)
-        except Exception:  # noqa: S112 - the last attempt's error is told
-            continue
-    return await model.generate([ChatMessageUser(content=message)], config=config, cache=CACHE)
+def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion:
+    (text, stop_reason), usage = choices_of(output)[0], output.usage
+    return Completion(
+        candidate_id,
+        role,
+        0,
+        Reply(Pass.FIRST, Role.MODEL, text, stop_reason),
+        input_tokens=usage.input_tokens if usage else 0,
+        output_tokens=usage.output_tokens if usage else 0,
+    )
 
 
 def _refuse_failures(tried: Sequence[Tried]) -> None:

@@ -21,10 +21,10 @@ from refusal_index.datasets.imports.grades import (
     flag,
     read_grade,
 )
-from refusal_index.engines.inspect.choices import STOP_REASONS
-from refusal_index.engines.inspect.logs import REQUEST_FAILED
-from refusal_index.engines.inspect.solver import CARRIED
+from refusal_index.engines.completions import CARRIED
+from refusal_index.engines.inspect.multi_choice import STOP_REASONS
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import REQUEST_FAILED
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import StopReason
 

@@ -6,19 +6,59 @@ import re
 from typing import Any
 
 from inspect_ai._util.registry import registry_find, registry_unqualified_name
-from inspect_ai.model import GenerateConfig, Model, get_model
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, get_model, modelapi
+from inspect_ai.tool import ToolChoice, ToolInfo
 from openai import DefaultAioHttpClient
 
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.guard import guard
+from refusal_index.engines.inspect.redaction import guard
+from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
+FUNCTIONS = "python"
 AIOHTTP_PROVIDERS = ("openai-api", "openai")
 
 
-class ModelError(ValueError):
-    """A model that cannot be asked; the message says what is missing and what to do."""
+def to_config(decoding: Decoding) -> GenerateConfig:
+    """Return how a model generates as Inspect's configuration."""
+    return GenerateConfig(
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        max_tokens=decoding.max_tokens,
+        reasoning_effort=decoding.reasoning_effort,
+    )
+
+
+class FunctionAPI(ModelAPI):
+    """A function from messages to text as a provider of Inspect's."""
+
+    def __init__(self, model_name: str, function: AnsweringFunction) -> None:
+        super().__init__(model_name)
+        self._function = function
+
+    async def generate(
+        self,
+        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
+        tools: list[ToolInfo],  # noqa: ARG002 - a function is given messages only
+        tool_choice: ToolChoice,  # noqa: ARG002
+        config: GenerateConfig,  # noqa: ARG002
+    ) -> ModelOutput:
+        """Return what the function makes of a conversation."""
+        text = await self._function([{"role": message.role, "content": message.text} for message in input])
+        return ModelOutput.from_content(self.model_name, text)
+
+
+_function_api = modelapi(name=FUNCTIONS)(FunctionAPI)  # Inspect wants every provider in its registry
+
+
+def function_model(function: AnsweringFunction, config: GenerateConfig | None) -> Model:
+    """Return a function as a model of Inspect's, whose errors and empty replies are guarded as any other's."""
+    api = _function_api(function.name.removeprefix(PREFIX), function=function)  # type: ignore[call-arg]
+    guard(api)
+    return Model(api, config or GenerateConfig())
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
@@ -54,7 +94,7 @@ def provider_names() -> list[str]:
     Inspect publishes no list of them, hence the look into its registry.
     """
     found = registry_find(lambda info: info.type == "modelapi")
-    return sorted({registry_unqualified_name(api) for api in found} | {own_provider.NAME})
+    return sorted({registry_unqualified_name(api) for api in found} - {FUNCTIONS} | {own_provider.NAME})
 
 
 def _plain(message: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from inspect_ai.model import (
@@ -19,8 +18,7 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from refusal_index.almanac.chat import Message
-from refusal_index.almanac.models import model_folder
-from refusal_index.almanac.runtime import Runtime
+from refusal_index.almanac.runtime import shared_runtime
 from refusal_index.almanac.sequence import Completion
 
 NAME = "almanac"
@@ -48,7 +46,7 @@ class AlmanacAPI(ModelAPI):
         super().__init__(model_name, base_url, api_key, [], config or GenerateConfig())
         if model_args:
             raise ValueError(f"almanac/{model_name} takes no model arguments, got {', '.join(sorted(model_args))}")
-        self._runtime = _runtime(model_name)
+        self._runtime = shared_runtime(model_name)
 
     async def generate(
         self,
@@ -86,9 +84,3 @@ class AlmanacAPI(ModelAPI):
             message=ChatMessageAssistant(content=completion.text, model=self.model_name, source="generate"),
             stop_reason=STOP_REASONS[completion.finish_reason],
         )
-
-
-@cache
-def _runtime(name: str) -> Runtime:
-    """Load each model once a process: variants, and a model beside its grader, share it."""
-    return Runtime(model_folder(name))

@@ -1,102 +1,218 @@
-"""One task for one variant, however it is started."""
+"""The task of one variant, its solver and its scorer, however it is started."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from inspect_ai import Epochs, Task
-from inspect_ai.model import GenerateConfig
+from inspect_ai.model import ModelOutput, get_model
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
+from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from refusal_index.datasets import Dataset
-from refusal_index.engines.inspect.courier import DEFAULT_ATTEMPT_TIMEOUT, DEFAULT_MAX_CHOICES
-from refusal_index.engines.inspect.samples import ONCE, Repetition, to_dataset
-from refusal_index.engines.inspect.scorer import two_pass_scorer
-from refusal_index.engines.inspect.solver import two_pass
-from refusal_index.protocol import GraderKind, Placement
+from refusal_index.engines.breaker import RESUMES, is_key_refused
+from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
+from refusal_index.engines.engine import Assignment, Failure, converse
+from refusal_index.engines.functions import MEND, FunctionError
+from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.models import to_config
+from refusal_index.engines.inspect.samples import to_dataset, to_question
+from refusal_index.engines.inspect.session import Session, current_session, model_asked, send
+from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
+from refusal_index.engines.store import ReplyStore
+from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.protocol import (
+    Asked,
+    Conversation,
+    GraderKind,
+    Placement,
+    Procedure,
+    Protocol,
+    TwoPass,
+    load_prompt_set,
+    outcomes,
+    taken,
+)
+from refusal_index.stats import ContingencyTable, refusal_index
 
-ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
-
-COMPARABILITY_VERSION = 1
-"""Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
-
-
-@dataclass(frozen=True)
-class Decoding:
-    """How the model under evaluation generates; the defaults are the paper's, and no reasoning effort is asked for."""
-
-    temperature: float = 0.7
-    top_p: float = 0.95
-    max_tokens: int = 4096
-    reasoning_effort: ReasoningEffort | None = None
-
-    def to_config(self) -> GenerateConfig:
-        """Return it as Inspect's configuration."""
-        return GenerateConfig(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            max_tokens=self.max_tokens,
-            reasoning_effort=self.reasoning_effort,
-        )
+LONGEST_REASON = 300
+CELLS = {
+    (True, True): "refused_wrong",
+    (True, False): "refused_right",
+    (False, True): "answered_wrong",
+    (False, False): "answered_right",
+}
 
 
-@dataclass(frozen=True)
-class Asking:
-    """How a question is asked and graded, whatever the variant.
-
-    Attributes
-    ----------
-    prompts
-        Name or path of the prompt set.
-    grader
-        Plain comparison or a model.
-    placement
-        Where the instruction stands.
-    seed
-        Seed of the run.
-    attempt_timeout
-        Seconds after which a request without a response is sent again.
-    max_choices
-        Most draws to ask for in one request.
-    think
-        A switch for models that know one, such as ``"/no_think"``.
-    """
-
-    prompts: str = "default"
-    grader: GraderKind = GraderKind.EXACT
-    placement: Placement = Placement.USER
-    seed: int = 0
-    attempt_timeout: int = DEFAULT_ATTEMPT_TIMEOUT
-    max_choices: int = DEFAULT_MAX_CHOICES
-    think: str = ""
+def task_of(assignment: Assignment) -> Task:
+    """Return the task that carries an assignment."""
+    settings, first = assignment.settings, next(iter(assignment.conversations), None)
+    shared = {
+        "variant": assignment.variant,
+        "prompts": settings.prompting.prompts,
+        "grader": str(first.procedure.grader) if first else str(GraderKind.EXACT),
+        "placement": settings.prompting.placement,
+        "think": settings.prompting.think,
+    }
+    draws = max((one.draws for one in assignment.conversations), default=1)
+    return two_pass_task(assignment.dataset, assignment.conversations, settings, shared, {"draws": draws})
 
 
 def two_pass_task(
-    dataset: Dataset,
-    variant: str,
-    asking: Asking,
-    decoding: Decoding,
-    *,
-    repetition: Repetition = ONCE,
-    name: str | None = None,
+    dataset: str,
+    conversations: Sequence[Conversation],
+    settings: Settings,
+    shared: Mapping[str, str],
+    metadata: Mapping[str, Any],
 ) -> Task:
-    """Return the Inspect task that asks every question of `dataset` in two passes under `variant`."""
-    shared = {
-        "variant": variant,
-        "prompts": asking.prompts,
-        "grader": str(asking.grader),
-        "placement": str(asking.placement),
-        "think": asking.think,
-    }
+    """Return the task that asks questions in two passes.
+
+    Parameters
+    ----------
+    dataset, conversations, settings
+        What is asked, and how.
+    shared
+        Arguments of the solver, also shown in the log's header.
+    metadata
+        What else the header shows.
+    """
     return Task(
-        dataset=to_dataset(dataset.name, dataset.questions, repetition),
-        solver=two_pass(
-            **shared, seed=asking.seed, attempt_timeout=asking.attempt_timeout, max_choices=asking.max_choices
-        ),
-        scorer=two_pass_scorer(str(asking.grader)),
-        config=decoding.to_config(),
+        dataset=to_dataset(dataset, conversations),
+        solver=two_pass(**shared, seed=settings.seed),
+        scorer=two_pass_scorer(shared["grader"]),
+        config=to_config(settings.decoding),
         epochs=Epochs(1, "mode"),  # the default reducer would take the cells for numbers
-        metadata={**shared, "dataset": dataset.name, **repetition.counts},
-        name=name,
+        metadata={**shared, "dataset": dataset, **metadata},
+        name=f"{dataset}-{shared['variant']}",
         version=COMPARABILITY_VERSION,
     )
+
+
+@solver
+def two_pass(
+    variant: str = "normal",
+    prompts: str = "default",
+    grader: str = GraderKind.EXACT,
+    placement: str = Placement.USER,
+    think: str = "",
+    seed: int = 0,
+) -> Solver:
+    """Ask each question in two passes, as the protocol says.
+
+    Parameters
+    ----------
+    variant, prompts
+        First-pass variant, and name or path of the prompt set.
+    grader
+        ``"exact"``, ``"choice"`` or ``"regex"``; ``"model"`` for the model in the role ``grader``; ``"agree"`` for that
+        one and another in the role ``second_grader``, whose verdicts must agree.
+    placement
+        Whether the instruction stands in the ``"user"`` message or a ``"system"`` message.
+    think
+        A switch for models that know one, such as ``"/no_think"``, which ends what the model is asked.
+    seed
+        Seed of the run; each request's seed is derived from it.
+    """
+    session = current_session()
+    protocol = None
+    if session is None:  # under `inspect eval` the sample is all there is
+        protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
+        session = Session(Assignment("", variant, (), Settings.of(seed=seed), ReplyStore(None)), {})
+    assignment = session.assignment
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
+        known = session.conversations.get(str(state.sample_id))
+        conversation = known or _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
+        await converse(assignment, conversation, send, explain)
+        said = taken(conversation, assignment.store.said(conversation.question.question_id, conversation.variant))
+        state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
+        state.metadata[CARRIED] = to_metadata(said)
+        return state
+
+    return solve
+
+
+def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conversation:
+    question = to_question(state.sample_id, state.input_text, state.target.text, state.metadata)
+    return Conversation(question, variant, procedure, int(state.metadata.get("draws", 1)))
+
+
+def explain(error: Exception, asked: Asked) -> Failure:
+    """Say what an error comes down to that a provider raised, or a function."""
+    if isinstance(error, FunctionError):
+        return Failure(str(error), error.name, lasts=True, advice=MEND)
+    model, told = model_asked(asked), error_line(repr(error))
+    if not is_key_refused(error):
+        return Failure(told, str(model))
+    names = model.api.api_key_vars
+    known = [name for name in names if os.environ.get(name)] or names
+    return Failure(
+        told[:LONGEST_REASON], str(model), lasts=True, advice=f"check {' or '.join(known) or 'the key'}; {RESUMES}"
+    )
+
+
+def cell_of(outcome: Outcome) -> str:
+    """Return the cell of the 2x2 table that an outcome falls into, or ``"unscored"``."""
+    if outcome.refused is None or outcome.wrong is None:
+        return str(Grade.UNSCORED)
+    return CELLS[outcome.refused, outcome.wrong]
+
+
+@metric
+def two_pass_metrics() -> Metric:
+    """Refusal Index with its standard error, the rates it rests on, and the share unscored; NaN where undefined."""
+
+    def compute(scores: list[SampleScore]) -> Value:
+        return _metrics(Counter(str(score.score.value) for score in scores))
+
+    return compute
+
+
+def _metrics(counts: Counter[str]) -> dict[str, float]:
+    table = ContingencyTable(**{cell: counts[cell] for cell in CELLS.values()})
+    result = refusal_index(table)
+    asked = counts.total()
+    return {
+        "refusal_index": _or_nan(result.estimate),
+        "standard_error": _or_nan(result.standard_error),
+        "correct_rate": table.correct_rate,
+        "refusal_rate": table.refusal_rate,
+        "error_rate": table.error_rate,
+        "unscored": counts[Grade.UNSCORED] / asked if asked else float("nan"),
+    }
+
+
+def _or_nan(value: float | None) -> float:
+    return float("nan") if value is None else value
+
+
+@scorer(metrics=[two_pass_metrics()])
+def two_pass_scorer(grader: str = GraderKind.EXACT) -> Scorer:
+    """Turn replies into the cell of the 2x2 table; of a question drawn repeatedly the first draw counts.
+
+    Parameters
+    ----------
+    grader
+        As for the solver.
+    """
+    kind, session = GraderKind(grader), current_session()
+
+    async def score(state: TaskState, target: Target) -> Score | None:  # noqa: ARG001 - Inspect's signature
+        known = session.conversations.get(str(state.sample_id)) if session else None
+        conversation = known or _conversation(state, "", TwoPass(kind))
+        said = from_metadata(state.metadata[CARRIED], conversation.question.question_id, conversation.variant)
+        became = outcomes(conversation, said)
+        if became is None:
+            return None
+        return Score(value=cell_of(became[0]), answer=became[0].first_reply, explanation=_explanation(became[0]))
+
+    return score
+
+
+def _explanation(outcome: Outcome) -> str:
+    forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
+    reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
+    return f"first pass: {outcome.first_reply}{forced}{reason}"

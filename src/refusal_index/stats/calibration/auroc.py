@@ -4,13 +4,6 @@ Coverage of nominal 95 % intervals, simulated for 200 and 1,000 questions, 5 to 
 .90 and scores with and without many ties: .94 to .96. DeLong's interval alone falls to .76 with ten right answers.
 Newcombe's does not, but it takes the variance from the area alone, so that with many ties it can stay at .90 for any
 number of questions.
-
-References
-----------
-.. [1] DeLong, E. R., DeLong, D. M. and Clarke-Pearson, D. L. (1988). Comparing the areas under two or more correlated
-   receiver operating characteristic curves. Biometrics, 44, 837-845. :doi:`10.2307/2531595`
-.. [2] Newcombe, R. G. (2006). Confidence intervals for an effect size measure based on the Mann-Whitney statistic.
-   Part 2. Statistics in Medicine, 25, 559-573. :doi:`10.1002/sim.2324`. Method 5.
 """
 
 import math
@@ -23,8 +16,8 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.intervals import normal_quantile
 
 AurocMethod = Literal["auto", "delong", "newcombe"]
 
@@ -66,8 +59,7 @@ class AurocResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         method : {"auto", "delong", "newcombe"}
             ``"delong"``: Student's interval for ``log(A / (1 - A))`` with DeLong's standard error. ``"newcombe"``: the
             areas that a score test would not reject, with a variance by Hanley and McNeil's formula. ``"auto"``:
@@ -81,7 +73,6 @@ class AurocResult:
 
         Examples
         --------
-        >>> from refusal_index.stats import auroc
         >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
         >>> low, high = result.confidence_interval()
         >>> round(low, 3), round(high, 3)
@@ -91,7 +82,7 @@ class AurocResult:
         if method not in get_args(AurocMethod):
             raise ValueError(f"method must be one of {', '.join(get_args(AurocMethod))}, got {method!r}")
         if self.estimate is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         few = self.standard_error is None or min(self.n_true, self.n_false) < FEW_OF_A_KIND
         if method == "newcombe" or (method == "auto" and few):
             return _newcombe(self.estimate, self.n_true, self.n_false, quantile)
@@ -100,7 +91,7 @@ class AurocResult:
     def _delong(self, confidence_level: float) -> ConfidenceInterval:
         area, error = self.estimate, self.standard_error
         if area is None or error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         quantile = float(special.stdtrit(self.degrees_of_freedom, (1 + confidence_level) / 2))
         centre, reach = float(special.logit(area)), quantile * error / (area * (1 - area))
         return ConfidenceInterval(float(special.expit(centre - reach)), float(special.expit(centre + reach)))
@@ -127,9 +118,15 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     TypeError, ValueError
         If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
 
+    References
+    ----------
+    .. [1] DeLong, E. R., DeLong, D. M. and Clarke-Pearson, D. L. (1988). Comparing the areas under two or more
+       correlated receiver operating characteristic curves. Biometrics, 44, 837-845. :doi:`10.2307/2531595`
+    .. [2] Newcombe, R. G. (2006). Confidence intervals for an effect size measure based on the Mann-Whitney statistic.
+       Part 2. Statistics in Medicine, 25, 559-573. :doi:`10.1002/sim.2324`. Method 5.
+
     Examples
     --------
-    >>> from refusal_index.stats import auroc
     >>> result = auroc([0.9, 0.8, 0.7, 0.4, 0.3, 0.1], [True, True, False, True, False, False])
     >>> round(result.estimate, 4), round(result.standard_error, 4)
     (0.8889, 0.1571)

@@ -1,10 +1,4 @@
-"""Calibration of a score that claims to be a probability: reliability table and expected calibration error.
-
-References
-----------
-.. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
-   equations 2 and 3. :arxiv:`1706.04599`
-"""
+"""Calibration of a score that claims to be a probability: reliability table and expected calibration error."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,8 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status
 from refusal_index.stats.score_interval import wilson_interval
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -103,9 +97,13 @@ def reliability_table(
         If the scores are not numbers in [0, 1], `outcome` not truth values, their lengths differ, or an option is not
         one of those named.
 
+    References
+    ----------
+    .. [1] Guo, C., Pleiss, G., Sun, Y. and Weinberger, K. Q. (2017). On calibration of modern neural networks. ICML,
+       equations 2 and 3. :arxiv:`1706.04599`
+
     Examples
     --------
-    >>> from refusal_index.stats import reliability_table
     >>> for row in reliability_table([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True], n_bins=2):
     ...     print(f"({row.low}, {row.high}] {row.count} {row.mean_score:.3f} {row.outcome_rate:.3f}")
     (0.0, 0.5] 2 0.300 0.000
@@ -139,9 +137,12 @@ def expected_calibration_error(
     TypeError, ValueError
         As `reliability_table`.
 
+    References
+    ----------
+    .. [1] Guo et al. (2017). :arxiv:`1706.04599`
+
     Examples
     --------
-    >>> from refusal_index.stats import expected_calibration_error
     >>> round(expected_calibration_error([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True]).estimate, 4)
     0.22
     """

@@ -3,13 +3,6 @@
 Both curves refuse questions in the order of their score, lowest first. The risk-coverage curve shows the error rate
 among the questions still answered, the accuracy-refusal curve the correct rate over all questions. Where scores are
 tied, the curves are those expected when the tied questions are refused in random order.
-
-References
-----------
-.. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
-   classifiers. ICLR. :arxiv:`1805.08206`
-.. [2] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Accuracy-refusal curve.
 """
 
 from dataclasses import dataclass
@@ -19,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +62,13 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
     TypeError, ValueError
         If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
 
+    References
+    ----------
+    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
+       classifiers. ICLR. :arxiv:`1805.08206`
+
     Examples
     --------
-    >>> from refusal_index.stats import risk_coverage_curve
     >>> coverage, risk = risk_coverage_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> coverage.tolist(), risk.round(3).tolist()
     ([0.25, 0.5, 0.75, 1.0], [0.0, 0.25, 0.333, 0.5])
@@ -102,9 +99,12 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
     With mu the error rate, the area under the curve (by the trapezoidal rule) is exactly
     ``(1 - mu) ((1 - mu) / 2 + mu AUROC)``.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
+
     Examples
     --------
-    >>> from refusal_index.stats import empirical_accuracy_refusal_curve
     >>> refusal_rate, correct_rate = empirical_accuracy_refusal_curve([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> refusal_rate.tolist(), correct_rate.tolist()
     ([0.0, 0.25, 0.5, 0.75, 1.0], [0.5, 0.5, 0.375, 0.25, 0.0])
@@ -137,9 +137,12 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     The least area is taken for the finite number of questions, so that E-AURC is never negative and 0 for a perfect
     order; for many questions it tends to the usual ``mu + (1 - mu) log(1 - mu)``.
 
+    References
+    ----------
+    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
+
     Examples
     --------
-    >>> from refusal_index.stats import aurc
     >>> result = aurc([0.9, 0.7, 0.7, 0.2], [True, False, True, False])
     >>> round(result.estimate, 4), round(result.excess, 4)
     (0.2708, 0.0625)

@@ -21,11 +21,12 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices, row_tables
 from refusal_index.stats.copulas.moments import inverse_correlation
-from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import RefusalIndexResult, refusal_index
+from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import BoolArray, checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +100,7 @@ class JointRefusalIndexResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -109,9 +109,9 @@ class JointRefusalIndexResult:
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None or self.standard_error is None:
-            return ConfidenceInterval(math.nan, math.nan)
-        z, reach = math.atanh(self.rho), quantile * self.standard_error / _index_slope(self.rho)
-        return ConfidenceInterval(_index(z - reach), _index(z + reach))
+            return NO_INTERVAL
+        z, reach = math.atanh(self.rho), quantile * self.standard_error / spearman_slope_in_z(self.rho)
+        return ConfidenceInterval(spearman(math.tanh(z - reach)), spearman(math.tanh(z + reach)))
 
 
 def joint_refusal_index(
@@ -146,8 +146,6 @@ def joint_refusal_index(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import joint_refusal_index
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
@@ -188,9 +186,9 @@ def _combine(
     left_over = float((z - mean) @ inverse @ (z - mean))
     by_row = dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
-        _index(mean),
+        spearman(rho),
         rho,
-        error * _index_slope(rho),
+        error * spearman_slope_in_z(rho),
         "ok",
         None,
         _homogeneity(left_over, len(kept), int(rank)),
@@ -219,12 +217,3 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
         reason = "all_variants_undefined" if variants else "no_variants"
     nothing = (None,) * len(variants)
     return JointRefusalIndexResult(end, end, None, status, reason, _homogeneity(0.0, 0, 0), variants, nothing)
-
-
-def _index(z: float) -> float:
-    return math.asin(math.tanh(z) / 2) / math.asin(0.5)
-
-
-def _index_slope(rho: float) -> float:
-    """Return the derivative of the Refusal Index in atanh(rho)."""
-    return spearman_slope(rho) * (1 - rho) * (1 + rho)

@@ -16,13 +16,13 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
-from refusal_index.stats.influence import spearman_slope
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.influence import spearman_slope_in_z
+from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.matrices import BoolArray, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class JointDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None or self.standard_error is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.standard_error == 0:
             return self._square_and_add(confidence_level)
         reach = quantile * self.standard_error
@@ -91,10 +91,12 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
     TypeError, ValueError
         If the arguments are not arrays of truth values of one such shape.
 
+    References
+    ----------
+    .. [1] Zou and Donner (2008). :doi:`10.1002/sim.3095`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import compare_joint
     >>> rng = np.random.default_rng(4)
     >>> error, *noise = rng.standard_normal((3, 3000))
     >>> refusal = np.array([[0.7 * error + 0.7 * noise[0]], [0.2 * error + 0.98 * noise[1]]])
@@ -110,10 +112,9 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
         )
     first, second = (joint_refusal_index(*model) for model in zip(*arrays, strict=True))
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
-    reasons = [f"{name}:{one.reason}" for name, one in (("first", first), ("second", second)) if one.reason]
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
-        return JointDifference(first, second, estimate, None, None, status, ";".join(reasons))
+        return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
     influence = _influence(arrays, (first, second))
     error = difference_error(*influence)
     shared = int(np.count_nonzero(arrays[2].any(axis=1).all(axis=0)))
@@ -152,10 +153,13 @@ def rank_joint(
     TypeError, ValueError
         As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
 
+    References
+    ----------
+    .. [1] Hothorn et al. (2008). :doi:`10.1002/bimj.200810425`
+    .. [2] Holm (1979). https://www.jstor.org/stable/4615733
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import rank_joint
     >>> rng = np.random.default_rng(4)
     >>> error, *noise = rng.standard_normal((3, 3000))
     >>> refusal = np.array([[0.2 * error + 0.98 * noise[0]], [0.7 * error + 0.7 * noise[1]]])
@@ -185,8 +189,7 @@ def rank_joint(
 
 
 def _described(row: int, result: JointRefusalIndexResult, confidence_level: float) -> RankedRun:
-    ends = result.confidence_interval(confidence_level)
-    low, high = (None if math.isnan(end) else end for end in ends)
+    low, high = result.confidence_interval(confidence_level).or_none()
     return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
@@ -228,10 +231,5 @@ def _joint_influence(
         return np.full(refused.shape[1], np.nan)
     kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
     on_index = metric_influence(refused[kept], wrong[kept], scored[kept]) / scored[kept].sum(axis=1, keepdims=True)
-    weights = [(joint.weights[row] or 0.0) / _slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
-    return np.asarray(_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
-
-
-def _slope_in_z(rho: float) -> float:
-    """Return the derivative of the Refusal Index in atanh(rho)."""
-    return spearman_slope(rho) * (1 - rho) * (1 + rho)
+    weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
+    return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))

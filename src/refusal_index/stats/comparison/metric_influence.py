@@ -10,11 +10,6 @@ questions.
 
 All metrics but the Refusal Index are ratios of two means over the questions, and a ratio q of the means of u and v
 has the influence ``(u - q v) / mean(v)``.
-
-References
-----------
-.. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
-   Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
 """
 
 import math
@@ -26,10 +21,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
-from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 
 Quad = tuple[float, float, float, float]
 
@@ -66,10 +62,8 @@ def metric_influence(
     ----------
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, one column a question.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------
@@ -83,9 +77,13 @@ def metric_influence(
     TypeError, ValueError
         As for `checked_matrices`, or if the metric has another name or the penalty is negative.
 
+    References
+    ----------
+    .. [1] Hampel, F. R. (1974). The influence curve and its role in robust estimation. Journal of the American
+       Statistical Association, 69, 383-393. :doi:`10.1080/01621459.1974.10482962`
+
     Examples
     --------
-    >>> from refusal_index.stats.comparison.metric_influence import metric_influence
     >>> metric_influence([[True, False, False, False]], [[True, True, False, False]], metric="correct_rate")
     array([[-0.5, -0.5,  0.5,  0.5]])
     """
@@ -106,7 +104,7 @@ def point_estimate(metric: str, table: ContingencyTable, penalty: float) -> Poin
     """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
     if metric == "refusal_index":
         return _refusal_index(table)
-    numerator, denominator = _ratio_weights(metric, penalty)
+    numerator, denominator = ratio_weights(metric, penalty)
     undefined = _why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined, NO_INFLUENCE)
@@ -148,8 +146,8 @@ def _refusal_index(table: ContingencyTable) -> PointEstimate:
     return PointEstimate(result.estimate, "ok", None, (w * slope, x * slope, y * slope, z * slope))
 
 
-def _ratio_weights(metric: str, penalty: float) -> tuple[Quad, Quad]:
-    """Weights of the four cells in the numerator and the denominator of a metric."""
+def ratio_weights(metric: str, penalty: float) -> tuple[Quad, Quad]:
+    """Return the weights of the four cells in the numerator and the denominator of a metric."""
     every: Quad = (1, 1, 1, 1)
     weights: dict[str, tuple[Quad, Quad]] = {
         "correct_rate": ((0, 0, 0, 1), every),

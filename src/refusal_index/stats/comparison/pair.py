@@ -7,15 +7,10 @@ for every metric, at the rates of published models and with all, half or none of
 (`benchmarks/coverage/comparison.py`).
 
 Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error [1]_. With
+too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error. With
 these the coverage over all samples stays at .94 even where a cell is expected to hold two or three questions. Among
 the samples at the boundary alone it is lower, .49 and .76 in two such scenarios, as is that of one run's own profile
 interval, .25 and .70: an index of 1 where the truth is far from it is an unlucky sample to begin with.
-
-References
-----------
-.. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general approach.
-   Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
 """
 
 import math
@@ -26,8 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from refusal_index.stats.baseline import METRIC_NAMES, MetricEstimate, checked_penalty, metrics
-from refusal_index.stats.comparison.matrices import cell_codes, checked_matrices, row_tables
+from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, metrics
 from refusal_index.stats.comparison.metric_influence import (
     ROUNDING,
     PointEstimate,
@@ -37,8 +31,9 @@ from refusal_index.stats.comparison.metric_influence import (
     scaled_influence,
 )
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +42,7 @@ class MetricDifference:
 
     Attributes
     ----------
-    name : str
-        One of `METRIC_NAMES`.
+    name : str in `METRIC_NAMES`
     first, second : float or None
         The metric of either run; None where undefined.
     estimate : float or None
@@ -83,8 +77,7 @@ class MetricDifference:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -95,7 +88,7 @@ class MetricDifference:
         """
         quantile = normal_quantile(confidence_level)
         if self.estimate is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         if self.status == "ok" and self.standard_error is not None:
             reach = quantile * self.standard_error
             return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
@@ -142,7 +135,6 @@ def compare_metrics(
         False where that run has no grade for that question; all True if not given. For runs over different questions
         give the columns of both, scored in one row each.
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------
@@ -156,10 +148,13 @@ def compare_metrics(
     ValueError
         If there are not exactly two rows, the shapes differ, or the penalty is negative.
 
+    References
+    ----------
+    .. [1] Zou, G. Y. and Donner, A. (2008). Construction of confidence limits about effect measures: a general
+       approach. Statistics in Medicine, 27, 1693-1702. :doi:`10.1002/sim.3095`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.pair import compare_metrics
     >>> refused = np.repeat([[True, False], [False, True]], 50, axis=1)
     >>> wrong = np.stack([np.arange(100) < 70, np.arange(100) % 3 == 0])
     >>> difference = compare_metrics(refused, wrong)["error_rate"]
@@ -185,7 +180,7 @@ def compare_metrics(
     )
 
 
-def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> MetricEstimate:
+def metric_estimate(metric: str, table: ContingencyTable, penalty: float, confidence_level: float) -> Estimate:
     """Estimate a single metric of a table, with its interval."""
     every = metrics(table, penalty=penalty, confidence_level=confidence_level)
     return every[METRIC_NAMES.index(metric)]
@@ -216,19 +211,18 @@ def _difference(
 
 
 def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
-    reasons = [f"{run}:{point.reason}" for run, point in zip(("first", "second"), points, strict=True) if point.reason]
     statuses = {point.status for point in points}
     if "undefined" in statuses:
-        return "undefined", ";".join(reasons)
-    return ("boundary", ";".join(reasons)) if "boundary" in statuses else ("ok", None)
+        return "undefined", reasons_of(*points)
+    return ("boundary", reasons_of(*points)) if "boundary" in statuses else ("ok", None)
 
 
-def _square_and_add(first: MetricEstimate, second: MetricEstimate) -> ConfidenceInterval:
+def _square_and_add(first: Estimate, second: Estimate) -> ConfidenceInterval:
     (a, low_a, high_a), (b, low_b, high_b) = _defined(first), _defined(second)
     return ConfidenceInterval(a - b - math.hypot(a - low_a, high_b - b), a - b + math.hypot(high_a - a, b - low_b))
 
 
-def _defined(metric: MetricEstimate) -> tuple[float, float, float]:
+def _defined(metric: Estimate) -> tuple[float, float, float]:
     if metric.estimate is None or metric.low is None or metric.high is None:
         return math.nan, math.nan, math.nan
     return metric.estimate, metric.low, metric.high

@@ -1,17 +1,164 @@
-"""All pairwise differences of one metric among several runs, and how they vary together."""
+"""All pairwise differences of one metric among several runs: p-values adjusted for their number, and letters for ties.
 
-from collections.abc import Iterator
+A hypothesis is rejected where its adjusted p-value is at most alpha; the chance that any true one is rejected is then
+at most alpha, whichever of them are true. Both adjustments are step-down: once the clearest differences are found,
+the rest need not be adjusted for them, which makes the tests more powerful than adjusting all alike.
+
+In the compact letter display two estimates share a letter if and only if they do not differ significantly. Not
+differing is not transitive (the middle one of three may differ from neither end while the ends differ), so an estimate
+can carry several letters.
+"""
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
+from string import ascii_lowercase
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error
-from refusal_index.stats.comparison.multiple_testing import holm, step_down_max_t
 from refusal_index.stats.comparison.pair import difference_pvalue
+from refusal_index.stats.matrices import BoolArray
+
+
+def holm(pvalues: FloatArray) -> FloatArray:
+    """Adjust p-values of shape (m,) by Holm's method, which holds however they depend on each other.
+
+    Parameters
+    ----------
+    pvalues : ndarray of float, shape (m,)
+        In [0, 1]; taken as they are.
+
+    Returns
+    -------
+    ndarray, shape (m,)
+        Adjusted p-values, in the order of those given.
+
+    References
+    ----------
+    .. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of
+       Statistics, 6, 65-70. https://www.jstor.org/stable/4615733
+
+    Examples
+    --------
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(pvalues, kind="stable")
+    remaining = np.arange(len(pvalues), 0, -1)
+    return _in_given_order(np.minimum(remaining * pvalues[order], 1.0), order)
+
+
+def step_down_max_t(
+    statistics: FloatArray, pvalues: FloatArray, null_draws: Iterable[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Adjust by the joint distribution of the statistics, the share of draws whose largest one reaches the observed.
+
+    - `statistics`, ndarray of float, shape (m,): absolute values of the test statistics.
+    - `pvalues`, ndarray of float, shape (m,): their unadjusted p-values.
+    - `null_draws`, iterable of ndarray of float, shape (n_draws, m): draws of the statistics under the hypothesis that
+      all are null, in as many pieces as memory asks for.
+    - returned `pvalues`, ndarray of float, shape (m,): never above Holm's, which bound them: where the simulation is
+      too coarse for a small p-value, Holm's is given.
+    - returned `largest`, ndarray of float: largest statistic of each draw. Its quantiles are the critical values of
+      single-step intervals.
+    """
+    order = np.argsort(-statistics, kind="stable")
+    reached, largest = np.zeros(len(order)), []
+    for draws in null_draws:
+        # Column j: the largest of the statistics that are left when the first j hypotheses are rejected.
+        left = np.maximum.accumulate(draws[:, order[::-1]], axis=1)[:, ::-1]
+        reached += np.count_nonzero(left >= statistics[order], axis=0)
+        largest.append(left[:, 0])
+    maxima = np.concatenate(largest)
+    # Counting the data as one draw keeps the test valid for any number of draws.
+    adjusted = _in_given_order((reached + 1) / (len(maxima) + 1), order)
+    return np.minimum(adjusted, holm(pvalues)), maxima
+
+
+def _in_given_order(stepwise: FloatArray, order: np.ndarray) -> FloatArray:
+    """Make p-values in the order of rejection monotone and put them back where they came from."""
+    adjusted = np.empty_like(stepwise)
+    adjusted[order] = np.maximum.accumulate(stepwise)
+    return adjusted
+
+
+Group = frozenset[int]
+
+
+def compact_letters(differs: ArrayLike) -> tuple[str, ...]:
+    """Letters of the insert-and-absorb algorithm.
+
+    Parameters
+    ----------
+    differs : array_like of bool, shape (k, k)
+        Whether two items differ significantly: symmetric, False on the diagonal. Items come in the order in which they
+        are to be shown.
+
+    Returns
+    -------
+    tuple of str, length k
+        Letters of each item, in the order of the alphabet (after ``z`` come ``aa``, ``ab``, ...; letters of more than
+        one character are separated by a space). The first letter goes to the group that begins with the first item.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not square or not symmetric, or says that an item differs from itself.
+
+    References
+    ----------
+    .. [1] Piepho, H.-P. (2004). An algorithm for a letter-based representation of all-pairwise comparisons. Journal of
+       Computational and Graphical Statistics, 13, 456-466. :doi:`10.1198/1061860043515`
+
+    Examples
+    --------
+    The outer two of three differ, the middle one from neither:
+
+    >>> compact_letters([[False, False, True], [False, False, False], [True, False, False]])
+    ('a', 'ab', 'b')
+    """
+    matrix = np.asarray(differs)
+    if matrix.dtype != bool or matrix.ndim != 2 or not np.array_equal(matrix, matrix.T) or matrix.diagonal().any():
+        raise ValueError(
+            f"differs must be a symmetric matrix of truth values, False on the diagonal, got shape {matrix.shape} of "
+            f"{matrix.dtype}; is it a matrix of p-values, or only the pairs above the diagonal?"
+        )
+    k = len(matrix)
+    groups = sorted(_tie_groups(matrix), key=sorted)
+    names = [_letter_name(index) for index in range(len(groups))]
+    separator = "" if len(groups) <= len(ascii_lowercase) else " "
+    return tuple(
+        separator.join(name for name, group in zip(names, groups, strict=True) if i in group) for i in range(k)
+    )
+
+
+def _tie_groups(differs: np.ndarray) -> set[Group]:
+    """Return the maximal sets of items no two of which differ."""
+    k = len(differs)
+    groups = {frozenset(range(k))} if k else set()
+    for i, j in np.argwhere(np.triu(differs)).tolist():
+        torn = {group for group in groups if i in group and j in group}
+        halves = {group - {item} for group, item in product(torn, (i, j))}
+        groups = _absorb(groups - torn, halves)
+    return groups
+
+
+def _absorb(groups: set[Group], added: set[Group]) -> set[Group]:
+    """Insert new groups, except where another group contains them."""
+    # Only the new groups can lie inside others: the rest were maximal before and have not shrunk.
+    everything = groups | added
+    return groups | {group for group in added if not any(group < other for other in everything)}
+
+
+def _letter_name(index: int) -> str:
+    """Return a, b, ..., z, aa, ab, ..., as spreadsheets name their columns."""
+    before, last = divmod(index, len(ascii_lowercase))
+    return (_letter_name(before - 1) if before else "") + ascii_lowercase[last]
+
 
 # Draws in memory at a time, each with a statistic for every pair of runs.
 CHUNK_DRAWS = 1_000

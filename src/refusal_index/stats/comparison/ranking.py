@@ -1,16 +1,9 @@
 """Runs ranked by a metric, with the ties that the data leave.
 
 All pairs of runs are tested at once, so that the chance of calling even one pair of equal runs different stays at
-1 - confidence_level. Two adjustments of the p-values keep to that: Holm's [1]_, which needs nothing but the p-values,
-and max-t [2]_, which knows from the influence functions how the estimates vary together. Simulated error rates are in
+1 - confidence_level. Two adjustments of the p-values keep to that: Holm's, which needs nothing but the p-values,
+and max-t, which knows from the influence functions how the estimates vary together. Simulated error rates are in
 `benchmarks/coverage/ranking.py`; single 95 % tests of eight equal runs find a difference half of the time.
-
-References
-----------
-.. [1] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics, 6,
-   65-70. https://www.jstor.org/stable/4615733
-.. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models. Biometrical
-   Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
 """
 
 import math
@@ -23,18 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.letters import compact_letters
-from refusal_index.stats.comparison.matrices import BoolArray, cell_codes, checked_matrices, row_tables
-from refusal_index.stats.comparison.metric_influence import (
-    checked_metric,
-    point_estimate,
-    scaled_influence,
-)
+from refusal_index.stats.comparison.metric_influence import checked_metric, point_estimate, scaled_influence
 from refusal_index.stats.comparison.pair import metric_estimate
-from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues, pairwise_differences
+from refusal_index.stats.comparison.pairwise import (
+    PairwiseDifferences,
+    adjusted_pvalues,
+    compact_letters,
+    pairwise_differences,
+)
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -51,7 +44,7 @@ class RankedRun:
     row : int
         Its row in the matrices.
     estimate, low, high : float or None
-        The metric with its own interval, as in `MetricEstimate`: of this run alone, not adjusted for the others.
+        The metric with its own interval, as in `Estimate`: of this run alone, not adjusted for the others.
     status : {"ok", "boundary", "undefined"}
         ``"ok"`` if the run is ranked.
     reason : str or None
@@ -104,8 +97,7 @@ class Ranking:
 
     Attributes
     ----------
-    metric : str
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`
     runs : tuple of RankedRun
         Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
@@ -148,10 +140,8 @@ def rank_runs(
     refused, wrong, scored : array_like of bool, shape (k, n)
         As for `checked_matrices`, one row a run, two or more of them, one column a question. Runs may share all, some
         or none of their questions.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
     confidence_level : float, default: 0.95
         Of the intervals. Two runs differ significantly where the adjusted p-value is at most 1 less this.
     adjustment : {"max-t", "holm"}
@@ -160,7 +150,6 @@ def rank_runs(
     n_resamples : int, default: 10,000
         Draws for max-t.
     rng : int or numpy.random.Generator, optional
-        Source of those draws; fresh ones on every call if not given.
 
     Returns
     -------
@@ -171,10 +160,14 @@ def rank_runs(
     TypeError, ValueError
         As for `checked_matrices`, if there are fewer than two runs, or if another argument is not as described.
 
+    References
+    ----------
+    .. [1] Holm (1979). https://www.jstor.org/stable/4615733
+    .. [2] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models.
+       Biometrical Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.comparison.ranking import rank_runs
     >>> rng = np.random.default_rng(4)
     >>> doubt = rng.standard_normal(500)
     >>> wrong = np.tile(doubt + rng.standard_normal(500) > 0, (3, 1))
@@ -261,8 +254,7 @@ def _check_options(confidence_level: float, adjustment: str, n_resamples: int) -
     normal_quantile(confidence_level)
     if adjustment not in get_args(Adjustment):
         raise ValueError(f"adjustment must be one of {', '.join(get_args(Adjustment))}, got {adjustment!r}")
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    checked_resamples(n_resamples)
 
 
 def _letters(k: int, differences: PairwiseDifferences, significant: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -44,9 +44,13 @@ def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
     ValueError
         If the parameter lies outside its range, or the family is unknown.
 
+    References
+    ----------
+    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
+       :doi:`10.1007/0-387-28678-0`
+
     Examples
     --------
-    >>> from refusal_index.stats import kendall_tau
     >>> kendall_tau(2.0, "clayton"), kendall_tau(2.0, "gumbel"), round(kendall_tau(0.5), 12)
     (0.5, 0.5, 0.333333333333)
     """
@@ -78,9 +82,12 @@ def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: fl
     ValueError
         If the parameter lies outside its range, or the family is unknown.
 
+    References
+    ----------
+    .. [1] Nelsen (2006). :doi:`10.1007/0-387-28678-0`
+
     Examples
     --------
-    >>> from refusal_index.stats import copula_spearman
     >>> round(copula_spearman(0.5), 6), round(copula_spearman(0.5, "t"), 6), round(copula_spearman(1.0, "clayton"), 6)
     (0.482584, 0.46902, 0.478418)
     """

@@ -18,11 +18,6 @@ family                        range of the parameter       dependence is stronge
 
 Clayton and Gumbel copulas and their survival forms cannot be negative: their weakest member is independence. (Clayton's
 extension to -1 <= parameter < 0 leaves parts of the square empty, and is not considered here.)
-
-References
-----------
-.. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
-   :doi:`10.1007/0-387-28678-0`
 """
 
 import math
@@ -128,9 +123,12 @@ def copula_upper_orthant(
     ValueError
         If a rate lies outside [0, 1], the parameter outside its range, or the family is unknown.
 
+    References
+    ----------
+    .. [1] Nelsen (2006), sections 4.2, 4.3 and 5.1. :doi:`10.1007/0-387-28678-0`
+
     Examples
     --------
-    >>> from refusal_index.stats import copula_upper_orthant
     >>> round(float(copula_upper_orthant(0.74, 0.92, 0.5, "gaussian")), 6)
     0.710029
     >>> round(float(copula_upper_orthant(0.5, 0.5, 2.0, "survival_clayton")), 12)  # (4 + 4 - 1)^(-1/2)

@@ -22,7 +22,8 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaFamily, CopulaName, copula_family
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 
 # Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
 TIE = 1e-6
@@ -52,7 +53,6 @@ class CopulaFit:
         ``"negative_dependence"``: the table is negative, the family cannot be, and sits at independence.
         ``"zero_cell:"`` with the empty cells: perfect dependence. Where undefined as in `RefusalIndexResult`.
     table : ContingencyTable
-        The counts.
     """
 
     family: CopulaName
@@ -115,10 +115,12 @@ def fit_copula(
     The table is saturated, so that every family that reaches it has the same likelihood: a smaller one means only that
     the table is negative and the family cannot be. It is no sign of the right copula, nor is equality.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copula
     >>> table = ContingencyTable(710, 30, 210, 50)
     >>> gaussian, gumbel = fit_copula(table), fit_copula(table, "gumbel")
     >>> round(gaussian.parameter, 5), round(gumbel.parameter, 5)
@@ -151,10 +153,7 @@ def fit_copulas(
 ) -> dict[CopulaName, CopulaFit]:
     """Fit every family to a table; see `fit_copula`.
 
-    Parameters
-    ----------
-    table, df, count_df
-        As for `fit_copula`.
+    Parameters are those of `fit_copula`.
 
     Returns
     -------
@@ -166,10 +165,12 @@ def fit_copulas(
     TypeError, ValueError
         As `fit_copula`.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import fit_copulas
     >>> fits = fit_copulas(ContingencyTable(40, 20, 20, 10))
     >>> {fit.status for fit in fits.values()}
     {'ok'}
@@ -231,10 +232,12 @@ def copula_win_rates(
     t by its penalty alone if df is counted. A win rate above one half against Clayton or Gumbel counts the negative
     tables.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Validating the Gaussian Copula Assumption".
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import copula_win_rates
     >>> rows = copula_win_rates([ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)])
     >>> [(row.family, row.log_likelihood_wins, row.ties) for row in rows[1:3]]
     [('t', 0.5, 1.0), ('clayton', 0.75, 0.5)]

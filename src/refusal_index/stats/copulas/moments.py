@@ -15,10 +15,8 @@ All of it is done for many data sets at once: arrays begin with a dimension of b
 
 References
 ----------
-.. [1] Hansen, L. P. (1982). Large sample properties of generalized method of moments estimators. Econometrica, 50,
-   1029-1054. :doi:`10.2307/1912775`
-.. [2] Hansen, L. P., Heaton, J. and Yaron, A. (1996). Finite-sample properties of some alternative GMM estimators.
-   Journal of Business & Economic Statistics, 14, 262-280. :doi:`10.1080/07350015.1996.10524656`
+.. [1] Hansen (1982). :doi:`10.2307/1912775`
+.. [2] Hansen et al. (1996). :doi:`10.1080/07350015.1996.10524656`
 """
 
 from collections.abc import Callable
@@ -28,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.copulas.families import CopulaFamily, cell_and_rate_slopes
+from refusal_index.stats.matrices import BoolArray
 
 IntArray = NDArray[np.int_]
 

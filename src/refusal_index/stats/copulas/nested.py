@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from scipy.special import xlogy
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.contingency import ContingencyTable, checked_counts
 from refusal_index.stats.copulas.families import (
     DEFAULT_DF,
@@ -30,6 +29,7 @@ from refusal_index.stats.copulas.shared import (
     undefined_test,
     why_left_out,
 )
+from refusal_index.stats.matrices import BoolArray
 
 # Where the search for the strength begins, and how far it goes at once.
 START = 0.4
@@ -83,7 +83,6 @@ def nested_copula_test(
 
     Examples
     --------
-    >>> from refusal_index.stats import nested_copula_test
     >>> result = nested_copula_test([[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]])
     >>> result.degrees_of_freedom, round(result.parameter, 3), round(result.pvalue, 3)
     (3, 0.42, 0.271)

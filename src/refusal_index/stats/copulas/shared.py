@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from refusal_index.stats.comparison.matrices import checked_matrices, row_tables
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaName, copula_family
 from refusal_index.stats.copulas.moments import fit_common_strength, moments
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.matrices import checked_matrices, row_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,15 @@ def copula_test(
     change the dependence itself. A large one is weak support: at error rates near .9 a Gumbel copula passes for a
     Gaussian one in nine out of ten data sets of 4,326 questions.
 
+    References
+    ----------
+    .. [1] Hansen, L. P. (1982). Large sample properties of generalized method of moments estimators. Econometrica, 50,
+       1029-1054. :doi:`10.2307/1912775`
+    .. [2] Hansen, L. P., Heaton, J. and Yaron, A. (1996). Finite-sample properties of some alternative GMM estimators.
+       Journal of Business & Economic Statistics, 14, 262-280. :doi:`10.1080/07350015.1996.10524656`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import copula_test
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
@@ -136,10 +142,7 @@ def copula_tests(
 ) -> tuple[CopulaTestResult, ...]:
     """Test every family on the same prompts, the best fitting first.
 
-    Parameters
-    ----------
-    refused, wrong, scored, df
-        As for `copula_test`.
+    Parameters are those of `copula_test`.
 
     Returns
     -------
@@ -152,10 +155,13 @@ def copula_tests(
     TypeError, ValueError
         As `copula_test`, or if `df` is not positive and finite.
 
+    References
+    ----------
+    .. [1] Hansen (1982). :doi:`10.2307/1912775`
+    .. [2] Hansen et al. (1996). :doi:`10.1080/07350015.1996.10524656`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import copula_tests
     >>> rng = np.random.default_rng(4)
     >>> refusal, noise = rng.standard_normal((2, 3000))
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])

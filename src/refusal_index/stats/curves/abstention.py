@@ -6,17 +6,14 @@ questions that the model would get right it refuses, and how many of its refusal
 
 All of them move with the refusal rate: refusing more raises the recall and the over-refusal of any model. They
 describe one operating point, where the Refusal Index describes the ranking behind it.
-
-References
-----------
-.. [1] Dice, L. R. (1945). Measures of the amount of ecologic association between species. Ecology, 26, 297-302: F1,
-   and its relation to Jaccard's coefficient. :doi:`10.2307/1932409`
 """
 
-from refusal_index.stats.baseline import MetricEstimate
+from dataclasses import replace
+
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.score_interval import wilson_interval
+from refusal_index.stats.score_interval import proportion
 
 ABSTENTION_METRIC_NAMES = (
     "abstention_precision",
@@ -27,18 +24,17 @@ ABSTENTION_METRIC_NAMES = (
 )
 
 
-def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[MetricEstimate, ...]:
+def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
     """Estimate every abstention metric of a table, in the order of `ABSTENTION_METRIC_NAMES`.
 
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
-    tuple of MetricEstimate
+    tuple of Estimate
         - ``abstention_precision``: P(wrong | refused);
         - ``abstention_recall``: P(refused | wrong);
         - ``abstention_f1``: their harmonic mean, undefined where one of them is;
@@ -58,10 +54,13 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     those that were refused or wrong, J: it is ``2 J / (1 + J)``. So the interval of that share is its interval, on
     another scale.
 
+    References
+    ----------
+    .. [1] Dice, L. R. (1945). Measures of the amount of ecologic association between species. Ecology, 26, 297-302:
+       F1, and its relation to Jaccard's coefficient. :doi:`10.2307/1932409`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.abstention import abstention_metrics
     >>> for metric in abstention_metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:20} {metric.estimate:.3f} [{metric.low:.3f}, {metric.high:.3f}]")
     abstention_precision 0.959 [0.943, 0.971]
@@ -77,23 +76,16 @@ def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.9
     no_error = no_data or (None if both + missed else "all_right")
     no_success = no_data or (None if needless + fine else "all_wrong")
     return (
-        _share("abstention_precision", both, both + needless, quantile, no_refusal),
-        _share("abstention_recall", both, both + missed, quantile, no_error),
-        _f1(_share("abstention_f1", both, both + needless + missed, quantile, no_refusal or no_error)),
-        _share("over_refusal_rate", needless, needless + fine, quantile, no_success),
-        _share("recoverable_accuracy", needless, both + needless, quantile, no_refusal),
+        proportion("abstention_precision", both, both + needless, quantile, no_refusal),
+        proportion("abstention_recall", both, both + missed, quantile, no_error),
+        _f1(proportion("abstention_f1", both, both + needless + missed, quantile, no_refusal or no_error)),
+        proportion("over_refusal_rate", needless, needless + fine, quantile, no_success),
+        proportion("recoverable_accuracy", needless, both + needless, quantile, no_refusal),
     )
 
 
-def _share(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> MetricEstimate:
-    if undefined:
-        return MetricEstimate(name, None, None, None, "undefined", undefined, "wilson")
-    low, high = wilson_interval(successes, n, quantile)
-    return MetricEstimate(name, successes / n, low, high, "ok", None, "wilson")
-
-
-def _f1(jaccard: MetricEstimate) -> MetricEstimate:
+def _f1(jaccard: Estimate) -> Estimate:
     if jaccard.estimate is None or jaccard.low is None or jaccard.high is None:
         return jaccard
     estimate, low, high = (2 * share / (1 + share) for share in (jaccard.estimate, jaccard.low, jaccard.high))
-    return MetricEstimate(jaccard.name, estimate, low, high, "ok", None, jaccard.method)
+    return replace(jaccard, estimate=estimate, low=low, high=high)

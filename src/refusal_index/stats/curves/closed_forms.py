@@ -8,14 +8,6 @@ The area under the ROC curve needs no integral. It is the probability that a wro
 one, ``P(X > X', Y > k, Y' <= k) / (mu (1 - mu))``. With ``D = (X - X') / sqrt(2)``, which has correlation
 ``rho / sqrt(2)`` with Y, the event of a wrong question above *any* other has probability
 ``orthant(0, k, rho / sqrt(2))``; half of the pairs of two wrong questions, ``mu^2 / 2``, have to be taken away.
-
-References
-----------
-.. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
-   classifiers. ICLR. The risk-coverage curve, its area (AURC) and the excess over the best possible (E-AURC).
-.. [2] Kruskal, W. H. (1958). Ordinal measures of association. Journal of the American Statistical Association, 53,
-   814-861. Kendall's and Spearman's measures of a normal distribution.
-   :doi:`10.1080/01621459.1958.10501481`
 """
 
 import math
@@ -39,8 +31,7 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
 
@@ -60,7 +51,6 @@ def latent_auroc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_auroc
     >>> latent_auroc(0.5, [0.92, 0.5, 1.0]).round(5).tolist()
     [0.77853, 0.73005, nan]
     """
@@ -85,9 +75,12 @@ def accuracy_refusal_area(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     ValueError
         As `latent_auroc`.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Accuracy-refusal curve.
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import accuracy_refusal_area
     >>> round(float(accuracy_refusal_area(0.5, 0.92)), 5)
     0.0605
     """
@@ -115,9 +108,13 @@ def latent_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     The average is ``E[-log(U) w(U)]``, with U the rank of the score and w the share of wrong answers at that rank.
     Either that is summed, or, where w is steep, its integral by parts.
 
+    References
+    ----------
+    .. [1] Geifman, Y., Uziel, G. and El-Yaniv, R. (2019). Bias-reduced uncertainty estimation for deep neural
+       classifiers. ICLR. :arxiv:`1805.08206`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_aurc
     >>> latent_aurc([0.5, 0.0], 0.92).round(5).tolist()
     [0.83667, 0.92]
     """
@@ -143,9 +140,12 @@ def latent_excess_aurc(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:
     ValueError
         As `latent_auroc`.
 
+    References
+    ----------
+    .. [1] Geifman et al. (2019). :arxiv:`1805.08206`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import latent_excess_aurc
     >>> round(float(latent_excess_aurc(0.5, 0.92)), 5)
     0.11872
     """
@@ -171,9 +171,13 @@ def rho_from_refusal_index(refusal_index: ArrayLike) -> FloatArray:
     ValueError
         If an index lies outside [-1, 1] or is NaN.
 
+    References
+    ----------
+    .. [1] Kruskal, W. H. (1958). Ordinal measures of association. Journal of the American Statistical Association, 53,
+       814-861. Kendall's and Spearman's measures of a normal distribution. :doi:`10.1080/01621459.1958.10501481`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
     >>> rho_from_refusal_index([-1, 0, 0.4826]).round(4).tolist()
     [-1.0, 0.0, 0.5]
     """

@@ -12,14 +12,8 @@ For any other rho a higher score is no reason to refuse, and the best is to answ
 The regret is what today's point lacks to the best one. Near the best point it is quadratic, and its estimate cannot
 be negative, so no interval of the usual kind covers. Its root, with the sign of refusing too much, is a regular
 parameter: the interval is made for that, and squared. Where it holds 0, so does the interval of the regret.
-
-References
-----------
-.. [1] Chow, C. K. (1970). On optimum recognition error and reject tradeoff. IEEE Transactions on Information Theory,
-   16, 41-46. :doi:`10.1109/TIT.1970.1054406`
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,9 +25,10 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_rho_and_error_rate
 from refusal_index.stats.curves.plane import correct_rate_at
-from refusal_index.stats.intervals import JEFFREYS_DRAWS, ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
-from refusal_index.stats.tetrachoric import tetrachoric
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import JEFFREYS_DRAWS, Seed, checked_resamples, normal_quantile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,6 @@ class OperatingPoint:
     penalty : float
         Price of a wrong answer.
     table : ContingencyTable
-        The counts.
     """
 
     refusal_rate: float | None
@@ -74,12 +68,10 @@ class OperatingPoint:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10,000
             Draws from the posterior of the four cells under Jeffreys' prior.
         rng : int or numpy.random.Generator, optional
-            Their source; fresh ones on every call if not given.
 
         Returns
         -------
@@ -88,18 +80,15 @@ class OperatingPoint:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.curves.operating_point import best_operating_point
         >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
         >>> low, high = point.confidence_interval(rng=1)
         >>> round(low, 3), round(high, 3)
         (0.002, 0.016)
         """
         normal_quantile(confidence_level)
-        if n_resamples < 1:
-            raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+        checked_resamples(n_resamples)
         if self.regret is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)
@@ -128,9 +117,12 @@ def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, p
     ValueError
         If a rate or the correlation lies outside its range, or the penalty is negative, infinite or NaN.
 
+    References
+    ----------
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import utility_at
     >>> utility_at([0, 0.5, 1], rho=0.5, error_rate=0.6, penalty=1).round(4).tolist()
     [-0.2, 0.0609, 0.0]
     """
@@ -143,8 +135,7 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
 
     Parameters
     ----------
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. Both arguments broadcast.
     penalty : float
@@ -160,9 +151,13 @@ def best_refusal_rate(rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> 
     ValueError
         If an argument lies outside its range.
 
+    References
+    ----------
+    .. [1] Chow, C. K. (1970). On optimum recognition error and reject tradeoff. IEEE Transactions on Information
+       Theory, 16, 41-46. :doi:`10.1109/TIT.1970.1054406`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.operating_point import best_refusal_rate
     >>> best_refusal_rate([0.5, 0.5, 1.0, 0.0], [0.6, 0.2, 0.6, 0.6], penalty=1).round(4).tolist()
     [0.6938, 0.0462, 0.6, 1.0]
     """
@@ -197,10 +192,12 @@ def best_operating_point(table: ContingencyTable, penalty: float) -> OperatingPo
     ValueError
         If the penalty is negative, infinite or NaN.
 
+    References
+    ----------
+    .. [1] Chow (1970). :doi:`10.1109/TIT.1970.1054406`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.operating_point import best_operating_point
     >>> point = best_operating_point(ContingencyTable(300, 100, 200, 400), penalty=1)
     >>> round(point.refusal_rate, 3), round(point.utility, 3), round(point.utility_today, 3), round(point.regret, 4)
     (0.5, 0.208, 0.2, 0.0077)

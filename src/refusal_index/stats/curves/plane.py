@@ -12,13 +12,6 @@ The curve has two parameters, both estimated, and its derivatives in them are kn
 It is made for the logit of the accuracy among answered questions, ``c / (1 - r)``, and therefore stays inside the
 plane. With two parameters the simultaneous band is Scheffe's: the pointwise one with the root of a chi-squared
 quantile of two degrees of freedom in place of the normal quantile, 2.45 for 1.96 at 95 %.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Fixed Endpoints and Shape of Iso-RI Curves", propositions 1 and 2.
-.. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
-   :doi:`10.1093/biomet/40.1-2.87`
 """
 
 import math
@@ -34,9 +27,10 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.closed_forms import checked_range, checked_rho_and_error_rate, rho_from_refusal_index
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
 
 ScoreName = Literal["correct_given_attempted", "f_score", "weighted_score"]
 
@@ -77,8 +71,7 @@ class AccuracyRefusalCurve:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         simultaneous : bool, default: False
             If true the band holds the whole curve with this confidence (or a little more); if false each of its
             points by itself.
@@ -90,8 +83,6 @@ class AccuracyRefusalCurve:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.curves.plane import accuracy_refusal_curve
         >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74])
         >>> low, high = curve.confidence_band()
         >>> low.round(4).tolist(), high.round(4).tolist()
@@ -112,8 +103,7 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     ----------
     refusal_rate : array_like of float
         Share of questions refused, r, in [0, 1].
-    rho : array_like of float
-        Tetrachoric correlation in [-1, 1].
+    rho : array_like of float in [-1, 1]
     error_rate : array_like of float
         Share of wrong answers under forced answering, mu, in [0, 1]. All three arguments broadcast.
 
@@ -127,9 +117,12 @@ def correct_rate_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLi
     ValueError
         If an argument lies outside its range.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.plane import correct_rate_at
     >>> correct_rate_at([0, 0.5, 0.74, 1], rho=0.5, error_rate=0.92).round(4).tolist()
     [0.08, 0.0682, 0.05, 0.0]
     """
@@ -159,11 +152,14 @@ def iso_refusal_index(refusal_rate: ArrayLike, refusal_index: ArrayLike, error_r
     ValueError
         If an argument lies outside its range.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+
     Examples
     --------
     At a refusal rate of one half, for a model that is right on 40 % when it answers everything:
 
-    >>> from refusal_index.stats.curves.plane import iso_refusal_index
     >>> iso_refusal_index(0.5, [-1, 0, 0.5, 1], error_rate=0.6).round(4).tolist()
     [0.0, 0.2, 0.2836, 0.4]
     """
@@ -197,7 +193,6 @@ def iso_score(refusal_rate: ArrayLike, metric: ScoreName, value: ArrayLike, *, p
 
     Examples
     --------
-    >>> from refusal_index.stats.curves.plane import iso_score
     >>> iso_score([0.0, 0.5, 0.9], "f_score", 0.4).round(4).tolist()
     [0.4, 0.3, nan]
     """
@@ -233,10 +228,14 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
     ValueError
         If a refusal rate lies outside [0, 1], or they are not one-dimensional.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Fixed Endpoints and Shape of Iso-RI Curves".
+    .. [2] Scheffe, H. (1953). A method for judging all contrasts in the analysis of variance. Biometrika, 40, 87-104.
+       :doi:`10.1093/biomet/40.1-2.87`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.plane import accuracy_refusal_curve
     >>> curve = accuracy_refusal_curve(ContingencyTable(710, 30, 210, 50), [0.0, 0.74, 1.0])
     >>> curve.correct_rate.round(4).tolist(), curve.status
     ([0.08, 0.05, 0.0], 'ok')

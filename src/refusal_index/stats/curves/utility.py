@@ -7,24 +7,17 @@ tenths.
 
 The same scale under other names: the weighted score of `refusal_index.stats.weighted_score` with penalty p is
 ``(1 - p)`` times the utility at ``L = p / (1 - p)``, and the Omniscience Index is 100 times the utility at L = 1.
-
-References
-----------
-.. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
-   confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
-.. [2] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
-   Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too; they
-   earn nothing there. :arxiv:`2511.13029`
 """
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import MetricEstimate, checked_penalty
+from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.score_interval import ratio_score_interval
+from refusal_index.stats.score_interval import ratio
 
 
 def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
@@ -45,9 +38,13 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     ValueError
         If it lies outside its range.
 
+    References
+    ----------
+    .. [1] Kalai, A. T., Nachum, O., Vempala, S. S. and Zhang, E. (2025). Why Language Models Hallucinate. Explicit
+       confidence targets t with a penalty of t / (1 - t). :arxiv:`2509.04664`
+
     Examples
     --------
-    >>> from refusal_index.stats.curves.utility import penalty_from_confidence
     >>> penalty_from_confidence([0.0, 0.5, 0.75, 0.9]).round(12).tolist()
     [0.0, 1.0, 3.0, 9.0]
     """
@@ -58,7 +55,7 @@ def penalty_from_confidence(confidence: ArrayLike) -> FloatArray:
     return np.asarray(t / (1 - t))[()]
 
 
-def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> MetricEstimate:
+def utility(table: ContingencyTable, penalty: float, *, confidence_level: float = 0.95) -> Estimate:
     """Mean utility of a question, ``c - penalty * i``: right answers less a price for wrong ones.
 
     Parameters
@@ -66,12 +63,11 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     table : ContingencyTable
     penalty : float
         Price of a wrong answer, L, in right answers; not negative. It has no default, since it is what has to be said.
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
-    MetricEstimate
+    Estimate
         In [-penalty, 1], with a score interval; undefined for a table without questions.
 
     Raises
@@ -79,10 +75,12 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     ValueError
         If the penalty is negative, infinite or NaN.
 
+    References
+    ----------
+    .. [1] Kalai et al. (2025). :arxiv:`2509.04664`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import utility
     >>> for penalty in (1, 3, 9):
     ...     value = utility(ContingencyTable(710, 30, 210, 50), penalty)
     ...     print(f"{penalty} {value.estimate:.2f} [{value.low:.3f}, {value.high:.3f}]")
@@ -93,18 +91,17 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     return _mean_score("utility", table, 1.0, checked_penalty(penalty), confidence_level)
 
 
-def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> MetricEstimate:
+def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:
     """Omniscience Index: 100 times the share answered right less the share answered wrong.
 
     Parameters
     ----------
     table : ContingencyTable
-    confidence_level : float, default: 0.95
-        Strictly between 0 and 1.
+    confidence_level : float in (0, 1), default: 0.95
 
     Returns
     -------
-    MetricEstimate
+    Estimate
         In [-100, 100]; 0 for a model that is right as often as wrong, or refuses everything. Undefined for a table
         without questions.
 
@@ -113,20 +110,21 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     ValueError
         If `confidence_level` does not lie strictly between 0 and 1.
 
+    References
+    ----------
+    .. [1] Jackson, D., Keating, W., Cameron, G. and Hill-Smith, M. (2025). AA-Omniscience: Evaluating Cross-Domain
+       Knowledge Reliability in Large Language Models. The Omniscience Index, which knows partly correct answers too;
+       they earn nothing there. :arxiv:`2511.13029`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats.curves.utility import omniscience_index
     >>> round(omniscience_index(ContingencyTable(710, 30, 210, 50)).estimate, 6)
     -16.0
     """
     return _mean_score("omniscience_index", table, 100.0, 100.0, confidence_level)
 
 
-def _mean_score(name: str, table: ContingencyTable, reward: float, price: float, level: float) -> MetricEstimate:
-    quantile = normal_quantile(level)
-    if not table.n:
-        return MetricEstimate(name, None, None, None, "undefined", "no_questions", "score")
-    counts = table.answered_right, table.answered_wrong, table.n_refused
-    estimate, low, high = ratio_score_interval(counts, (reward, -price, 0.0), (1.0, 1.0, 1.0), quantile)
-    return MetricEstimate(name, estimate, low, high, "ok", None, "score")
+def _mean_score(name: str, table: ContingencyTable, reward: float, price: float, level: float) -> Estimate:
+    counts, weights = (table.answered_right, table.answered_wrong, table.n_refused), (reward, -price, 0.0)
+    undefined = None if table.n else "no_questions"
+    return ratio(name, counts, (weights, (1.0, 1.0, 1.0)), normal_quantile(level), undefined)

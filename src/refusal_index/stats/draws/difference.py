@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
     checked_draws,
@@ -32,8 +31,9 @@ from refusal_index.stats.draws.patterns import (
     question_counts,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, normal_quantile
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.matrices import BoolArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,7 @@ class NoiseCorrectedDifference:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
 
         Returns
         -------
@@ -93,7 +92,7 @@ class NoiseCorrectedDifference:
         """
         normal_quantile(confidence_level)
         if not self._lowest.size:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         # The order statistics that the p-value counts up to; the sum guards against rounding.
         place = math.floor((1 - confidence_level) / 2 * (self.n_resamples + 1) + 1e-9)
         if place == 0:
@@ -115,7 +114,6 @@ def compare_noise_corrected(
     n_resamples : int, default: 2000
         Of the questions; the smallest p-value is ``2 / (n_resamples + 1)``.
     rng : int or numpy.random.Generator, optional
-        Source of the resamples; fresh ones on every call if not given.
 
     Returns
     -------
@@ -136,10 +134,12 @@ def compare_noise_corrected(
     equality in .71 to .95. With slopes of 3 and 0.5 many resamples have no estimate, and the interval covers .975
     (`benchmarks/coverage/corrected_difference.py`).
 
+    References
+    ----------
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import compare_noise_corrected
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
@@ -204,7 +204,7 @@ def _difference(
 ) -> NoiseCorrectedDifference:
     """Make the result of both models' estimates and their indices in the resamples, shape (n_resamples, 2) or empty."""
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
-    reason = ";".join(f"{name}:{one.reason}" for name, one in (("first", first), ("second", second)) if one.reason)
+    reason = reasons_of(first, second)
     # No number is made up: an index that a resample lacks may be anything, so each end of the interval takes its worst.
     smallest, largest = (np.nan_to_num(indices, nan=end).T for end in (-1.0, 1.0))
     lowest, highest = smallest[0] - largest[1], largest[0] - smallest[1]
@@ -216,5 +216,5 @@ def _difference(
             reason, lowest, highest = reason or "constant_difference", lowest[:0], highest[:0]
     status: Status = "undefined" if estimate is None else "boundary" if reason else "ok"
     return NoiseCorrectedDifference(
-        first, second, estimate, pvalue, status, reason or None, n_shared, n_resamples, lowest, highest
+        first, second, estimate, pvalue, status, reason, n_shared, n_resamples, lowest, highest
     )

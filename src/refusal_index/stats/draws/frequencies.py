@@ -28,8 +28,8 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.intervals import Seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,12 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     ValueError
         If they are not matrices of one shape, or have fewer than two rows: a single draw says nothing about noise.
 
+    References
+    ----------
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import frequency_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)

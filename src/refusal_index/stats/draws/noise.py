@@ -4,16 +4,11 @@ The index is defined on each question's probabilities of refusing and of being w
 each. Where the two are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, one draw of
 each has the tetrachoric correlation ``rho_L lambda_r lambda_w`` with ``lambda^2 = b^2 / (1 + b^2)``, which is nearer
 to 0 the more random the model is. ``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, and so
-can be estimated from a second draw and divided out, as Spearman did for correlations of scores [1]_:
+can be estimated from a second draw and divided out, as Spearman did for correlations of scores:
 
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
 The two draws of a pair are always different ones: within one draw, refusal and answer may share chance as well.
-
-References
-----------
-.. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
-   Psychology, 15, 72-101. :doi:`10.2307/1412159`
 """
 
 import math
@@ -23,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray, checked_matrices
-from refusal_index.stats.contingency import CELL_NAMES
+from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -34,9 +28,11 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.intervals import ConfidenceInterval, Seed
-from refusal_index.stats.refusal_index import Status
-from refusal_index.stats.tetrachoric import tetrachoric
+from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import Seed
+from refusal_index.stats.matrices import BoolArray, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +80,9 @@ class NoiseCorrectedResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 2000
         rng : int or numpy.random.Generator, optional
-            Source of the resamples; fresh ones on every call if not given.
 
         Returns
         -------
@@ -101,7 +95,7 @@ class NoiseCorrectedResult:
             cells = pair_cells(self.patterns)
             resampled = resample([self.patterns.questions], lambda w: corrected_rho(w @ cells)[0], n_resamples, rng)
         low, high = percentiles(resampled, confidence_level)
-        return ConfidenceInterval(_spearman(low), _spearman(high))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def noise_corrected_refusal_index(
@@ -137,10 +131,13 @@ def noise_corrected_refusal_index(
     distributions or pile up at 0 and 1, and if one draw's refusal and answer share chance. With 800 questions its
     standard deviation is .04 to .11. At b = 1/2 reliabilities are 0.2, and the interval is nearly as wide as the range.
 
+    References
+    ----------
+    .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
+       Psychology, 15, 72-101. :doi:`10.2307/1412159`
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import noise_corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
@@ -191,9 +188,12 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
     ValueError
         If an argument is out of its range.
 
+    References
+    ----------
+    .. [1] Spearman (1904). :doi:`10.2307/1412159`
+
     Examples
     --------
-    >>> from refusal_index.stats import attenuated_refusal_index
     >>> attenuated_refusal_index(0.582, [0.5, 1, 3], [0.5, 1, 3]).round(3)
     array([0.115, 0.288, 0.522])
     """
@@ -230,9 +230,9 @@ def estimate_from_patterns(patterns: DrawPatterns) -> NoiseCorrectedResult:
             rho, status = math.copysign(1.0, corrected), "boundary"
             reason = "zero_cell:" + "+".join(empty) if empty else "corrected_rho_reaches_one"
     return NoiseCorrectedResult(
-        estimate=None if rho is None else _spearman(rho),
+        estimate=None if rho is None else spearman(rho),
         rho=rho,
-        uncorrected=None if uncorrected is None else _spearman(uncorrected),
+        uncorrected=None if uncorrected is None else spearman(uncorrected),
         refusal_reliability=refusals,
         error_reliability=errors,
         status=status,
@@ -247,20 +247,10 @@ def _why_undefined(
     if patterns.n_questions == 0:
         return "no_repeated_questions"
     both, only_r, only_w, neither = cells[:4]
-    margins = {
-        "nobody_refused": both + only_r,
-        "everybody_refused": only_w + neither,
-        "all_wrong": only_r + neither,
-        "all_right": both + only_w,
-    }
-    for reason, margin in margins.items():
-        if margin == 0:
-            return reason
+    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
+    if reason:
+        return reason
     # With margins that vary both correlations exist.
     if refusals is None or refusals <= 0:
         return "refusal_reliability_not_positive"
     return "error_reliability_not_positive" if errors is None or errors <= 0 else None
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

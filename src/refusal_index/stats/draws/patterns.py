@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.matrices import BoolArray
-from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
+from refusal_index.stats.matrices import BoolArray
 
 IntArray = NDArray[np.int64]
 
@@ -77,8 +77,7 @@ def pair_cells(patterns: DrawPatterns) -> FloatArray:
 def check_resampling(confidence_level: float, n_resamples: int) -> None:
     """Raise ValueError if the level is not one, or there are no resamples."""
     normal_quantile(confidence_level)
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+    checked_resamples(n_resamples)
 
 
 def resample(

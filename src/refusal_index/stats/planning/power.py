@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
-from refusal_index.stats.comparison.matrices import checked_matrices
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import checked_matrices
 from refusal_index.stats.planning.sample_size import checked_questions, small_cell_reason, status_of
 from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
-from refusal_index.stats.refusal_index import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,6 @@ def questions_to_tell_apart(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.power import questions_to_tell_apart
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> models = PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30)
     >>> [questions_to_tell_apart(*models, correlation=q).n for q in (0, 0.3)]
     [2706, 1896]
@@ -137,8 +135,6 @@ def power_to_tell_apart(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.power import power_to_tell_apart
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> plan = power_to_tell_apart(PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30), n=1000)
     >>> round(plan.power, 3)
     0.399
@@ -174,8 +170,6 @@ def influence_correlation(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLik
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats.planning.power import influence_correlation
     >>> rng = np.random.default_rng(1)
     >>> difficulty = rng.normal(size=500)
     >>> refused, wrong = (difficulty + rng.normal(size=(2, 500)) > 0 for _ in range(2))

@@ -14,9 +14,9 @@ simulates both.
 import math
 from dataclasses import dataclass
 
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
-from refusal_index.stats.refusal_index import Status
 
 # Below this expectation of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are likely.
 SMALL_CELL = 5
@@ -32,8 +32,7 @@ class SamplePlan:
         Questions to ask.
     half_width : float or None
         Expected half-width of the confidence interval of the metric.
-    metric : str
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`
     confidence_level : float
     status : {"ok", "boundary", "undefined"}
         ``"boundary"`` where the expected index is -1 or +1: it has no standard error there.
@@ -78,10 +77,8 @@ def questions_for_half_width(
     scenario : PlanningScenario
     half_width : float
         Wanted half-width of the interval, positive.
-    metric : str, default: "refusal_index"
-        One of `METRIC_NAMES`.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
-        Of the weighted score.
     confidence_level : float, default: 0.95
 
     Returns
@@ -95,8 +92,6 @@ def questions_for_half_width(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import questions_for_half_width
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> plan = questions_for_half_width(PlanningScenario(0.74, 0.92, 0.48), half_width=0.1)
     >>> plan.n, round(plan.smallest_expected_cell, 1), round(plan.forced_requests)
     (1370, 41.3, 1014)
@@ -137,8 +132,6 @@ def questions_for_cv(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import questions_for_cv
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> scenario = PlanningScenario(0.74, 0.92, 0.48)
     >>> [questions_for_cv(scenario, metric=name).n for name in ("refusal_index", "correct_given_attempted", "f_score")]
     [1547, 1622, 1801]
@@ -179,8 +172,6 @@ def expected_half_width(
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.sample_size import expected_half_width
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> plan = expected_half_width(PlanningScenario(0.74, 0.92, 0.48), n=150)
     >>> round(plan.half_width, 3), plan.reason
     (0.302, 'expected_cell_below_5')

@@ -16,12 +16,13 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
+from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.bivariate_normal import density, upper_orthant
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.comparison.metric_influence import checked_metric, ratio_weights
+from refusal_index.stats.contingency import ContingencyTable, empty_margin
 from refusal_index.stats.curves.closed_forms import checked_range, rho_from_refusal_index
 from refusal_index.stats.curves.plane import iso_refusal_index
-from refusal_index.stats.refusal_index import refusal_index
+from refusal_index.stats.index import refusal_index
 
 # A cell that is the difference of two probabilities is rounded by some 1e-16.
 RESOLVED_CELL = 1e-14
@@ -45,7 +46,6 @@ class PlanningScenario:
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.scenario import PlanningScenario
     >>> scenario = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
     >>> [round(cell, 1) for cell in scenario.expected_cells(200)]
     [142.0, 6.0, 42.0, 10.0]
@@ -71,8 +71,6 @@ class PlanningScenario:
 
         Examples
         --------
-        >>> from refusal_index import ContingencyTable
-        >>> from refusal_index.stats.planning.scenario import PlanningScenario
         >>> round(PlanningScenario.from_table(ContingencyTable(71, 3, 21, 5)).refusal_index, 4)
         0.4822
         """
@@ -86,7 +84,6 @@ class PlanningScenario:
 
         Examples
         --------
-        >>> from refusal_index.stats.planning.scenario import PlanningScenario
         >>> scenario = PlanningScenario.from_published(correct_rate=0.05, refusal_rate=0.74, refusal_index=0.48)
         >>> round(scenario.error_rate, 3)
         0.92
@@ -141,7 +138,6 @@ def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal
 
     Examples
     --------
-    >>> from refusal_index.stats.planning.scenario import asymptotic_deviation
     >>> round(float(asymptotic_deviation(0.74, 0.92, 0.482169486777911724)), 8)  # 0.0595939261 * sqrt(1000)
     1.88452541
     """
@@ -167,43 +163,23 @@ def _deviation(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
 
 def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
     """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
-    if metric not in METRIC_NAMES:
-        raise ValueError(f"metric must be one of {', '.join(METRIC_NAMES)}, got {metric!r}")
-    cost = checked_penalty(penalty)
-    if metric == "refusal_index":
+    name, cost = checked_metric(metric), checked_penalty(penalty)
+    if name == "refusal_index":
         return _index_moments(scenario)
     if metric in {"correct_given_attempted", "f_score"} and scenario.refusal_rate == 1:
         return math.nan, math.nan, "everybody_refused"
-    cells, (top, bottom) = np.array(scenario.cells), np.array(_ratio_weights(metric, cost), float)
+    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, cost), float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"
 
 
 def _index_moments(scenario: PlanningScenario) -> tuple[float, float, str | None]:
-    ends = {
-        "nobody_refused": scenario.refusal_rate == 0,
-        "everybody_refused": scenario.refusal_rate == 1,
-        "all_wrong": scenario.error_rate == 1,
-        "all_right": scenario.error_rate == 0,
-        "perfect_correlation": abs(scenario.refusal_index or 0.0) == 1,
-    }
-    why = next((reason for reason, holds in ends.items() if holds), None)
+    r, mu = scenario.refusal_rate, scenario.error_rate
+    why = empty_margin(r, 1 - r, 1 - mu, mu)
+    why = why or ("perfect_correlation" if abs(scenario.refusal_index or 0.0) == 1 else None)
     index = math.nan if scenario.refusal_index is None else scenario.refusal_index
     if why:
         return index, math.nan, why
     sigma = float(asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, index))
     return index, sigma, "perfect_correlation" if math.isnan(sigma) else None
-
-
-def _ratio_weights(metric: str, penalty: float) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Weights of the four cells in the numerator and the denominator of a metric."""
-    weights: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
-        "correct_rate": ((0, 0, 0, 1), (1, 1, 1, 1)),
-        "refusal_rate": ((1, 1, 0, 0), (1, 1, 1, 1)),
-        "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
-        "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
-        "weighted_score": ((0, 0, -penalty, 1 - penalty), (1, 1, 1, 1)),
-        "error_rate": ((1, 0, 1, 0), (1, 1, 1, 1)),
-    }
-    return weights[metric]

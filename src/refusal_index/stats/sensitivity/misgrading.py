@@ -2,15 +2,10 @@
 
 With ``f_c = P(graded wrong | right)`` and ``f_w = P(graded right | wrong)`` a group of n questions of which m are wrong
 has ``(1 - f_w) m + f_c (n - m)`` graded wrong on average. Solved for m, separately among the refused and the answered
-questions, this gives the four cells that a faultless grader would have counted [1]_; where both groups have the same
+questions, this gives the four cells that a faultless grader would have counted; where both groups have the same
 rates it is ``p11 = (p11* - f_c r) / (1 - f_c - f_w)`` and ``mu = (mu* - f_c) / (1 - f_c - f_w)``.
 
 A negative cell says that the grades cannot have come about with these rates. It is reported, never clipped.
-
-References
-----------
-.. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American Journal
-   of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
 """
 
 import math
@@ -21,10 +16,12 @@ import numpy as np
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.intervals import ConfidenceInterval, Seed, central_quantiles, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
-from refusal_index.stats.tetrachoric import tetrachoric
 
 Rate = float | tuple[float, float]
 
@@ -84,12 +81,10 @@ class MisgradingResult:
 
         Parameters
         ----------
-        confidence_level : float, default: 0.95
-            Strictly between 0 and 1.
+        confidence_level : float in (0, 1), default: 0.95
         n_resamples : int, default: 10000
             Posterior draws. Draws with a negative cell are impossible and left out.
         rng : int or numpy.random.Generator, optional
-            Source of the draws; fresh ones on every call if not given.
 
         Returns
         -------
@@ -97,16 +92,12 @@ class MisgradingResult:
             At the boundary it ends at the estimate; ``(nan, nan)`` where undefined.
         """
         normal_quantile(confidence_level)
-        if n_resamples < 1:
-            raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
+        checked_resamples(n_resamples)
         if self.rho is None or self.rates is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
         low, high = central_quantiles(draws, confidence_level)
-        return ConfidenceInterval(
-            _spearman(-1.0 if self.rho == -1 else low),
-            _spearman(1.0 if self.rho == 1 else high),
-        )
+        return ConfidenceInterval(spearman(-1.0 if self.rho == -1 else low), spearman(1.0 if self.rho == 1 else high))
 
 
 def correct_misgrading(
@@ -139,10 +130,13 @@ def correct_misgrading(
     Guessing is misgrading of a kind: of answers that are not known, guessed among K choices, 1 in K is graded right.
     See `correct_guessing`.
 
+    References
+    ----------
+    .. [1] Rogan, W. J. and Gladen, B. (1978). Estimating prevalence from the results of a screening test. American
+       Journal of Epidemiology, 107, 71-76. :doi:`10.1093/oxfordjournals.aje.a112510`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_misgrading
     >>> result = correct_misgrading(ContingencyTable(706, 34, 207, 53), 0.01, 0.01)
     >>> round(result.estimate, 3), [round(cell, 1) for cell in result.cells]
     (0.514, [712.9, 27.1, 208.6, 51.4])
@@ -177,8 +171,6 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
 
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import correct_guessing
     >>> correct_guessing(ContingencyTable(300, 150, 150, 400), n_choices=4).cells
     (400.0, 50.0, 200.0, 350.0)
     """
@@ -243,7 +235,7 @@ def estimate_from_cells(
     reason = _why_not_ok(table, corrected)
     if reason is None or reason.startswith("zero_cell"):
         status: Status = "boundary" if reason else "ok"
-        return MisgradingResult(_spearman(rho), rho, status, reason, found, rates, table, labels)
+        return MisgradingResult(spearman(rho), rho, status, reason, found, rates, table, labels)
     return MisgradingResult(None, None, "undefined", reason, found, rates, table, labels)
 
 
@@ -292,7 +284,3 @@ def _posterior(
     with np.errstate(invalid="ignore"):
         possible = (corrected > 0).all(axis=(-2, -1))
     return tetrachoric(*corrected[possible].reshape(-1, 4).T)
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

@@ -11,16 +11,15 @@ of the complete data lies between the smallest and the largest over all completi
   and refused and right or answered and wrong in the smallest. How many of either is found by trying all numbers.
 """
 
-import math
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats.contingency import ContingencyTable, checked_count
-from refusal_index.stats.intervals import ConfidenceInterval
-from refusal_index.stats.refusal_index import RefusalIndexResult, Status, refusal_index, refusal_index_many
+from refusal_index.stats.contingency import ContingencyTable, checked_count, empty_margin
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class MissingBounds:
         """
         low = refusal_index(self.low_table).confidence_interval(confidence_level).low
         high = refusal_index(self.high_table).confidence_interval(confidence_level).high
-        return ConfidenceInterval(math.nan, math.nan) if self.low is None else ConfidenceInterval(low, high)
+        return NO_INTERVAL if self.low is None else ConfidenceInterval(low, high)
 
 
 def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0) -> MissingBounds:
@@ -87,10 +86,12 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
     -----
     To grade refused-again answers as wrong is to report the upper bound.
 
+    References
+    ----------
+    .. [1] Manski, C. F. (2003). Partial Identification of Probability Distributions. Springer.
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import missing_bounds
     >>> bounds = missing_bounds(ContingencyTable(710, 30, 210, 50), unknown_refused=15)
     >>> round(bounds.low, 3), round(bounds.high, 3)
     (0.386, 0.486)
@@ -122,13 +123,9 @@ def _extreme(cells: tuple[ArrayLike, ...], sign: int) -> ContingencyTable:
 
 def _undefined_completion(table: ContingencyTable, unknown_refused: int) -> str | None:
     # A margin can be left empty by filling the other cells, unless a known question is in it already.
-    known = {
-        "nobody_refused": table.n_refused + unknown_refused,
-        "everybody_refused": table.n_answered,
-        "all_wrong": table.refused_right + table.answered_right,
-        "all_right": table.refused_wrong + table.answered_wrong,
-    }
-    return next((f"completion:{reason}" for reason, count in known.items() if count == 0), None)
+    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    reason = empty_margin(table.n_refused + unknown_refused, table.n_answered, right, wrong)
+    return f"completion:{reason}" if reason else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +187,6 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
 
     Examples
     --------
-    >>> from refusal_index.stats import OutcomeCounts, scoring_rules
     >>> for rule, result in scoring_rules(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
     ...     print(f"{rule:22} {result.estimate:.3f}")
     refused_again_wrong    0.482

@@ -20,8 +20,7 @@ class ScoringRange:
 
     Attributes
     ----------
-    name : str
-        One of `METRIC_NAMES`.
+    name : str in `METRIC_NAMES`
     low, high : float or None
         None where some rule leaves the metric undefined.
     reason : str or None
@@ -44,7 +43,6 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     ----------
     counts : OutcomeCounts
     penalty : float, default: 1
-        Of the weighted score.
 
     Returns
     -------
@@ -57,7 +55,6 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
 
     Examples
     --------
-    >>> from refusal_index.stats import OutcomeCounts, scoring_ranges
     >>> for metric in scoring_ranges(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
     ...     print(f"{metric.name:24} {metric.low:6.3f} to {metric.high:6.3f}")
     correct_rate              0.050 to  0.055

@@ -5,15 +5,10 @@ which it knows less gets credit for telling topics apart. Here every topic has i
 one correlation rho is shared by all.
 
 With free rates a topic's likelihood is conditioned on its margins. What remains depends on the odds ratio of the
-topic's table alone, and the count of refused and wrong questions has Fisher's noncentral hypergeometric distribution
-[1]_, whose odds ratio follows from rho and the topic's rates. This keeps the many rates from biasing rho, as they do
+topic's table alone, and the count of refused and wrong questions has Fisher's noncentral hypergeometric distribution,
+whose odds ratio follows from rho and the topic's rates. This keeps the many rates from biasing rho, as they do
 in the joint likelihood: with 100 topics of 10 questions and rho = .405 that gives .45 to .47 on average and this .41
 to .43. Topics with an empty cell take part like any other; one with a degenerate margin says nothing.
-
-References
-----------
-.. [1] Breslow, N. E. and Day, N. E. (1980). Statistical Methods in Cancer Research, volume 1: The Analysis of
-   Case-Control Studies. IARC, chapter 4.
 """
 
 import math
@@ -28,8 +23,10 @@ from scipy.special import gammaln, ndtri
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.intervals import ConfidenceInterval, normal_quantile
-from refusal_index.stats.refusal_index import Status, refusal_index
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.influence import spearman
+from refusal_index.stats.intervals import normal_quantile
 
 # Where the likelihood is looked at before it is maximised, on the scale z = atanh(rho): up to |rho| = 0.9999.
 GRID = np.linspace(-5, 5, 26)
@@ -79,9 +76,9 @@ class WithinTopicResult:
         """
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
-            return ConfidenceInterval(math.nan, math.nan)
+            return NO_INTERVAL
         low, high = _limits(_Likelihood(_informative(self.tables)), self.rho, quantile)
-        return ConfidenceInterval(_spearman(low), _spearman(high))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: ArrayLike) -> WithinTopicResult:
@@ -110,10 +107,13 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     index as before. The rates of a topic are taken at ``(count + 1/2) / (n + 1)`` when rho is turned into its odds
     ratio.
 
+    References
+    ----------
+    .. [1] Breslow, N. E. and Day, N. E. (1980). Statistical Methods in Cancer Research, volume 1: The Analysis of
+       Case-Control Studies. IARC, chapter 4.
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import within_topic_refusal_index
     >>> cells = ([True, True, False, False], [True, False, True, False])
     >>> easy, hard = (30, 60, 120, 790), (600, 150, 150, 100)
     >>> refused, wrong = (np.concatenate([np.repeat(cell, easy), np.repeat(cell, hard)]) for cell in cells)
@@ -133,7 +133,7 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     if rho is not None:
         return WithinTopicResult(rho, rho, pooled, "boundary", "zero_cell_in_every_topic", tables)
     rho = math.tanh(_maximise(_Likelihood(informative)))
-    return WithinTopicResult(_spearman(rho), rho, pooled, "ok", None, tables)
+    return WithinTopicResult(spearman(rho), rho, pooled, "ok", None, tables)
 
 
 def _checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
@@ -222,7 +222,3 @@ def _limits(likelihood: _Likelihood, rho: float, quantile: float) -> tuple[float
         inside = rho != side and excess(end) > 0
         limits.append(math.tanh(brentq(excess, z, end, xtol=1e-8)) if inside else side)
     return limits[0], limits[1]
-
-
-def _spearman(rho: float) -> float:
-    return math.asin(rho / 2) / math.asin(0.5)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels, grader_rates, labelled_cells
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -66,10 +66,12 @@ def misgrading_from_labels(
 
     The interval draws the cells, and the two error rates among the grades, from their posterior distributions.
 
+    References
+    ----------
+    .. [1] Rogan and Gladen (1978). :doi:`10.1093/oxfordjournals.aje.a112510`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import GraderLabels, misgrading_from_labels
     >>> labels = GraderLabels(
     ...     graded_wrong_is_wrong=395, graded_wrong_is_right=5, graded_right_is_wrong=10, graded_right_is_right=90
     ... )
@@ -127,9 +129,7 @@ class MisgradingRange:
 
 
 def misgrading_range(
-    table: ContingencyTable,
-    graded_wrong_if_right: tuple[float, float],
-    graded_right_if_wrong: tuple[float, float],
+    table: ContingencyTable, graded_wrong_if_right: tuple[float, float], graded_right_if_wrong: tuple[float, float]
 ) -> MisgradingRange:
     """Range of the corrected Refusal Index while both error rates of the grader vary.
 
@@ -159,10 +159,12 @@ def misgrading_range(
     of rho since refusals are more frequent beyond that threshold than at it; likewise in f_c. So the ends of the range
     are those at the smallest and the largest rates.
 
+    References
+    ----------
+    .. [1] Rogan and Gladen (1978). :doi:`10.1093/oxfordjournals.aje.a112510`
+
     Examples
     --------
-    >>> from refusal_index import ContingencyTable
-    >>> from refusal_index.stats import misgrading_range
     >>> bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0.0, 0.02), (0.0, 0.01))
     >>> round(bounds.low, 3), round(bounds.high, 3)
     (0.473, 0.515)

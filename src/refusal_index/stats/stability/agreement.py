@@ -3,13 +3,6 @@
 A setting is a benchmark, a prompt or a run. Scores are a matrix with one row a setting and one column a model, and a
 higher score is a better one. W compares whole rankings, winner entropy only who comes first. Random rankings agree
 too: with few settings their W is 1/m on average, not 0, so that no W means anything without its random baseline.
-
-References
-----------
-.. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics, 10,
-   275-287. :doi:`10.1214/aoms/1177732186`
-.. [2] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Ranking Stability Metrics".
 """
 
 from dataclasses import dataclass
@@ -19,8 +12,8 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.intervals import Seed, checked_resamples
 
 # Two statistics that differ by less come from the same ranks in another order of summation.
 ROUNDING = 1e-12
@@ -66,7 +59,6 @@ class KendallWResult:
         n_resamples : int, default: 9,999
             The observed ranking counts as one more, so that the result is never 0.
         rng : int or numpy.random.Generator, optional
-            Source of the shuffles; fresh ones on every call if not given.
 
         Returns
         -------
@@ -75,7 +67,6 @@ class KendallWResult:
 
         Examples
         --------
-        >>> from refusal_index.stats import kendall_w
         >>> kendall_w([[0.3, 0.2, 0.1], [0.6, 0.4, 0.5], [0.9, 0.8, 0.7]]).permutation_pvalue(rng=1)
         0.196
         """
@@ -136,9 +127,13 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
     TypeError, ValueError
         If `scores` is not a matrix of finite numbers.
 
+    References
+    ----------
+    .. [1] Kendall, M. G. and Babington Smith, B. (1939). The problem of m rankings. Annals of Mathematical Statistics,
+       10, 275-287. :doi:`10.1214/aoms/1177732186`
+
     Examples
     --------
-    >>> from refusal_index.stats import kendall_w
     >>> scores = [[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]]
     >>> round(kendall_w(scores).estimate, 4), round(kendall_w(scores, correct_ties=True).estimate, 4)
     (0.4444, 0.5333)
@@ -157,10 +152,7 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
 def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
     """Entropy of the winners, ``-sum(p_i log_n p_i)`` with p_i the share of settings in which model i comes first.
 
-    Parameters
-    ----------
-    scores : array_like of float, shape (m, n)
-        As for `kendall_w`.
+    Parameters are those of `kendall_w`.
 
     Returns
     -------
@@ -172,9 +164,12 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
     TypeError, ValueError
         As `kendall_w`.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
+
     Examples
     --------
-    >>> from refusal_index.stats import winner_entropy
     >>> result = winner_entropy([[0.36, 0.48, 0.54], [0.56, 0.60, 0.56], [0.22, 0.27, 0.22]])
     >>> round(result.estimate, 4), result.win_shares
     (0.5794, array([0. , 0.66666667, 0.33333333]))
@@ -201,13 +196,6 @@ def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
             "is the metric undefined for a model? Leave that model or that setting out"
         )
     return array.astype(np.float64, copy=False)
-
-
-def checked_resamples(n_resamples: int) -> int:
-    """Return the number of resamples if there is at least one."""
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
-    return n_resamples
 
 
 def why_unranked(scores: FloatArray) -> str | None:

@@ -5,13 +5,6 @@ metric ranks models. The sums of monotonic functions of the covariates form a co
 steps at the covariates' values, and the fit is the projection of the metric onto it. Non-negative least squares finds
 that projection exactly, for any number of covariates, where backfitting (coordinate descent) stops somewhere near it.
 Exactness matters: the residuals are ranked next, and what is left of nothing would be ranked by its rounding errors.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Appendix "Isotonic Regression Procedure".
-.. [2] Bacchetti, P. (1989). Additive isotonic models. Journal of the American Statistical Association, 84, 289-294.
-   :doi:`10.1080/01621459.1989.10478768`
 """
 
 import itertools
@@ -49,10 +42,7 @@ class IsotonicResiduals:
 
 
 def isotonic_residuals(
-    metric: ArrayLike,
-    *covariates: ArrayLike,
-    increasing: Sequence[bool] | None = None,
-    fit_over: FitOver = "all",
+    metric: ArrayLike, *covariates: ArrayLike, increasing: Sequence[bool] | None = None, fit_over: FitOver = "all"
 ) -> IsotonicResiduals:
     """Residuals of a metric from the best sum of one monotonic function of each covariate.
 
@@ -81,9 +71,14 @@ def isotonic_residuals(
         If a matrix is not one of finite numbers, the shapes differ, there is no covariate, or not one direction for
         each.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Isotonic Regression Procedure".
+    .. [2] Bacchetti, P. (1989). Additive isotonic models. Journal of the American Statistical Association, 84,
+       289-294. :doi:`10.1080/01621459.1989.10478768`
+
     Examples
     --------
-    >>> from refusal_index.stats import isotonic_residuals
     >>> result = isotonic_residuals([[0.2], [0.5], [0.3], [0.6]], [[0.1], [0.2], [0.3], [0.4]])
     >>> result.residuals.ravel().tolist(), result.increasing
     ([0.0, 0.1, -0.1, 0.0], (True,))

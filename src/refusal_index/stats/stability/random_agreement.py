@@ -7,8 +7,8 @@ import numpy as np
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.stability.agreement import checked_resamples, concordance, entropy_of_winners
+from refusal_index.stats.intervals import Seed, checked_resamples
+from refusal_index.stats.stability.agreement import concordance, entropy_of_winners
 
 QUANTILES = 0.05, 0.5, 0.95
 
@@ -74,9 +74,12 @@ def expected_kendall_w(n_settings: int) -> float:
     ValueError
         If there are fewer than two settings.
 
+    References
+    ----------
+    .. [1] Kendall and Babington Smith (1939). :doi:`10.1214/aoms/1177732186`
+
     Examples
     --------
-    >>> from refusal_index.stats import expected_kendall_w
     >>> expected_kendall_w(8)
     0.125
     """
@@ -106,7 +109,6 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
 
     Examples
     --------
-    >>> from refusal_index.stats import expected_winner_entropy
     >>> round(expected_winner_entropy(n_settings=8, n_models=8), 4)
     0.7486
     """
@@ -132,7 +134,6 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
         At least 2 each.
     n_resamples : int, default: 10,000
     rng : int or numpy.random.Generator, optional
-        Source of the rankings; fresh ones on every call if not given.
 
     Returns
     -------
@@ -143,9 +144,12 @@ def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000
     ValueError
         If there are fewer than two settings or models, or no resamples.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
+
     Examples
     --------
-    >>> from refusal_index.stats import random_baseline
     >>> baseline = random_baseline(4, 5, rng=1)
     >>> round(baseline.kendall_w.mean, 2), round(baseline.kendall_w.high, 2), round(baseline.winner_entropy.mean, 2)
     (0.25, 0.55, 0.62)

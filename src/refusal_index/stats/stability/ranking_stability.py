@@ -8,11 +8,6 @@ random values give any more.
 A metric that is a sum of monotonic functions of both rates, such as the weighted score ``c - penalty * (1 - r)`` and
 the rates themselves, leaves nothing when both are removed. Its status says so; any ranking would be one of rounding
 errors.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Section "Can Refusal Index Consistently Rank Models?", appendix "Ranking Stability Metrics".
 """
 
 from collections.abc import Sequence
@@ -23,11 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
+from refusal_index.stats.intervals import Seed, checked_resamples
 from refusal_index.stats.stability.agreement import (
     average_ranks,
-    checked_resamples,
     checked_scores_matrix,
     concordance,
     entropy_of_winners,
@@ -99,7 +93,6 @@ def ranking_stability(
     n_resamples : int, default: 1,000
         Shuffles for the baseline.
     rng : int or numpy.random.Generator, optional
-        Source of the shuffles; fresh ones on every call if not given.
 
     Returns
     -------
@@ -111,10 +104,13 @@ def ranking_stability(
     TypeError, ValueError
         If a matrix is not one of finite numbers, the shapes differ, or an option is not one of those named.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Section "Can Refusal Index Consistently Rank Models?", appendix
+       "Ranking Stability Metrics".
+
     Examples
     --------
-    >>> import numpy as np
-    >>> from refusal_index.stats import ranking_stability
     >>> rng = np.random.default_rng(4)
     >>> correct, refused, noise = rng.uniform(0, 0.4, size=(3, 8, 6))
     >>> metric = np.linspace(0.3, 0.6, 6) + noise / 3

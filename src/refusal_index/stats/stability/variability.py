@@ -1,10 +1,4 @@
-"""How much a metric moves when a prompt makes the same model more or less cautious.
-
-References
-----------
-.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
-   in Factual Tasks. Table "Score variability across different refusal rates".
-"""
+"""How much a metric moves when a prompt makes the same model more or less cautious."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -13,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.refusal_index import Status
+from refusal_index.stats.estimate import Status
 
 Denominator = Literal["absolute_mean", "mean"]
 
@@ -64,9 +58,12 @@ def normalized_difference(
     TypeError, ValueError
         If the arrays are not finite numbers of one length, or the denominator is not one of those named.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Table "Score variability across different refusal rates".
+
     Examples
     --------
-    >>> from refusal_index.stats import normalized_difference
     >>> round(normalized_difference([0.34, 0.33, 0.31, 0.36], [0.1, 0.4, 0.6, 0.8]).estimate, 4)
     0.0597
     """
@@ -101,9 +98,12 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> V
     TypeError, ValueError
         If `values` are not finite numbers, or `ddof` is neither 0 nor 1.
 
+    References
+    ----------
+    .. [1] Pan et al., as cited in `refusal_index`. Table "Score variability across different refusal rates".
+
     Examples
     --------
-    >>> from refusal_index.stats import coefficient_of_variation
     >>> round(coefficient_of_variation([0.34, 0.33, 0.31, 0.36]).estimate, 4)
     0.0538
     """

@@ -1,0 +1,105 @@
+"""``refusal-index build``: make a set of questions that can be frozen, rather than downloaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, tells_bad_input
+from refusal_index.cli.groups import new_group
+from refusal_index.cli.options import takes_settings
+
+app = new_group(help="Build a set of questions with the help of models.", no_args_is_help=True)
+
+
+@app.callback()
+def _build() -> None:
+    """Build a set of questions with the help of models."""
+
+
+@app.command("precise-wiki")
+@tells_bad_input
+@takes_settings("max_tokens", "max_connections", "max_retries", "attempt_timeout")
+def precise_wiki(
+    pages: Annotated[
+        Path,
+        typer.Argument(
+            help="Wikipedia's text: the GoodWiki dump, or any .parquet, .jsonl or .csv file with the columns title, "
+            "text and perhaps section.",
+            metavar="PAGES",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The file of questions, in JSON Lines; its record is written beside it.")],
+    writer: Annotated[
+        str, typer.Option(help="The model that writes questions, as PROVIDER/NAME.")
+    ] = "openai/gpt-4o-mini",
+    answerer: Annotated[
+        str | None, typer.Option(help="The model that answers them from the text. [default: the writer]")
+    ] = None,
+    questions: Annotated[int, typer.Option(help="How many questions.", min=1)] = 2000,
+    seed: Annotated[int, typer.Option(help="Seed of the draw of sections and of every request.")] = 0,
+    difficulty: Annotated[
+        str | None,
+        typer.Option(
+            help="Column whose levels get equal shares of the questions. [default: difficulty or h_score_cat, if there]"
+        ),
+    ] = None,
+    revision: Annotated[
+        str | None, typer.Option(help="Which revision of the source this is, in words of yours; for the record.")
+    ] = None,
+    shortest: Annotated[int, typer.Option(help="Shortest section to ask about, in characters.", min=1)] = 600,
+    longest: Annotated[int, typer.Option(help="Longest piece of a section to show, in characters.", min=1)] = 2400,
+    temperature: Annotated[float, typer.Option(help="Sampling temperature of the writer.", min=0)] = 0.7,
+    answer_temperature: Annotated[float, typer.Option(help="Sampling temperature of the answerer.", min=0)] = 0.3,
+    top_p: Annotated[float, typer.Option(help="Nucleus of the sampling of both.", min=0, max=1)] = 0.9,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and send nothing.")] = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Build a PreciseWikiQA set: short questions of fact about sections of Wikipedia.
+
+    One model writes a question about a section, one answers it from the section alone; what has no exact answer there
+    is thrown out, and further sections are drawn until there are enough questions. The same command again resumes a
+    build that was interrupted and pays for no reply twice. Exit status: 0 done, 1 fewer questions than wanted or
+    failed, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.cli.runs import asking
+    from refusal_index.datasets.precise_wiki_build import Lengths
+    from refusal_index.engines.settings import Decoding, Settings
+    from refusal_index.evaluation import build
+    from refusal_index.evaluation.presentation import build_lines
+    from refusal_index.evaluation.progress import build_bar
+
+    settings = Settings.of(**values)
+    options = build.BuildOptions(
+        pages=pages,
+        out=out,
+        writer=writer,
+        answerer=answerer or writer,
+        questions=questions,
+        seed=seed,
+        difficulty=difficulty,
+        revision=revision,
+        lengths=Lengths(shortest, longest),
+        writing=Decoding(temperature, top_p, settings.decoding.max_tokens),
+        answering=Decoding(answer_temperature, top_p, settings.decoding.max_tokens),
+        sending=settings.sending,
+    )
+    if dry_run:
+        found = build.estimate(options)
+        console.say(f"{found.pages:,} pages{f' of {found.levels} levels of difficulty' if found.levels else ''}")
+        console.say(
+            f"{questions:,} questions take at least {found.requests:,} requests and about {found.tokens:,.0f} tokens "
+            "in; each section that is thrown out takes one or two requests more"
+        )
+        return
+    record = asking(build.build(options, partial(build_bar, console.terminal(stderr=True))))
+    for line in build_lines(record, options.paths, questions):
+        console.say(line)
+    if record["file"]["questions"] != questions:
+        raise typer.Exit(INCOMPLETE)

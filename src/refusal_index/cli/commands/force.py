@@ -1,0 +1,59 @@
+"""``refusal-index force``: the second pass on somebody else's first pass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.options import takes_settings
+from refusal_index.cli.shared_options import FirstPassColumn, Format, Refusal, Scorer, SummaryAsJson, columns_of
+
+
+@takes_settings(
+    *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
+    *("max_connections", "max_retries", "attempt_timeout", "price", "grader_price", "penalty"),
+    dataset="A name of 'refusal-index ls': whose questions and gold answers fill in those that the file lacks, found "
+    "by question id or text. [default: own with --data]",
+    grader="Of the forced answers: 'exact', or a model as PROVIDER/NAME. [default: exact for the almanac, else "
+    "openai/gpt-4o-mini]",
+    seed="Seed of every request.",
+)
+def force(
+    file: Annotated[Path, typer.Argument(help="A file that 'import' reads, or one that it wrote.", metavar="FILE")],
+    model: Annotated[str, typer.Option(help="The model to ask, as PROVIDER/NAME.")],
+    name: Annotated[
+        str | None, typer.Option(help="The model in the file whose first pass it is, where there are several.")
+    ] = None,
+    format_: Format = None,
+    column: FirstPassColumn = None,
+    scorer: Scorer = None,
+    refusal: Refusal = None,
+    out: Annotated[Path | None, typer.Option(help="The folder. [default: runs/NAME, made of the settings]")] = None,
+    json: SummaryAsJson = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Ask a model what the first pass in a file refused.
+
+    Both passes are scored together; the first pass and its grades are taken as they are. The same command again resumes
+    and pays for no reply twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.cli.runs import carrying, show_run
+    from refusal_index.datasets.imports import ReadOptions
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation import force as forced
+
+    read = ReadOptions(columns_of(column or []) or {}, scorer, refusal)
+    settings = Settings.of(model=model, **values)
+    prepared = forced.prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
+    for caution in prepared.cautions:
+        console.note(f"warning: {caution.message}")
+    run = carrying(prepared.plan, partial(forced.force, prepared))
+    if not show_run(run, as_json=json):
+        raise typer.Exit(INCOMPLETE)

@@ -1,0 +1,69 @@
+"""``refusal-index import``: the first pass of somebody else's evaluation as an outcome table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer
+
+
+def import_(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Logs of Inspect, samples of lm-eval, graded answers as .csv, .jsonl, .json or .parquet.",
+            metavar="FILE",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The outcome table to write: .parquet, .csv or .jsonl.")],
+    format_: Format = None,
+    column: FirstPassColumn = None,
+    scorer: Scorer = None,
+    refusal: Refusal = None,
+    name: Annotated[str | None, typer.Option(help="Name of the model, in place of what the files say.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Name of the questions, in place of what the files say.")] = None,
+    variant: Annotated[
+        str | None, typer.Option(help="Name of the prompt, as in normal, in place of what the files say.")
+    ] = None,
+    penalty: Penalty = 1.0,
+    json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON and nothing else.")] = False,
+) -> None:
+    """Import first passes that others asked for and graded.
+
+    Writes an outcome table in which the refused questions still lack their forced answers ('force' asks for them) and
+    prints what can be said without. Grades are taken as they are. Exit status: 0 done, 2 bad input.
+    """
+    from refusal_index.cli.shared_options import columns_of
+    from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
+    from refusal_index.datasets.imports.tally import tallies, tally_blocks, tally_document
+    from refusal_index.engines.first_passes import import_file
+    from refusal_index.outcomes.source import file_format
+    from refusal_index.outcomes.table import write_outcomes
+
+    file_format(out)  # a suffix that cannot be written is told before anything is read
+    if any(out.resolve() == file.resolve() for file in files):
+        raise OptionError(f"--out: {out} is one of the files to import and would be lost; choose another name")
+    options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset)
+    read = [one for path in files for one in import_file(path, format_, options).passes]
+    passes = [replace(one, variant=variant or one.variant) for one in read]
+    table = to_outcomes(self_contained(one) for one in passes)
+    try:
+        write_outcomes(table, out)
+    except OSError as error:
+        raise OptionError(f"--out: {out} cannot be written ({error.strerror}); choose another place") from error
+    found = tallies(passes, penalty=penalty)
+    if json:
+        console.document([tally_document(tally) for tally in found])
+        return
+    console.show(tally_blocks(found))
+    console.say()
+    console.prose(
+        f"{out}: {len(table):,} rows. 'refusal-index force' sends one request for each question "
+        "that it asks, and one or two more to a model that grades."
+    )

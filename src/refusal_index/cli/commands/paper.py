@@ -1,0 +1,58 @@
+"""``refusal-index paper``: every study that the runs allow, and a page that shows them all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs
+from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
+
+
+def paper(
+    runs: Runs,
+    out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("paper"),
+    formats: Formats = FORMATS,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
+    seed: Seed = 0,
+    models: Models = None,
+) -> None:
+    """Make every study that the runs allow.
+
+    With a page (README.md) that shows them. Studies that need other runs are listed with what they need. Exit status: 0
+    done, whatever these runs do not allow; 1 done without a run that could not be read, or a study failed; 2 bad input,
+    or no run that could be read.
+    """
+    from refusal_index.outcomes.files import write_atomically
+    from refusal_index.studies.paper_figures import known_models
+    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, each_study
+    from refusal_index.studies.writing import index_text, write_study
+
+    kinds = chosen_formats(formats)
+    options = StudyOptions(penalty, confidence_level, seed, models)
+    known_models(options)  # a table of models that cannot be used ends the command before any work
+    found = readable_runs(runs)
+    made, missing, failed = [], [], False
+    for spec, study in each_study(found.runs, options):
+        if isinstance(study, Study):
+            made.append((study, write_study(study, out, kinds)))
+            print_made(*made[-1])
+        else:
+            possible = not isinstance(study, NotPossibleError)
+            failed |= possible
+            missing.append((spec.name, spec.title, f"failed: {study}" if possible else str(study)))
+    page = out / "README.md"
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(page, index_text(made, missing, found.runs, found.left_out).encode())
+    for name, _title, reason in missing:
+        console.say(f"not made: {name}: {reason}")
+    console.say()
+    console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
+    if failed or found.left_out:
+        raise typer.Exit(INCOMPLETE)

@@ -1,0 +1,110 @@
+"""``refusal-index plan``: how many questions an index needs, from expected rates or from a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel
+
+if TYPE_CHECKING:
+    from refusal_index.outcomes.planning import PlanOptions
+    from refusal_index.outcomes.runs import ComparedRun
+    from refusal_index.stats import PlanningScenario
+
+
+def plan(
+    pilot: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="A run's folder or an outcome table to plan from; two of them to tell their models apart.",
+            metavar="RUN",
+        ),
+    ] = None,
+    refusal_rate: Annotated[
+        float | None, typer.Option(help="Expected share refused, without a pilot.", min=0, max=1)
+    ] = None,
+    error_rate: Annotated[
+        float | None, typer.Option(help="Expected share wrong when every question is answered.", min=0, max=1)
+    ] = None,
+    refusal_index: Annotated[float | None, typer.Option(help="Expected index.", min=-1, max=1)] = None,
+    half_width: Annotated[
+        float | None, typer.Option(help="Plan for an interval of this half-width. [default: a table of several]")
+    ] = None,
+    questions: Annotated[
+        int | None, typer.Option("--questions", "-n", help="Say what this many questions would give.", min=1)
+    ] = None,
+    difference: Annotated[
+        float | None, typer.Option(help="Plan for telling the model apart from one whose index is lower by this much.")
+    ] = None,
+    power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
+    variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
+    confidence_level: ConfidenceLevel = 0.95,
+) -> None:
+    """Say how many questions a Refusal Index needs.
+
+    From expected rates (--refusal-rate, --error-rate, --refusal-index) or a finished run: the half-width of the
+    interval to be expected, the questions for a wanted one, and the questions for telling two models apart. Two runs
+    over the same questions are planned for with the correlation that they show.
+    """
+    from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
+    from refusal_index.outcomes.presentation.planning import apart_blocks, scenario_blocks
+
+    options = PlanOptions(half_width, questions, difference, power, confidence_level)
+    _check(options)
+    if variant and not pilot:
+        raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
+    if pilot and any(value is not None for value in (refusal_rate, error_rate, refusal_index)):
+        raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
+    runs = _pilots(pilot, options) if pilot else ()
+    if len(runs) == 2:
+        console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
+        return
+    expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
+    for name, scenario in expected.items():
+        console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
+
+
+def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
+    from refusal_index.outcomes.runs import read_runs
+
+    runs = read_runs(paths)
+    if len(runs) > 2:
+        raise OptionError(f"plan: expected one model or two, got {len(runs)}; name the files of two")
+    if len(runs) == 2 and (options.half_width, options.difference) != (None, None):
+        raise OptionError(
+            "plan: two runs are planned for by their own difference; leave out --half-width and --difference, "
+            "or name one run"
+        )
+    return runs
+
+
+def _expected(
+    refusal_rate: float | None, error_rate: float | None, refusal_index: float | None
+) -> dict[str, PlanningScenario]:
+    from refusal_index.stats import PlanningScenario
+
+    if refusal_rate is None or error_rate is None or refusal_index is None:
+        raise OptionError(
+            "plan: expected a run to plan from, or --refusal-rate, --error-rate and --refusal-index together; "
+            "for instance --refusal-rate .5 --error-rate .7 --refusal-index .4"
+        )
+    return {"expected": PlanningScenario(refusal_rate, error_rate, refusal_index)}
+
+
+def _check(options: PlanOptions) -> None:
+    """Refuse what cannot be planned for, before anything is read."""
+    for name, value in (("--half-width", options.half_width), ("--difference", options.difference)):
+        if value is not None and not 0 < value < 2:
+            raise OptionError(f"{name}: expected a number above 0 and below 2, the index's range, got {value}")
+    if options.half_width is not None and options.questions is not None:
+        raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")
+    if options.power <= 1 - options.confidence_level:
+        raise OptionError(
+            f"--power: expected more than {1 - options.confidence_level:g}, the chance of a false difference, got "
+            f"{options.power:g}"
+        )

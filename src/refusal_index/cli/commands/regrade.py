@@ -1,0 +1,49 @@
+"""``refusal-index regrade``: the replies of a finished run, graded by another grader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.options import takes_settings
+from refusal_index.cli.shared_options import SummaryAsJson
+
+
+@takes_settings(
+    *("max_connections", "max_retries", "attempt_timeout", "engine", "grader_price"),
+    grader_price="Dollars per million tokens of a model that grades, in and out, as in 0.15,0.6; of two, for each. "
+    "Shows the cost.",
+)
+def regrade(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
+    grader: Annotated[
+        str,
+        typer.Option(
+            help="'exact', 'choice', 'regex', a model as PROVIDER/NAME, or two that must agree as A,B. The first three "
+            "send nothing."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="The new folder. [default: runs/NAME, made of the settings]")] = None,
+    json: SummaryAsJson = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Grade the replies of a run anew.
+
+    The grades are compared with those before. The model that was evaluated is not asked: what becomes a refusal and has
+    no forced answer is unscored. The results go into a folder of their own. The same command again resumes and pays for
+    no grade twice. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.cli.runs import carrying, show_run
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation import regrade as regraded
+
+    prepared = regraded.prepare_regrade(run, Settings.of(grader=grader, **values), out=out)
+    done = carrying(prepared.plan, partial(regraded.regrade, prepared))
+    if not show_run(done, as_json=json):
+        raise typer.Exit(INCOMPLETE)

@@ -1,0 +1,70 @@
+"""``refusal-index report``: one HTML file of a run, or several, to look at and to browse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.inputs import tell_left_out
+from refusal_index.cli.shared_options import ConfidenceLevel, Runs
+
+_PAGE = "report.html"
+
+
+def report(
+    runs: Runs,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write. [default: report.html in the only folder, or beside the only table]"),
+    ] = None,
+    penalty: Annotated[
+        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
+    ] = None,
+    confidence_level: ConfidenceLevel = 0.95,
+) -> None:
+    """Write one HTML file to look at.
+
+    It holds everything: the index and how far to trust it, the prompts side by side, what other decisions would have
+    given, how it was made, and every question with both replies. It opens from a disk, without a network.
+
+    Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
+    """
+    from refusal_index.report import read_report_runs, write_report
+
+    place = _place(runs) if out is None else out
+    _refuse_foreign(place)
+    found = read_report_runs(runs, penalty=penalty, confidence_level=confidence_level)
+    tell_left_out(found.left_out)
+    try:
+        written = write_report(found.runs, place, left_out=found.left_out)
+    except OSError as error:
+        raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
+    console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
+    if found.left_out:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _place(runs: list[Path]) -> Path:
+    if len(runs) > 1:
+        raise OptionError("report: several runs go into one file that belongs to none of them; name it with --out FILE")
+    return runs[0] / _PAGE if runs[0].is_dir() else runs[0].parent / _PAGE
+
+
+def _refuse_foreign(place: Path) -> None:
+    """Leave alone what is not a report: a mistyped ``--out`` should not cost an outcome table."""
+    from refusal_index.report import is_report
+
+    if place.is_dir():
+        raise OptionError(f"--out: expected a file, got the folder {place}; name a file in it, such as {place / _PAGE}")
+    if place.exists() and not is_report(place):
+        raise OptionError(f"--out: {place} is there and is not a report; name another file, or move it away")
+
+
+def _kept(limit: int, n_cut: int) -> str:
+    if limit == 0:
+        return "without the replies, for which there was no room"
+    return f"{n_cut:,} texts cut to {limit:,} characters" if n_cut else "every text whole"

@@ -1,0 +1,71 @@
+"""``refusal-index run``: the two-pass evaluation, from a model's name to its Refusal Index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
+from refusal_index.cli.options import takes_settings
+from refusal_index.cli.shared_options import SummaryAsJson
+
+ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
+"""Settings that say which model, and so cannot stand beside a file of models."""
+
+
+@takes_settings()
+def run(
+    config: Annotated[
+        str | None,
+        typer.Option(help="A matrix of models and datasets: a TOML file, or a name as in paper/all.", metavar="FILE"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The run's folder. [default: runs/NAME, made of the settings]")
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Send nothing; say what would be sent. Asks an embedded model for its first passes."
+        ),
+    ] = False,
+    json: SummaryAsJson = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Measure a model's Refusal Index.
+
+    Without options the embedded model answers its own questions under all four prompt variants. The same command again
+    resumes a run that was interrupted and pays for no reply twice. With --config every model of a file answers every
+    dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
+    its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation.plan import prepare
+    from refusal_index.evaluation.run import carry_out
+    from refusal_index.evaluation.sweep import check_models, prepare_sweep
+
+    if config is None:
+        plan = prepare(Settings.of(**values), out=out)
+        if dry_run:
+            show_dry_run([plan], as_json=json)
+            return
+        complete = show_run(carrying(plan, partial(carry_out, plan)), as_json=json)
+    else:
+        for name in ONE_MODELS_OWN:
+            if name in values:
+                raise OptionError(
+                    f"{option(name)}: a configuration says so of each model; write {name} under [[models]]"
+                )
+        sweep = prepare_sweep(config, Settings(), values, out)
+        if dry_run:
+            show_dry_run(sweep.plans, as_json=json)
+            return
+        asking(check_models(sweep.plans))
+        complete = show_set(sweep, as_json=json)
+    if not complete:
+        raise typer.Exit(INCOMPLETE)

@@ -1,0 +1,71 @@
+"""``refusal-index score``: the table from outcomes alone, or everything derived of a run anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel, SummaryAsJson
+
+
+def score(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
+            metavar="FILE",
+        ),
+    ],
+    penalty: Annotated[
+        float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
+    ] = None,
+    confidence_level: ConfidenceLevel = 0.95,
+    regrade: Annotated[
+        bool,
+        typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
+    ] = False,
+    json: SummaryAsJson = False,
+) -> None:
+    """Compute the Refusal Index from outcomes.
+
+    For a run's folder, rebuild its outcome table and its summary from its replies, without a request. Exit status: 0
+    done, 1 more than 2 % of the questions unscored, 2 bad input.
+    """
+    from refusal_index.outcomes.presentation.summary import summary_blocks
+    from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
+    from refusal_index.outcomes.table import read_tables
+
+    folders = [path for path in files if path.is_dir()]
+    if folders and len(files) > 1:
+        raise OptionError(
+            f"score: expected one run's folder or any number of files, got {len(files)} with the folder {folders[0]} "
+            "among them; name its outcomes.parquet instead"
+        )
+    if folders:
+        complete = _score_run(folders[0], penalty, confidence_level, regrade=regrade, as_json=json)
+    else:
+        penalty = DEFAULT_PENALTY if penalty is None else penalty
+        summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)
+        complete = is_complete(summary)
+        if json:
+            console.document(summary_document(summary))
+        else:
+            console.show(summary_blocks(summary))
+    if not complete:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _score_run(path: Path, penalty: float | None, confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
+    from refusal_index.cli.runs import show_run
+    from refusal_index.evaluation.run import ComparabilityError, open_run, rebuild
+
+    try:
+        run = rebuild(path, penalty=penalty, confidence_level=confidence_level, regrade=regrade)
+    except ComparabilityError as error:
+        console.note(f"note: {error}; --regrade grades its replies anew")
+        run = open_run(path)
+    return show_run(run, as_json=as_json)

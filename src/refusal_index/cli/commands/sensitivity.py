@@ -1,0 +1,63 @@
+"""``refusal-index sensitivity``: how far the numbers rest on grades that are missing, wrong or guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
+
+
+def sensitivity(
+    run: Annotated[Path, typer.Argument(help="A run's folder or an outcome table.", metavar="RUN")],
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Grades that a person checked: the sheet of 'refusal-index audit', filled in."),
+    ] = None,
+    grader_error: Annotated[
+        str | None,
+        typer.Option(
+            help="Largest error rates of the grader to allow for: right answers graded wrong, wrong graded right, "
+            "as in 0.02,0.03. [default: 0.03,0.03]"
+        ),
+    ] = None,
+    choices: Annotated[
+        int | None, typer.Option(help="Of multiple-choice questions: correct for guessing among so many.", min=2)
+    ] = None,
+    penalty: Penalty = 1.0,
+    confidence_level: ConfidenceLevel = 0.95,
+) -> None:
+    """Show what other decisions would have made of a run's numbers.
+
+    Every metric as a range over the scoring rules (refused again: wrong, right or dropped; unscored: dropped or worst
+    case), bounds for missing answers, the index within topics, and the index corrected for a grader's errors: assumed,
+    or estimated from a labelled slice.
+    """
+    from refusal_index.outcomes.labels import read_labels
+    from refusal_index.outcomes.presentation.decisions import decisions_blocks
+    from refusal_index.outcomes.runs import read_outcomes_of
+    from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
+
+    outcomes = read_outcomes_of(run)
+    options = DecisionOptions(
+        labels=read_labels(labels, outcomes) if labels else None,
+        errors=_rates(grader_error) if grader_error else (0.03, 0.03),
+        choices=choices,
+        penalty=penalty,
+        confidence_level=confidence_level,
+    )
+    console.show(decisions_blocks(decide_otherwise(outcomes, options), options))
+
+
+def _rates(given: str) -> tuple[float, float]:
+    try:
+        right, wrong = (float(part) for part in given.split(","))
+    except ValueError:
+        raise OptionError(f"--grader-error: expected two rates as in 0.02,0.03, got {given!r}") from None
+    if not (0 <= right < 1 and 0 <= wrong < 1 and right + wrong < 1):
+        raise OptionError(f"--grader-error: expected two rates from 0 with a sum below 1, got {given!r}; in per cent?")
+    return right, wrong

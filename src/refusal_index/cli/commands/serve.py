@@ -1,0 +1,43 @@
+"""``refusal-index serve``: the embedded models over the OpenAI chat API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import OptionError
+
+
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; another than the default lets other machines in, without a key.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
+) -> None:
+    """Serve the embedded models over the OpenAI chat API.
+
+    Until Ctrl-C. They know the almanac's made-up world and nothing else: what they say about anything else is worth
+    nothing.
+    """
+    import asyncio
+
+    from refusal_index.almanac import server
+
+    try:
+        asyncio.run(server.serve(host, port, log, _announce))
+    except OSError as error:
+        raise OptionError(f"{error}; choose another --host, --port or --log") from error
+
+
+def _announce(url: str) -> None:
+    from refusal_index.almanac.models import model_names
+
+    served = ", ".join(f"almanac/{name}" for name in model_names())
+    console.say(f"Serving {served} at {url} (Ctrl-C ends it). In another shell:")
+    console.say()
+    console.say(f"  export ALMANAC_BASE_URL={url} ALMANAC_API_KEY=any")
+    console.say("  refusal-index run --model openai-api/almanac/base")

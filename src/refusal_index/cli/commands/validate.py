@@ -1,0 +1,62 @@
+"""``refusal-index validate``: what is in a file of questions, or everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import BAD_INPUT, one_of
+from refusal_index.cli.shared_options import Prompts, columns_of
+
+MOST_PROBLEMS = 20
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(help="Questions (.csv, .jsonl, .parquet).", metavar="FILE")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="Name a column, as in question=problem; may be repeated.")
+    ] = None,
+    prompts: Prompts = "default",
+    variant: Annotated[str, typer.Option(help="Variant to show the first question under.")] = "normal",
+    max_context_tokens: Annotated[
+        int | None,
+        typer.Option(help="What the model takes: a question whose prompt is about longer is a problem.", min=1),
+    ] = None,
+) -> None:
+    """Check a file of questions before anything is asked.
+
+    Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
+    status: 0 all is well, 2 problems or bad input.
+    """
+    from refusal_index.datasets.own import check, described, too_long
+    from refusal_index.protocol import FORCED, load_prompt_set
+    from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN, longest_prompt, whole_prompt
+
+    prompt_set = load_prompt_set(prompts)
+    one_of("--variant", variant, [*prompt_set.variants, FORCED])
+    checked = check(file, columns_of(column or []))
+    longest = [longest_prompt(question, prompt_set) for question in checked.questions]
+    problems = [str(problem) for problem in checked.problems]
+    if max_context_tokens is not None:
+        problems += map(str, too_long(checked, longest, max_context_tokens, CHARACTERS_PER_TOKEN))
+    if problems:
+        _print_problems(problems)
+        raise typer.Exit(BAD_INPUT)
+    for line in described(checked, max(longest), CHARACTERS_PER_TOKEN):
+        console.say(line)
+    console.say()
+    console.say(f"the first question, as variant {variant!r} asks it:")
+    console.say()
+    for line in whole_prompt(checked.questions[0], prompt_set, variant).split("\n"):
+        console.say(f"  {line}".rstrip())
+
+
+def _print_problems(problems: Sequence[str]) -> None:
+    for problem in problems[:MOST_PROBLEMS]:
+        console.error(problem)
+    if len(problems) > MOST_PROBLEMS:
+        console.note(f"and {len(problems) - MOST_PROBLEMS:,} more; mend these first")

@@ -1,0 +1,93 @@
+"""Everything that the command line prints.
+
+All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from refusal_index.outcomes.presentation.blocks import Block, escape
+from refusal_index.outcomes.presentation.blocks import Table as PlainTable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+PROSE_WIDTH = 100
+TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
+
+
+def say(text: object = "") -> None:
+    """Print one line, however long; an empty one without a text."""
+    typer.echo(escape(str(text)))
+
+
+def note(text: object) -> None:
+    """Print one line beside the results, to the standard error."""
+    typer.echo(escape(str(text)), err=True)
+
+
+def error(text: object) -> None:
+    """Print why a command ends, to the standard error."""
+    note(f"error: {text}")
+
+
+def prose(text: str, indent: str = "") -> None:
+    """Print a paragraph, folded where nothing else says how wide."""
+    from rich.text import Text
+
+    shown = escape(text)
+    if indent:
+        typer.echo(fill(shown, PROSE_WIDTH, initial_indent=indent, subsequent_indent=indent))
+        return
+    console = terminal()
+    (console if console.is_terminal else terminal(width=PROSE_WIDTH)).print(Text(shown))
+
+
+def show(blocks: Iterable[Block]) -> None:
+    """Print paragraphs and tables; what is set in is an item of a list, and stays one line."""
+    for block in blocks:
+        if isinstance(block, PlainTable):
+            _print_table(block)
+        elif block.startswith("  "):
+            say(block)
+        else:
+            prose(block)
+
+
+def document(content: Any) -> None:
+    """Print a document as JSON, unrounded, for programs to read."""
+    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def terminal(*, stderr: bool = False, width: int | None = None) -> Console:
+    """Make the console that everything goes to, as standard output and error are now."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+
+def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
+    """Make an empty table without lines, its columns to the right but for those named in `left`."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table, to_left = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), frozenset(left)
+    for name in columns:
+        table.add_column(Text(escape(name)), justify="left" if name in to_left else "right", no_wrap=True)
+    return table
+
+
+def _print_table(table: PlainTable) -> None:
+    from rich.text import Text
+
+    shown = plain_table(table.columns, table.left)
+    for row in table.rows:
+        shown.add_row(*(Text(escape(cell)) for cell in row))
+    terminal(width=TABLE_WIDTH).print(shown)

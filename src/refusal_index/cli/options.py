@@ -1,0 +1,100 @@
+"""The settings of a run as options: their kinds, ranges and defaults are the tree's, their words stand here."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli.bad_input import option
+from refusal_index.engines.settings import SETTINGS, Setting
+
+HELP = {
+    "model": "The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.",
+    "dataset": "The questions: a name of 'refusal-index ls', or two as in A+B. [default: almanac, or own with --data]",
+    "data": "A local file of questions; of a mix, one for each that needs one.",
+    "column": "Name a column of your own file, as in question=problem; may be repeated.",
+    "variants": "Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.",
+    "limit": "Ask a random sample of this many questions. [default: 1000 of the almanac, else all]",
+    "draws": "Ask each question so often; from 2 on, RI is also corrected for the noise of draws.",
+    "repeat_questions": "Ask only this many of the questions more than once. [default: all]",
+    "grader": "'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as "
+    "python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]",
+    "seed": "Seed of the sample of questions and of every request.",
+    "prompts": "Prompt set: a name, or a TOML file.",
+    "placement": "Where the instruction stands: 'user' or 'system' message.",
+    "think": "A switch that the model knows, as in /no_think; it ends what the model is asked.",
+    "reasoning_effort": "For reasoning models: none, minimal, low, medium or high.",
+    "temperature": "Sampling temperature of the model.",
+    "top_p": "Nucleus of the model's sampling.",
+    "max_tokens": "Longest reply, in tokens.",
+    "engine": "Who carries requests: 'inspect', or 'local' for embedded models and functions without Inspect's logs.",
+    "max_connections": "Requests in flight. [default: as many as the provider bears]",
+    "max_retries": "How often a failed request is sent again.",
+    "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
+    "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",
+    "price": "Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.",
+    "grader_price": "Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the "
+    "cost.",
+    "penalty": "Penalty of the Weighted score.",
+    "assume_refusal": "For --dry-run: share of the questions that are refused. [default: as an embedded model does, "
+    "else 0.5]",
+    "reply_tokens": "For --dry-run: length of a reply. [default: 8 of the almanac, else 50]",
+    "seconds_per_request": "For --dry-run: how long a request takes, one of --max-connections.",
+}
+"""What each setting's option says of it. A default that is one value is added to it."""
+
+REPEATED = {"data": (list[Path], "FILE"), "column": (list[str], "ROLE=NAME")}
+"""Options that may be given several times: their kind, and what stands for one."""
+
+
+def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """Give a command an option for each of some settings.
+
+    Parameters
+    ----------
+    names
+        The settings, in the order of the help; a command that takes none in particular takes all.
+    words
+        What an option says where it is not what it always says.
+
+    Returns
+    -------
+    callable
+        A decorator. The command is called with `values`, the settings that stand on the command line, by name.
+    """
+    chosen = names or tuple(HELP)
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = [one for one in signature.parameters.values() if one.name != "values"]
+        options = [_parameter(SETTINGS[name], words.get(name, HELP[name])) for name in chosen]
+
+        @functools.wraps(command)
+        def called(**given: Any) -> None:
+            values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
+            command(**given, values=values)
+
+        parameters = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*own, *options)]
+        called.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in parameters}
+        return called
+
+    return decorate
+
+
+def _parameter(setting: Setting, words: str) -> inspect.Parameter:
+    kind, one = REPEATED.get(setting.name, (setting.kind, None))
+    default = setting.default
+    if not setting.optional and setting.name not in REPEATED and default != "":
+        words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
+    shown = typer.Option(
+        option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one
+    )
+    return inspect.Parameter(
+        setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
+    )

@@ -1,0 +1,123 @@
+"""Runs on the terminal: their progress while models are asked, and their results."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
+from refusal_index.engines.engine import Progress, RunFailedError
+from refusal_index.evaluation.display import run_blocks
+from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.presentation import dry_run_blocks, dry_run_document, set_blocks
+from refusal_index.evaluation.progress import counting, progress_bar
+from refusal_index.evaluation.run import DISAGREEMENTS, Run
+from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
+from refusal_index.outcomes.run_sets import SUMMARY
+
+T = TypeVar("T")
+RESUMES = "interrupted; the same command resumes, and pays for no reply twice"
+PLACES = ("report.html", "outcomes.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
+SHOWN = 5
+
+
+def asking(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run something that asks models; its failure or interruption ends the command with a line that says so."""
+    try:
+        return asyncio.run(coroutine)
+    except RunFailedError as error:
+        console.error(error)
+        raise typer.Exit(INCOMPLETE) from error
+    except KeyboardInterrupt:
+        console.note(RESUMES)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def carrying(plan: Plan, carry: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+    """Run what asks the questions of a plan, a progress bar beside it until it ends, however it does."""
+
+    async def watched() -> T:
+        with _watching(plan) as progress:
+            return await carry(progress)
+
+    return asking(watched())
+
+
+@contextmanager
+def _watching(plan: Plan) -> Iterator[Progress]:
+    size = sum(len(draws) for draws in plan.draws.values())
+    with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
+        yield bar
+
+
+def show_run(run: Run, *, as_json: bool) -> bool:
+    """Print the results of a run, and return whether enough of it is there."""
+    if as_json:
+        console.document(run.document)
+        return run.is_complete
+    console.show(run_blocks(run))
+    if run.missing:
+        console.say()
+        console.say(f"{len(run.missing):,} not finished; the run's own command asks them again:")
+        for one in run.missing[:SHOWN]:
+            console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
+        if len(run.missing) > SHOWN:
+            console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
+    console.say()
+    places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
+    console.say(f"{run.path}: {', '.join(places)}")
+    return run.is_complete
+
+
+def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
+    """Print what runs would send."""
+    found = asking(_estimates(plans))
+    if as_json:
+        console.document(dry_run_document(found))
+        return
+    console.say("dry run: nothing is sent")
+    console.say()
+    console.show(dry_run_blocks(found))
+
+
+async def _estimates(plans: Sequence[Plan]) -> list[RunEstimate]:
+    return [await estimate_run(plan, _counting) for plan in plans]
+
+
+def _counting(title: str, size: int) -> AbstractContextManager[Callable[[], None]]:
+    return counting(console.terminal(stderr=True), title, size)
+
+
+def show_set(sweep: Sweep, *, as_json: bool) -> bool:
+    """Carry out a set, print its results, and return whether every run of it is complete."""
+    with sweep.held():
+        results = asking(_carried_out(sweep))
+    if as_json:
+        console.document(sweep.to_document(results))
+    else:
+        console.show(set_blocks(results))
+        console.say()
+        console.say(f"{sweep.path}: {SUMMARY}, and a folder for each run")
+    return all(result.status == "complete" for result in results)
+
+
+async def _carried_out(sweep: Sweep) -> list[CellResult]:
+    found = []
+    async for result in carry_out_sweep(sweep, lambda place, plan: _watching_one(place, plan, len(sweep.plans))):
+        found.append(result)
+        if result.error is not None:
+            console.error(f"{result.plan.called}: {result.error}")
+    return found
+
+
+@contextmanager
+def _watching_one(place: int, plan: Plan, size: int) -> Iterator[Progress]:
+    console.note(f"{place + 1} of {size}: {plan.called}")
+    with _watching(plan) as progress:
+        yield progress

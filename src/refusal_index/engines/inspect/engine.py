@@ -1,0 +1,213 @@
+"""The engine that has Inspect carry requests: its providers, its retries, and its logs for ``inspect view``."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+
+from inspect_ai import Task, eval_async
+from inspect_ai.log import EvalLog, read_eval_log_async
+from inspect_ai.model import GenerateConfig, Model, get_model
+from inspect_ai.util import display_type
+from inspect_ai.util._display import init_display_type
+
+from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
+from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
+from refusal_index.engines.inspect.earlier_runs import take_over_cache
+from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.models import function_model, resolve_model
+from refusal_index.engines.inspect.preflight import check_grader
+from refusal_index.engines.inspect.session import GRADER_ROLE, SECOND_GRADER_ROLE, Session, working_for
+from refusal_index.engines.inspect.task import task_of
+from refusal_index.engines.settings import Settings
+from refusal_index.protocol import Asked
+
+SAMPLE_RETRIES = 2  # of a question, once the retries of a request are used up
+WAIT = 0.05  # seconds between looks whether another thread is done
+LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it is in the store
+NO_MODEL = "none/none"  # Inspect's own for a task that asks nobody
+ROLES = {Asked.GRADER: GRADER_ROLE, Asked.SECOND_GRADER: SECOND_GRADER_ROLE}
+
+_turn = threading.Lock()
+"""Inspect runs one evaluation a process at a time; those of other threads wait for their turn."""
+
+
+class InspectEngine:
+    """Carries requests through Inspect.
+
+    Parameters
+    ----------
+    settings
+        Those of the run.
+    names
+        Whom it asks; without a model where only grades are asked for.
+    objects
+        Models of Inspect's and functions, by the name that stands for them.
+
+    Raises
+    ------
+    ModelError
+        If one of them cannot be asked.
+    """
+
+    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
+        self._settings, self._names = settings, names
+        self._own: list[Model] = []  # a user's own models stay open
+        self._functions: dict[Asked, GradingFunction] = {}
+        self._graders: dict[Asked, Model] = {}
+        retries = GenerateConfig(max_retries=settings.sending.max_retries)
+        for asked in ROLES:
+            if asked in names:
+                self._add_grader(asked, names[asked], objects, retries)
+        stand_in = next(iter(self._graders.values()), None)
+        if Asked.MODEL in names:
+            self._model = self._resolved(names[Asked.MODEL], objects, None, "model")
+        else:
+            self._model = stand_in or get_model(NO_MODEL, memoize=False)
+
+    def _add_grader(self, asked: Asked, name: str, objects: Mapping[str, object], config: GenerateConfig) -> None:
+        given = objects.get(name)
+        if is_function_name(name) or (callable(given) and not isinstance(given, Model)):
+            self._functions[asked] = GradingFunction(given or load_function(name, "grader"), name)  # type: ignore[arg-type]
+            return
+        try:
+            self._graders[asked] = self._resolved(name, objects, config, "grader")
+        except ModelError as error:
+            raise ModelError(
+                f"grader: {error.args[0].rstrip('.')}; choose another one, or {{grader}} exact, which asks nobody"
+            ) from error
+
+    def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
+        given = objects.get(name)
+        if isinstance(given, Model):
+            return given
+        if is_function_name(name) or given is not None:
+            function = given or load_function(name, role)
+            model = function_model(AnsweringFunction(function, name), config)  # type: ignore[arg-type]
+        else:
+            model = resolve_model(name, config)
+        self._own.append(model)
+        return model
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Check the graders, and close all models at the end.
+
+        Raises
+        ------
+        ModelError
+            If a grader does not grade a plain case rightly.
+        """
+        async with AsyncExitStack() as stack:
+            for model in self._own:
+                await stack.enter_async_context(model)
+            for grader in self._graders.values():
+                await check_grader(grader)
+            yield
+
+    async def carry(self, assignment: Assignment) -> None:
+        """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
+        async with _in_turn():
+            await take_over_cache(assignment, self._models())
+            superseded = await _logs_of(assignment)
+            with at_work(), working_for(self._session(assignment)):
+                await self._evaluate(task_of(assignment), assignment)
+        for path in superseded:
+            path.unlink()  # the new log shows all that it did
+
+    def _models(self) -> dict[Asked, Model]:
+        own = {Asked.MODEL: self._model} if Asked.MODEL in self._names else {}
+        return {**own, **self._graders}
+
+    def _session(self, assignment: Assignment) -> Session:
+        conversations = {one.question.question_id: one for one in assignment.conversations}
+        return Session(assignment, conversations, self._functions)
+
+    async def _evaluate(self, task: Task, assignment: Assignment) -> None:
+        breaker = assignment.breaker
+        running = asyncio.create_task(self._eval(task, assignment))
+        breaker.on_open = running.cancel
+        try:
+            logs = await running
+        except asyncio.CancelledError:
+            if breaker.reason is None:
+                raise
+            logs = []
+        if breaker.reason is not None:
+            raise RunFailedError(f"{task.name}: {breaker.reason}")
+        if not logs or logs[0].status == "cancelled":
+            ours = asyncio.current_task()
+            # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
+            raise asyncio.CancelledError if ours and ours.cancelling() else KeyboardInterrupt
+        if logs[0].status != "success":
+            said = logs[0].error.message if logs[0].error else "no reason given"
+            raise RunFailedError(f"{task.name}: Inspect ended with status {logs[0].status!r}: {error_line(said)}")
+
+    async def _eval(self, task: Task, assignment: Assignment) -> list[EvalLog]:
+        sending, folder = self._settings.sending, assignment.folder
+        return await eval_async(
+            task,
+            model=self._model,
+            model_roles={ROLES[asked]: model for asked, model in self._graders.items()},
+            log_dir=str(folder.logs) if folder else None,
+            log_level="error",
+            log_level_transcript="error",
+            score_display=False,
+            log_realtime=False,
+            log_buffer=LOG_BUFFER,
+            log_header_only=True,
+            log_model_api=False,
+            acp_server=False,
+            ctl_server=False,
+            fail_on_error=False,
+            continue_on_fail=True,
+            retry_on_error=SAMPLE_RETRIES,
+            max_retries=sending.max_retries,
+            max_connections=sending.max_connections,
+        )
+
+
+@asynccontextmanager
+async def _in_turn() -> AsyncIterator[None]:
+    while not _turn.acquire(blocking=False):
+        await asyncio.sleep(WAIT)
+    try:
+        yield
+    finally:
+        _turn.release()
+
+
+async def _logs_of(assignment: Assignment) -> list[Path]:
+    """Return the earlier logs of a variant, and those that a kill left torn."""
+    folder, found = assignment.folder, []
+    for path in folder.logs.glob("*.eval") if folder else ():
+        try:
+            header = await read_eval_log_async(str(path), header_only=True)
+        except Exception:
+            found.append(path)
+            continue
+        if (header.eval.metadata or {}).get("variant") == assignment.variant:
+            found.append(path)
+    return found
+
+
+@contextmanager
+def at_work() -> Iterator[None]:
+    """Let Inspect show nothing, and collect garbage rarely, while the block runs.
+
+    A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
+    """
+    shown, thresholds = display_type(), gc.get_threshold()
+    init_display_type("none")
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        init_display_type(shown)

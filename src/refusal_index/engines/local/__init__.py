@@ -1,0 +1,1 @@
+"""The engine within this process: embedded models and functions, without Inspect."""

@@ -1,0 +1,146 @@
+"""The engine within this process: embedded models and functions are asked directly, without Inspect and its logs."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.runtime import shared_runtime
+from refusal_index.engines.engine import Ask, Assignment, Failure, ModelError, Response, RunFailedError, Send, converse
+from refusal_index.engines.functions import (
+    MEND,
+    AnsweringFunction,
+    FunctionError,
+    GradingFunction,
+    is_function_name,
+    load_function,
+)
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import StoreError
+from refusal_index.protocol import Asked, Conversation, StopReason
+
+ALMANAC = "almanac"
+AT_ONCE = 64  # fills a batch of the embedded runtime
+STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
+
+
+class LocalEngine:
+    """Carries requests to embedded models and functions.
+
+    Parameters
+    ----------
+    settings, names, objects
+        As any engine takes them.
+
+    Raises
+    ------
+    ModelError
+        If a model is neither an embedded one nor a function.
+    """
+
+    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
+        self._settings, self._names = settings, names
+        self._senders = {asked: _sender(asked, name, objects.get(name)) for asked, name in names.items()}
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Open nothing: functions and embedded models are there."""
+        yield
+
+    async def carry(self, assignment: Assignment) -> None:
+        """Ask whatever is due, so many questions at a time.
+
+        Raises
+        ------
+        RunFailedError
+            If a row of questions failed for a reason that will not pass by itself.
+        """
+        at_once = asyncio.Semaphore(self._settings.sending.max_connections or AT_ONCE)
+        work = asyncio.gather(*(self._settle(assignment, one, at_once) for one in assignment.conversations))
+        assignment.breaker.on_open = work.cancel
+        try:
+            await work
+        except asyncio.CancelledError:
+            if assignment.breaker.reason is None:
+                raise
+        if assignment.breaker.reason is not None:
+            raise RunFailedError(f"{assignment.dataset}-{assignment.variant}: {assignment.breaker.reason}")
+
+    async def _settle(self, assignment: Assignment, conversation: Conversation, at_once: asyncio.Semaphore) -> None:
+        async with at_once:
+            for attempt in range(self._settings.sending.max_retries + 1):
+                try:
+                    await converse(assignment, conversation, self._send, self._explain)
+                except StoreError:
+                    return  # told by the breaker
+                except Exception:
+                    await asyncio.sleep(min(0.01 * 2**attempt, 1))
+                else:
+                    return
+
+    async def _send(self, ask: Ask) -> Response:
+        return await self._senders[ask.request.asked](ask)
+
+    def _explain(self, error: Exception, asked: Asked) -> Failure:
+        if isinstance(error, FunctionError):
+            return Failure(str(error), error.name, lasts=True, advice=MEND)
+        return Failure(f"{type(error).__name__}: {error}", self._names[asked])
+
+
+def _sender(asked: Asked, name: str, given: object) -> Send:
+    role = "model" if asked is Asked.MODEL else "grader"
+    if is_function_name(name) or callable(given):
+        function = given if callable(given) else load_function(name, role)
+        if asked is Asked.MODEL:
+            return _answering(AnsweringFunction(function, name))
+        return _grading(GradingFunction(function, name))
+    provider, _, rest = name.partition("/")
+    if provider != ALMANAC:
+        raise ModelError(
+            f"{role} {name!r}: the local engine asks embedded models (almanac/...) and functions; choose "
+            "{engine} inspect"
+        )
+    return embedded(rest)
+
+
+def _answering(function: AnsweringFunction) -> Send:
+    async def send(ask: Ask) -> Response:
+        started = time.monotonic()
+        text = await function([{"role": one.role, "content": one.content} for one in ask.request.messages])
+        return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started)
+
+    return send
+
+
+def _grading(function: GradingFunction) -> Send:
+    async def send(ask: Ask) -> Response:
+        return await function.graded(ask)
+
+    return send
+
+
+def embedded(name: str) -> Send:
+    """Return what asks an embedded model by its name."""
+    runtime = shared_runtime(name)
+
+    async def send(ask: Ask) -> Response:
+        started, decoding = time.monotonic(), ask.decoding
+        completions = await runtime.complete(
+            [Message(one.role, one.content) for one in ask.request.messages],
+            temperature=decoding.temperature if decoding else 1.0,
+            top_p=decoding.top_p if decoding else 1.0,
+            max_tokens=decoding.max_tokens if decoding else None,
+            seed=ask.seed,
+            n=ask.choices,
+        )
+        return Response(
+            [(one.text, STOP_REASONS[one.finish_reason]) for one in completions],
+            completions[0].prompt_tokens,
+            sum(one.completion_tokens for one in completions),
+            time.monotonic() - started,
+        )
+
+    return send

@@ -1,0 +1,245 @@
+"""The store of replies: everything that a run paid for, in one SQLite file of its folder.
+
+Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
+variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
+Beside the replies lie the questions, which of them are asked under which variant and how often, and what kept those
+that are not finished. Nothing in it is code.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
+
+STORE_VERSION = 1
+"""Version of the tables; a store with a higher one comes from a newer release and is refused."""
+
+TABLES = """
+CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS asked (
+    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, PRIMARY KEY (variant, question_id));
+CREATE TABLE IF NOT EXISTS replies (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT,
+    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+CREATE TABLE IF NOT EXISTS failures (
+    variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
+"""
+
+
+INSERT_REPLY = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class StoreError(RefusalIndexError, ValueError):
+    """A store of replies that cannot be read or written; the message names the file."""
+
+
+class ReplyStore:
+    """The replies of a run; a context manager that closes it.
+
+    Parameters
+    ----------
+    path
+        The file, made where there is none; None for a store in memory.
+
+    Raises
+    ------
+    StoreError
+        If the file cannot be opened, or a newer release wrote it.
+
+    Examples
+    --------
+    >>> with ReplyStore(None) as store:
+    ...     store.ask("low", {Question("q1", "What is the capital of Peru?", "Lima"): 1})
+    ...     store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
+    ...     len(store.said("q1", "low")), len(store.said("q1", "high"))
+    (1, 0)
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        with self._telling():
+            # Whoever evaluates in a thread of its own uses the store there; never two at the same time.
+            self._connection = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
+            self._open()
+        self._said: dict[str, list[Completion]] = {}
+        for one in self._read_replies():
+            self._said.setdefault(one.question_id, []).append(one)
+        self._failures = set(self.failures())
+        self._places = {_place(one) for replies in self._said.values() for one in replies}
+
+    def _open(self) -> None:
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA trusted_schema = OFF")  # a store may come from a stranger
+        self._connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version > STORE_VERSION:
+            raise StoreError(
+                f"{self.path}: expected a store of version {STORE_VERSION}, got {version}; a newer release wrote it: "
+                "upgrade refusal-index"
+            )
+        if version < STORE_VERSION:  # else whoever only reads changes nothing
+            self._connection.executescript(TABLES)
+            self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
+            self._connection.commit()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._connection.close()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was asked yet."""
+        return not self._said and not self.asked()
+
+    def ask(self, variant: str, draws: Mapping[Question, int]) -> None:
+        """Take down that each question is asked so often under a variant; what was asked more often stays so."""
+        with self._telling(), self._connection as connection:
+            connection.executemany(
+                "INSERT OR IGNORE INTO questions VALUES (?, ?)",
+                [(question.question_id, json.dumps(asdict(question))) for question in draws],
+            )
+            connection.executemany(
+                "INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET draws = max(draws, excluded.draws)",
+                [(variant, question.question_id, count) for question, count in draws.items()],
+            )
+
+    def asked(self) -> dict[str, dict[str, int]]:
+        """Return how often each question is asked, by variant and question id, in the order they were taken down."""
+        found: dict[str, dict[str, int]] = {}
+        for variant, question_id, draws in self._rows("SELECT variant, question_id, draws FROM asked ORDER BY rowid"):
+            found.setdefault(variant, {})[question_id] = draws
+        return found
+
+    def questions(self) -> dict[str, Question]:
+        """Return every question by its id, in the order they were taken down."""
+        rows = self._rows("SELECT question_id, document FROM questions ORDER BY rowid")
+        return {question_id: _question(document) for question_id, document in rows}
+
+    def put(self, completions: Sequence[Completion]) -> None:
+        """Keep replies, all of them or none; they are safe when this returns, and a place that is taken stays as it is.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written, as when the disk is full: then nothing further should be paid for.
+        """
+        new = [_plain(one) for one in completions if _place(one) not in self._places]
+        with self._telling(), self._connection as connection:
+            connection.executemany(INSERT_REPLY, map(_row, new))
+        for one in new:
+            self._places.add(_place(one))
+            self._said.setdefault(one.question_id, []).append(one)
+
+    def said(self, question_id: str, variant: str) -> list[Completion]:
+        """Return every reply about a question: to first passes under the variant, and to its forced passes."""
+        return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
+
+    def replies(self) -> Iterator[Completion]:
+        """Yield every reply."""
+        for replies in self._said.values():
+            yield from replies
+
+    def fail(self, variant: str, question_id: str, error: str) -> None:
+        """Take down what kept a question from being finished; `finish` takes it back."""
+        self._failures.add((variant, question_id))
+        with self._telling(), self._connection as connection:
+            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, plain(error)))
+
+    def finish(self, variant: str, question_id: str) -> None:
+        """Forget what kept a question from being finished before."""
+        if (variant, question_id) not in self._failures:
+            return
+        self._failures.remove((variant, question_id))
+        with self._telling(), self._connection as connection:
+            connection.execute("DELETE FROM failures WHERE variant = ? AND question_id = ?", (variant, question_id))
+
+    def failures(self) -> dict[tuple[str, str], str]:
+        """Return what kept questions from being finished, by variant and question id."""
+        rows = self._rows("SELECT variant, question_id, error FROM failures")
+        return {(variant, question_id): error for variant, question_id, error in rows}
+
+    def put_all(self, other: ReplyStore) -> None:
+        """Take over all that another store holds."""
+        questions = other.questions()
+        for variant, draws in other.asked().items():
+            self.ask(variant, {questions[question_id]: count for question_id, count in draws.items()})
+        self.put(list(other.replies()))
+        for (variant, question_id), error in other.failures().items():
+            self.fail(variant, question_id, error)
+
+    def _read_replies(self) -> Iterator[Completion]:
+        for row in self._rows("SELECT * FROM replies ORDER BY rowid"):
+            question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest = row
+            reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
+            yield Completion(question_id, variant, draw, reply, attempt, *rest)
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self._telling():
+            return self._connection.execute(query).fetchall()
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StoreError(f"{self.path}: the store of replies cannot be used ({error})") from error
+
+
+def plain(text: str) -> str:
+    r"""Return `text` with halves of surrogate pairs replaced, which no file of text can hold.
+
+    Examples
+    --------
+    >>> plain("a\ud800b")
+    'a\ufffdb'
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _plain(one: Completion) -> Completion:
+    """Return a reply as it will be read again, so that a run and its folder tell the same."""
+    text = plain(one.reply.text)
+    return one if text == one.reply.text else replace(one, reply=replace(one.reply, text=text))
+
+
+def _place(one: Completion) -> tuple[object, ...]:
+    return one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt
+
+
+def _row(one: Completion) -> tuple[object, ...]:
+    return (
+        one.question_id,
+        one.variant,
+        str(one.reply.of),
+        str(one.reply.asked),
+        one.draw,
+        one.attempt,
+        one.reply.text,
+        str(one.reply.stop_reason),
+        one.input_tokens,
+        one.output_tokens,
+        one.requests,
+        one.seconds,
+        one.logprobs,
+        one.request_sha256,
+    )
+
+
+def _question(document: str) -> Question:
+    held = json.loads(document)
+    return Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})

@@ -1,0 +1,259 @@
+"""Evaluating from Python: a model, questions, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from refusal_index.datasets import Dataset
+from refusal_index.datasets.own import questions_from
+from refusal_index.engines.engine import ModelError, Progress, unwatched
+from refusal_index.engines.functions import PREFIX, function_name
+from refusal_index.engines.settings import SettingError, Settings, unknown
+from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
+from refusal_index.evaluation.plan import Plan, prepare
+from refusal_index.evaluation.progress import progress_bar
+from refusal_index.evaluation.run import Run, carry_out, open_run
+from refusal_index.evaluation.running import run_to_end
+from refusal_index.outcomes.comparison import CompareOptions
+from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.studies.study import Study, StudyOptions
+
+if TYPE_CHECKING:
+    from inspect_ai.model import Model
+
+__all__ = ["compare", "dry_run", "evaluate", "evaluate_async", "open_run", "rank", "study"]
+
+
+def evaluate(
+    model: str | Model | Any = "almanac/base",
+    dataset: str | Path | Any = None,
+    *,
+    grader: str | Model | Any = None,
+    model_name: str | None = None,
+    grader_name: str | None = None,
+    dataset_name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    progress: bool | Progress = False,
+    **settings: Any,
+) -> Run:
+    """Measure a model's Refusal Index in two passes, and return the run with its results.
+
+    First the model may answer or refuse, then it must answer what it refused. Every reply is kept in the run's folder
+    as it comes: the same call again resumes, and asks nothing twice. It may be called in a script, in a thread and in a
+    notebook; where a loop runs, `evaluate_async` does the same to await.
+
+    Parameters
+    ----------
+    model
+        ``PROVIDER/NAME`` as Inspect names it, or ``almanac/...`` for an embedded one; ``python:MODULE:FUNCTION``; a
+        model of Inspect's; or any function or coroutine from messages, dictionaries with ``role`` and ``content``, to
+        the reply's text.
+    dataset
+        A name, or several joined by ``+``; a file of questions; a data frame of pandas, Polars or Arrow; or a list of
+        dictionaries. The almanac where there is none.
+    grader
+        ``"exact"``, ``"choice"``, ``"regex"``, a model by name, two that must agree as in ``"A,B"``, a model of
+        Inspect's, or a function from a `Question` and an answer's text to True, False or a grade's name. The dataset's
+        own unless given.
+    model_name, grader_name
+        What to call a function or object that has no name to be found again by.
+    dataset_name
+        What to call a data frame or dictionaries; ``own`` unless given.
+    columns
+        Column names by role, as in ``{"question": "problem"}``, for questions of one's own.
+    out
+        The run's folder; without it, one below ``runs`` that is named after the settings.
+    progress
+        Whether to show a bar, or a function that is told every `Event`.
+    settings
+        Any other setting by its name: ``variants``, ``limit``, ``draws``, ``temperature``, ``seed``, ``engine`` and all
+        others that ``refusal-index run --help`` lists, with an underscore for each dash.
+
+    Returns
+    -------
+    Run
+        With ``summary``, ``outcomes``, ``refusal_index(variant)``, ``to_pandas()`` and ``report(path)``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If anything about the input cannot be used, or the run could not be brought to its end: what was answered is
+        kept.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+
+    References
+    ----------
+    Pan et al., *Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal in Factual Tasks*.
+
+    Examples
+    --------
+    >>> def shy(messages):
+    ...     return "Lima" if "leaving the question open" in messages[0]["content"] else "<answer>UNANSWERED</answer>"
+    >>> import tempfile
+    >>> questions = [{"question": "What is the capital of Peru?", "answer": "Lima"}]
+    >>> settings = {"variants": "high", "grader": "exact", "engine": "local"}
+    >>> run = evaluate(shy, questions, model_name="shy", out=tempfile.mkdtemp(), **settings)
+    >>> run.outcomes["refused"].to_list(), run.outcomes["wrong"].to_list()
+    ([True], [False])
+    """
+    plan = plan_of(
+        model,
+        dataset,
+        grader=grader,
+        model_name=model_name,
+        grader_name=grader_name,
+        dataset_name=dataset_name,
+        columns=columns,
+        out=out,
+        **settings,
+    )
+    return run_to_end(_carried_out(plan, progress))
+
+
+async def evaluate_async(
+    model: str | Model | Any = "almanac/base",
+    dataset: str | Path | Any = None,
+    *,
+    progress: bool | Progress = False,
+    **arguments: Any,
+) -> Run:
+    """Measure a model's Refusal Index within a running event loop; the arguments are those of `evaluate`."""
+    return await _carried_out(plan_of(model, dataset, **arguments), progress)
+
+
+def dry_run(
+    model: str | Model | Any = "almanac/base", dataset: str | Path | Any = None, **arguments: Any
+) -> RunEstimate:
+    """Say what `evaluate` would send with the same arguments, take and cost; nothing is sent and nothing is written."""
+    return run_to_end(estimate_run(plan_of(model, dataset, **arguments)))
+
+
+def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
+    """Compare two runs over the same questions, the first minus the second, with every difference's interval.
+
+    Parameters
+    ----------
+    first, second
+        Runs, their folders, or outcome tables.
+    options
+        As `refusal_index.outcomes.comparison.CompareOptions` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If one of them cannot be read, or they have no variant in common.
+    """
+    found = _compared([first, second])
+    if len(found) != 2:
+        raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
+    first_run, second_run = found
+    return compare_two(first_run, second_run, CompareOptions(**options))
+
+
+def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
+    """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
+    found = _compared([runs] if isinstance(runs, Run) else runs)
+    if len(found) < 2:
+        raise SettingError(f"rank: expected two runs or more, got {len(found)}")
+    return rank_all(found, CompareOptions(**options))
+
+
+def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
+    """Make one table or figure of the paper, or beyond it, of runs.
+
+    Parameters
+    ----------
+    name
+        One of ``refusal-index study``.
+    runs
+        Runs, their folders, folders of sets, or outcome tables.
+    options
+        As `refusal_index.studies.study.StudyOptions` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there is no such study, or the runs do not allow it.
+    """
+    # studies draw, which takes a while to import
+    from refusal_index.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415
+
+    if name not in STUDY_NAMES:
+        raise unknown("name", name, STUDY_NAMES)
+    return study_spec(name).make(_compared([runs] if isinstance(runs, Run) else runs), StudyOptions(**options))
+
+
+def _compared(runs: Sequence[Run | str | Path]) -> tuple[ComparedRun, ...]:
+    return read_runs([one.path if isinstance(one, Run) else Path(one) for one in runs])
+
+
+def plan_of(
+    model: Any,
+    dataset: Any,
+    *,
+    grader: Any = None,
+    model_name: str | None = None,
+    grader_name: str | None = None,
+    dataset_name: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    out: str | Path | None = None,
+    **settings: Any,
+) -> Plan:
+    """Return the plan of what `evaluate` would do with these arguments; it raises as that does."""
+    objects: dict[str, object] = {}
+    settings["model"] = _name_of(model, model_name, "model", objects)
+    if grader is not None:
+        settings["grader"] = _name_of(grader, grader_name, "grader", objects)
+    questions: Dataset | None = None
+    if isinstance(dataset, Path) or (isinstance(dataset, str) and Path(dataset).suffix in TABLES):
+        settings["data"] = [dataset]
+    elif isinstance(dataset, str):
+        settings["dataset"] = dataset
+    elif dataset is not None:
+        questions = questions_from(dataset, columns, dataset_name or "own")
+        columns = None
+    if dataset is None and dataset_name is not None:
+        raise SettingError("{dataset}: expected questions for the dataset_name beside it, got None")
+    if columns:
+        settings["column"] = columns
+    chosen = Settings.of(**settings)
+    if questions is not None and chosen.questions.limit is not None:
+        from refusal_index.datasets import sample  # noqa: PLC0415
+
+        questions = sample(questions, chosen.questions.limit, chosen.seed)
+    return prepare(chosen, out=None if out is None else Path(out), dataset=questions, objects=objects)
+
+
+TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}
+"""What a file of questions ends in."""
+
+
+def _name_of(given: Any, name: str | None, argument: str, objects: dict[str, object]) -> str:
+    """Return the name that stands for a model or a grader, and keep the object that it stands for."""
+    if isinstance(given, str):
+        return given
+    if name is not None:
+        called = f"{PREFIX}{name}"
+    elif hasattr(given, "api") and hasattr(given, "generate"):  # a model of Inspect's
+        called = str(given)
+    elif callable(given):
+        called = function_name(given, argument)
+    else:
+        raise ModelError(f"{argument}: expected a name, a model of Inspect's or a function, got {type(given).__name__}")
+    objects[called] = given
+    return called
+
+
+async def _carried_out(plan: Plan, progress: bool | Progress) -> Run:
+    if progress is True:
+        size = sum(len(draws) for draws in plan.draws.values())
+        with progress_bar(Console(stderr=True), size, plan.prices) as bar:
+            return await carry_out(plan, bar)
+    return await carry_out(plan, unwatched if progress is False else progress)

@@ -1,0 +1,265 @@
+"""What a run would send, take and cost, and on what assumptions.
+
+How often a model refuses is what a run is to find out. An embedded model can be asked beforehand, since that costs
+nothing and it will reply the same; of any other model it is assumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from refusal_index.almanac import chat
+from refusal_index.almanac.models import count_tokens, model_names
+from refusal_index.engines.engine import ModelError, ask_for
+from refusal_index.engines.local.engine import embedded
+from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.plan import ALMANAC, Plan
+from refusal_index.evaluation.run import assignment_of, open_store
+from refusal_index.outcomes.presentation import escape
+from refusal_index.outcomes.price import MILLION, Price, Prices
+from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
+from refusal_index.protocol.cost import Assumptions, Foreseen, Paid, ToAsk, estimate
+from refusal_index.protocol.ranges import Estimate, Load, Range
+
+REFUSAL_SHARE = 0.5
+REPLY_TOKENS = 50
+ALMANAC_REPLY_TOKENS = 8  # as measured
+CONNECTIONS = 10  # Inspect's first guess at most providers
+ALMANAC_CONNECTIONS = 64
+SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
+"""Providers that give several choices for one request, as far as known."""
+
+Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Shows how far something has come, from its title and its size: gives what is called at every step."""
+
+
+@dataclass(frozen=True, repr=False)
+class RunEstimate:
+    """What one model on one dataset would take.
+
+    Attributes
+    ----------
+    plan, pending
+        The run, and the variants that are not finished.
+    assumed
+        What was assumed of replies.
+    foreseen
+        First passes whose replies are known, since the embedded model was asked.
+    found
+        Requests and tokens.
+    checks
+        Requests that ask each grader for a plain case before the first question; nothing where nothing is pending.
+    cost
+        In dollars, of the tokens of those whose price is known; None without a price.
+    seconds
+        All requests, one after the other on each connection.
+    connections
+        Requests in flight.
+    remark
+        Why something could not be taken into account; None where nothing.
+    """
+
+    plan: Plan
+    pending: tuple[str, ...]
+    assumed: Assumptions
+    foreseen: int
+    found: Estimate
+    checks: int
+    cost: Range | None
+    seconds: Range
+    connections: int
+    remark: str | None
+
+    @property
+    def requests(self) -> Range:
+        """All requests, the checks of graders included."""
+        return self.found.total.requests + Range.exactly(self.checks)
+
+    def __repr__(self) -> str:
+        cost = "" if self.cost is None else f", ${self.cost.expected:,.2f}"
+        times = f"{self.requests.expected:,.0f} requests, {self.seconds.expected:,.0f} s{cost}"
+        return f"RunEstimate({escape(self.plan.called)}: about {times})"
+
+    def to_document(self) -> dict[str, Any]:
+        """Give what was found as JSON holds it, every range with what is least, expected and most."""
+        model, dataset = self.plan.title
+        return {
+            "model": model,
+            "dataset": dataset,
+            "folder": str(self.plan.folder.path),
+            "questions": len(self.plan.dataset.questions),
+            "variants": list(self.plan.procedures),
+            "pending": list(self.pending),
+            "there": self.found.there,
+            "foreseen": self.foreseen,
+            "first": asdict(self.found.first),
+            "forced": asdict(self.found.forced),
+            "grading": asdict(self.found.grading),
+            "grader_checks": self.checks,
+            "requests": asdict(self.requests),
+            "cost": None if self.cost is None else asdict(self.cost),
+            "seconds": asdict(self.seconds),
+            "assumed": {**asdict(self.assumed), "connections": self.connections},
+            "remark": self.remark,
+        }
+
+
+async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nullcontext(lambda: None)) -> RunEstimate:
+    """Work out what is still to be sent of a run; its folder is looked into, and nothing is sent or written.
+
+    Parameters
+    ----------
+    plan
+        The run.
+    counting
+        Shows how far the asking of an embedded model has come.
+    """
+    with ReplyStore(None) as store:
+        remark = await _known_replies(plan, store)
+        pending = plan.pending(store)
+        talks = [one for variant in pending for one in plan.conversations(variant, store)]
+        asked = {_key(talk): ToAsk(_wording(talk), talk.question, talk.draws) for talk in talks}
+        foreseen = await _foreseen(plan, talks, store, counting)
+        assumed = assumptions(plan)
+        found = estimate(
+            list(asked.values()),
+            _tokens(plan),
+            assumed,
+            _paid(store),
+            lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
+        )
+    connections = plan.settings.sending.max_connections or (
+        ALMANAC_CONNECTIONS if counts_exactly(plan.settings.model) else CONNECTIONS
+    )
+    checks = len(plan.graders) if pending else 0
+    each = plan.settings.forecast.seconds_per_request / connections
+    return RunEstimate(
+        plan=plan,
+        pending=tuple(pending),
+        assumed=assumed,
+        foreseen=len(foreseen),
+        found=found,
+        checks=checks,
+        cost=_cost(found, plan.prices),
+        seconds=(found.total.requests + Range.exactly(checks)).times(each),
+        connections=connections,
+        remark=remark,
+    )
+
+
+async def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
+    """Copy what a folder has paid for into a store, and say what of it could not be read."""
+    with open_store(plan.folder, made=False) as there:
+        store.put_all(there)
+    if not plan.folder.cache.is_dir():
+        return None
+    from refusal_index.engines.inspect.earlier_runs import look_into_cache  # noqa: PLC0415 - of earlier folders only
+
+    try:
+        for variant in plan.pending(store):
+            await look_into_cache(assignment_of(plan, variant, store), plan.names)
+    except ModelError as error:
+        return f"what unfinished variants have paid for is not taken off: {error}"
+    return None
+
+
+def assumptions(plan: Plan) -> Assumptions:
+    """Return what is assumed of a run's replies: as its settings say, and as is known of its provider."""
+    forecast, most = plan.settings.forecast, plan.settings.sending.max_choices
+    provider = plan.settings.model.partition("/")[0]
+    share = REFUSAL_SHARE if forecast.assume_refusal is None else forecast.assume_refusal
+    if provider == ALMANAC:
+        return Assumptions(share, forecast.reply_tokens or ALMANAC_REPLY_TOKENS, Range.exactly(most))
+    choices = Range(1, most if provider in SEVERAL_CHOICES else 1, most)
+    return Assumptions(share, forecast.reply_tokens or REPLY_TOKENS, choices)
+
+
+async def _foreseen(
+    plan: Plan, talks: Iterable[Conversation], store: ReplyStore, counting: Counting
+) -> dict[tuple[str, str], Foreseen]:
+    """Ask an embedded model for the first passes that nobody paid for, unless the share that it refuses is given."""
+    if plan.settings.forecast.assume_refusal is not None or not counts_exactly(plan.settings.model):
+        return {}
+    asks = {
+        _key(talk): ask_for(plan.settings, talk, one)
+        for talk in talks
+        for one in due(talk, store.said(talk.question.question_id, talk.variant))
+        if talk.draws == 1 and one.step.of is Pass.FIRST and one.step.asked is Asked.MODEL
+    }
+    if not asks:
+        return {}
+    send = embedded(plan.settings.model.partition("/")[2])
+    with counting(f"asking {plan.settings.model}", len(asks)) as replied:
+
+        async def said(key: tuple[str, str]) -> Foreseen:
+            ask = asks[key]
+            response = await send(ask)
+            replied()
+            text, stop_reason = response.replies[0]
+            return Foreseen(Reply(ask.request.of, ask.request.asked, text, stop_reason), response.output_tokens)
+
+        found = await asyncio.gather(*map(said, asks))
+    return dict(zip(asks, found, strict=True))
+
+
+def _key(talk: Conversation) -> tuple[str, str]:
+    return talk.question.question_id, talk.variant
+
+
+def _wording(talk: Conversation) -> Protocol:
+    wording = getattr(talk.procedure, "wording", None)
+    if not isinstance(wording, Protocol):
+        raise TypeError(f"variant {talk.variant}: a dry run is of both passes")
+    return wording
+
+
+def _paid(store: ReplyStore) -> Paid:
+    """Return what looks up replies in a store, for as many draws in a row as it has."""
+
+    def look(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        said = {
+            reply.draw: reply.reply
+            for reply in store.said(one.question.question_id, one.protocol.variant)
+            if (reply.reply.of, reply.reply.asked, reply.attempt) == (request.of, request.asked, request.attempt)
+        }
+        found: list[Reply] = []
+        while len(found) < choices and draw + len(found) in said:
+            found.append(said[draw + len(found)])
+        return found
+
+    return look
+
+
+def _tokens(plan: Plan) -> Callable[[Request], int]:
+    """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
+    names = plan.names
+    return lambda request: _counted(names.get(request.asked, ""), request)
+
+
+def _counted(model: str, request: Request) -> int:
+    if counts_exactly(model):
+        messages = [chat.Message(message.role, message.content) for message in request.messages]
+        return count_tokens(model.partition("/")[2], messages)
+    return sum(about_tokens(message.content) for message in request.messages)
+
+
+def counts_exactly(model: str) -> bool:
+    """Whether the model is an embedded one, whose tokens can be counted here."""
+    provider, _, name = model.partition("/")
+    return provider == ALMANAC and name in model_names()
+
+
+def _cost(found: Estimate, prices: Prices) -> Range | None:
+    if prices.model is None and found.model.requests.most:
+        return None
+    parts = ((prices.model, found.model), (prices.grader, found.grading))
+    costs = [_dollars(load, price) for price, load in parts if price is not None]
+    return sum(costs, Range()) if costs else None
+
+
+def _dollars(load: Load, price: Price) -> Range:
+    return (load.input_tokens.times(price.input) + load.output_tokens.times(price.output)).times(1 / MILLION)

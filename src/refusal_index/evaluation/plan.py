@@ -1,0 +1,320 @@
+"""From settings to a plan: everything checked that can be, before a model is asked and before a folder is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from refusal_index.almanac.models import context_length, model_names, token_counter
+from refusal_index.datasets import Dataset, load_dataset, sample
+from refusal_index.engines.functions import is_function_name, load_function, source_sha256
+from refusal_index.engines.registry import check_engine
+from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
+from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.identity import about, identity
+from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.settings import as_json, refuse_other_settings
+from refusal_index.protocol import (
+    Asked,
+    Conversation,
+    GraderKind,
+    Placement,
+    Procedure,
+    PromptSet,
+    Protocol,
+    TwoPass,
+    check_gradable,
+    check_lengths,
+    due,
+    load_prompt_set,
+)
+from refusal_index.protocol.graders import RULES
+
+RUNS = Path("runs")
+ALMANAC = "almanac"
+ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
+PARAPHRASES = "+"  # behind a variant's name
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run that only needs to be carried out.
+
+    Attributes
+    ----------
+    settings, dataset
+        What is asked: the settings with every default in place, and the questions that they name.
+    graders
+        The names of the models and functions that grade; none where a rule does.
+    folder, identity, about
+        Where the run lies or will, all that its replies depend on, and what else is worth knowing.
+    procedures
+        What is asked in each variant, in the order in which they are run.
+    draws
+        How often each question is drawn, by variant.
+    objects
+        Models and functions that are in memory, by the name that stands for them.
+    title
+        What to call model and dataset: a configuration may have names of its own for them.
+    """
+
+    settings: Settings
+    dataset: Dataset
+    graders: tuple[str, ...]
+    folder: RunFolder
+    identity: Mapping[str, Any]
+    about: Mapping[str, Any]
+    procedures: Mapping[str, Procedure]
+    draws: Mapping[str, Mapping[Question, int]]
+    objects: Mapping[str, object] = field(default_factory=dict)
+    title: tuple[str, str] = ("", "")
+
+    def __post_init__(self) -> None:
+        check_engine(self.settings.sending.engine)
+
+    @property
+    def names(self) -> dict[Asked, str]:
+        """Whom the run asks, the model first."""
+        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
+        asks_model = any(procedure.asks_model for procedure in self.procedures.values())
+        return {**({Asked.MODEL: self.settings.model} if asks_model else {}), **graders}
+
+    @property
+    def prices(self) -> Prices:
+        """What its models cost."""
+        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+
+    @property
+    def called(self) -> str:
+        """What to call the run."""
+        return " on ".join(self.title)
+
+    def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
+        """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
+
+        Where the model is not asked, a question without a reply of it leaves nothing to do.
+        """
+        before, procedure = store.asked().get(variant, {}), self.procedures[variant]
+        return [
+            Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
+            for question, draws in self.draws[variant].items()
+            if procedure.asks_model or store.said(question.question_id, variant)
+        ]
+
+    def pending(self, store: ReplyStore) -> list[str]:
+        """Return the variants in which something is still to be asked."""
+        return [
+            variant
+            for variant in self.procedures
+            if any(
+                due(one, store.said(one.question.question_id, variant)) for one in self.conversations(variant, store)
+            )
+        ]
+
+
+def prepare(
+    settings: Settings,
+    *,
+    out: Path | None = None,
+    dataset: Dataset | None = None,
+    objects: Mapping[str, object] | None = None,
+    runs: Path = RUNS,
+) -> Plan:
+    """Check everything that can be checked before a model is named to its provider.
+
+    Parameters
+    ----------
+    settings
+        As given.
+    out, runs
+        The run's folder; without it, one below `runs` that is named after its settings.
+    dataset
+        The questions, where they were loaded before.
+    objects
+        Models and functions that are in memory, by the name that stands for them.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
+    """
+    prompts, objects = load_prompt_set(settings.prompting.prompts), objects or {}
+    dataset = dataset or load_questions(settings)
+    default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
+    kind, graders = grader_of(settings.grader or default)
+    check_gradable(dataset.questions, kind)
+    if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
+        raise SettingError(
+            "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
+        )
+    placement = placement_of(settings)
+    settings = replace(
+        settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
+    )
+    for name in (settings.model, *graders):
+        check_name(name, objects)
+    made_of = identity(
+        settings, dataset, prompts, graders or (str(kind),), function_sources(settings, graders, objects)
+    )
+    folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
+    if folder.run_json.exists():
+        refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))
+    check_context(settings.model, dataset.questions, prompts)  # last, since it counts all tokens
+    draws = draws_of(settings, dataset)
+    think = settings.prompting.think
+    variants = settings.prompting.variants
+    return Plan(
+        settings=settings,
+        dataset=dataset,
+        graders=graders,
+        folder=folder,
+        identity=made_of,
+        about=about(settings, dataset, prompts),
+        procedures={name: TwoPass(kind, Protocol(prompts, name, kind, placement, think)) for name in variants},
+        draws=dict.fromkeys(variants, draws),
+        objects=objects,
+        title=(settings.model, dataset.name),
+    )
+
+
+def load_questions(settings: Settings) -> Dataset:
+    """Load the dataset that the settings name, and draw the sample of it that they ask for.
+
+    Raises
+    ------
+    DatasetError
+        If it cannot be used.
+    """
+    asked = settings.questions
+    name = asked.dataset or ("own" if asked.data else ALMANAC)
+    columns = dict(asked.column) or None
+    dataset = load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed)
+    limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
+    return dataset if limit is None else sample(dataset, limit, settings.seed)
+
+
+def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
+    """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
+    drawing, questions = settings.drawing, dataset.questions
+    if drawing.draws == 1:
+        return dict.fromkeys(questions, 1)
+    repeated = len(questions) if drawing.repeat_questions is None else min(drawing.repeat_questions, len(questions))
+    again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}
+    return {question: drawing.draws if question.question_id in again else 1 for question in questions}
+
+
+def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
+    """Tell who grades: a rule, a model or a function, or two of these that must agree.
+
+    Raises
+    ------
+    SettingError
+        If it is none of these.
+
+    Examples
+    --------
+    >>> grader_of("exact"), grader_of("openai/gpt-4.1")
+    ((<GraderKind.EXACT: 'exact'>, ()), (<GraderKind.MODEL: 'model'>, ('openai/gpt-4.1',)))
+    """
+    if given in RULES:
+        return GraderKind(given), ()
+    models = tuple(name.strip() for name in given.split(","))
+    if len(models) > 2 or len(set(models)) < len(models):
+        raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
+    for name in models:
+        if "/" not in name and not is_function_name(name):
+            raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
+    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
+
+
+def placement_of(settings: Settings) -> Placement:
+    """Return where the instruction stands.
+
+    Raises
+    ------
+    SettingError
+        If there is no such place.
+    """
+    known = [str(placement) for placement in Placement]
+    if settings.prompting.placement not in known:
+        raise unknown("placement", settings.prompting.placement, known)
+    return Placement(settings.prompting.placement)
+
+
+def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
+    """Return the variants of a prompt set that are named, in its order; with a plus sign, their paraphrases too.
+
+    Raises
+    ------
+    SettingError
+        If there is none of that name.
+    """
+    known = list(prompts.variants)
+    if tuple(given) == ("all",):
+        return tuple(known)
+    names = {name for part in given for name in _family(part, prompts)}
+    if not names:
+        raise SettingError(f"{{variants}}: expected 'all' or some of {', '.join(known)}, got {','.join(given)!r}")
+    return tuple(name for name in known if name in names)
+
+
+def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
+    name = given.removesuffix(PARAPHRASES)
+    if name not in prompts.variants:
+        raise unknown("variants", name, list(prompts.variants))
+    return (given,) if given in prompts.variants else prompts.family(name)
+
+
+def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:
+    """Raise where a prompt is longer than an embedded model takes; what others take is not known.
+
+    Raises
+    ------
+    PromptLengthError
+        If there is such a question.
+    """
+    provider, _, name = model.partition("/")
+    if provider == ALMANAC and name in model_names():
+        check_lengths(questions, prompts, context_length(name), token_counter(name))
+
+
+def check_name(name: str, objects: Mapping[str, object]) -> None:
+    """Raise if no provider has such a name, or an embedded model or a function that is none; no key is needed.
+
+    Raises
+    ------
+    ModelError
+        The message names the nearest.
+    """
+    provider, _, rest = name.partition("/")
+    if name in objects:
+        return
+    if is_function_name(name):
+        load_function(name)
+    elif provider != ALMANAC or rest not in model_names():
+        _check_provider(name)
+
+
+def _check_provider(name: str) -> None:
+    from refusal_index.engines.inspect.models import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
+
+    provider, _, rest = name.partition("/")
+    if provider == ALMANAC or not rest or provider not in provider_names():
+        resolve_model(name)  # says what is wrong with it
+
+
+def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
+    """Return the hashes of functions' own sources, by name: an edited function is another model."""
+    found = {}
+    for name in (settings.model, *graders):
+        function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
+        if function is None and is_function_name(name):
+            function = load_function(name)
+        source = source_sha256(function) if callable(function) else None
+        if source is not None:
+            found[name] = source
+    return found

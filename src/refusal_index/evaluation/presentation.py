@@ -1,0 +1,192 @@
+"""A set of runs, a dry run and a build as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from refusal_index.datasets.precise_wiki_build import BuildPaths
+from refusal_index.evaluation.display import used_blocks
+from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
+from refusal_index.evaluation.sweep import CellResult, index_of
+from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import interval, number, percent
+from refusal_index.outcomes.presentation.summary import summary_blocks
+from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.summary import Summary
+from refusal_index.protocol.ranges import Range
+
+DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
+SHOWN = 3
+
+
+def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield the results of a set: every variant, the joint index of every run, and what is not complete."""
+    known = [result.labelled for result in results if result.labelled is not None]
+    if known:
+        variants = tuple(variant for summary in known for variant in summary.variants)
+        together = Summary(variants, (), known[0].confidence_level, known[0].penalty)
+        yield from summary_blocks(together)
+        yield from ("", _indices(results, together.confidence_level))
+        yield from used_blocks(together)
+    unfinished = [result for result in results if result.status != "complete"]
+    if unfinished:
+        yield ""
+        yield f"{len(unfinished):,} of {len(results):,} runs are not complete; the same command goes on with them:"
+    for result in unfinished:
+        yield f"  {result.plan.called}: {_why_unfinished(result)}"
+
+
+def _indices(results: Sequence[CellResult], level: float) -> Table:
+    left = ("model", "dataset", "status", "variants")
+    columns = ("model", "dataset", "RI, jointly", f"{percent(level)} interval", *left[2:])
+    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
+
+
+def _index(result: CellResult) -> Iterator[str]:
+    index = index_of(result.run.summary) if result.run else None
+    if index is None:
+        yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
+        return
+    yield number(index["estimate"])
+    yield interval(index["low"], index["high"])
+    yield index["status"] if index["reason"] is None else f"{index['status']} ({index['reason']})"
+    yield ", ".join(index["variants"])
+
+
+def _why_unfinished(result: CellResult) -> str:
+    if result.error is not None:
+        return result.error
+    return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
+
+
+def dry_run_document(found: Sequence[RunEstimate]) -> dict[str, Any]:
+    """Give what dry runs found as JSON holds it."""
+    return {"dry_run_version": 1, "runs": [one.to_document() for one in found]}
+
+
+def dry_run_blocks(found: Sequence[RunEstimate]) -> Iterator[Block]:
+    """Yield what runs would send, and on what the numbers rest."""
+    names = ("model", "dataset")
+    rows = [(*_heading(one), *_numbers([one])) for one in found]
+    if len(found) > 1:
+        rows.append(("all", "", "", "", *_numbers(found)))
+    yield Table.of((*names, "questions", "variants", *DRY_RUN_COLUMNS), rows, left=names)
+    for line in _grouped(found):
+        yield from ("", line)
+
+
+def _heading(one: RunEstimate) -> tuple[str, ...]:
+    variants = len(one.plan.procedures)
+    done = variants - len(one.pending)
+    return (
+        *one.plan.title,
+        f"{len(one.plan.dataset.questions):,}",
+        f"{variants}, {done} done" if done else f"{variants}",
+    )
+
+
+def _numbers(found: Sequence[RunEstimate]) -> Iterator[str]:
+    yield _count(_sum(one.found.first.requests for one in found))
+    yield _count(_sum(one.found.forced.requests for one in found))
+    yield _count(_sum(one.found.grading.requests + Range.exactly(one.checks) for one in found))
+    yield _count(_sum(one.requests for one in found))
+    yield _about(_sum(one.found.total.input_tokens for one in found))
+    yield _about(_sum(one.found.total.output_tokens for one in found))
+    costs = [one.cost for one in found if one.cost is not None]
+    yield f"${_sum(costs).expected:,.2f}" if len(costs) == len(found) else UNDEFINED
+    yield _time(_sum(one.seconds for one in found).expected)
+
+
+def _sum(ranges: Iterable[Range]) -> Range:
+    return sum(ranges, Range())
+
+
+def _count(amount: Range) -> str:
+    if amount.least == amount.most:
+        return f"{amount.most:,.0f}"
+    return f"{amount.least:,.0f} to {amount.most:,.0f}, about {amount.expected:,.0f}"
+
+
+def _about(amount: Range) -> str:
+    return f"{amount.expected:,.0f}" if amount.least == amount.most else f"about {amount.expected:,.0f}"
+
+
+def _time(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:,.0f} s"
+    return f"{seconds / 60:,.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:,.1f} h"
+
+
+def _grouped(found: Sequence[RunEstimate]) -> Iterator[str]:
+    """Yield every remark once, with the models that it is about unless it is about all."""
+    about: dict[str, dict[str, None]] = {}
+    for one in found:
+        for remark in _remarks(one):
+            about.setdefault(remark, {})[one.plan.title[0]] = None
+    everyone = {one.plan.title[0] for one in found}
+    for remark, models in about.items():
+        named = list(models)
+        more = f" and {len(named) - SHOWN} more" if len(named) > SHOWN else ""
+        yield remark if len(named) == len(everyone) else f"{', '.join(named[:SHOWN])}{more}: {remark}"
+
+
+def _remarks(one: RunEstimate) -> Iterator[str]:
+    """Say on what the numbers of a run rest."""
+    settings, assumed, dataset = one.plan.settings, one.assumed, one.plan.title[1]
+    if one.found.there:
+        yield f"On {dataset}, {one.found.there:,} requests of unfinished variants were answered before."
+    if one.remark:
+        yield f"On {dataset}, {one.remark}."
+    if not one.pending:
+        return
+    if one.foreseen:
+        yield (
+            f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
+            "--assume-refusal assumes a share instead. Variants share a question's forced answer."
+        )
+    else:
+        yield (
+            f"Assumed: {assumed.refusal_share:.0%} of the questions are refused, the same ones under every variant "
+            "(--assume-refusal); variants share a question's forced answer."
+        )
+    which = "reply that is not known" if one.foreseen else "reply"
+    yield (
+        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens), "
+        f"{settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a time "
+        "(--max-connections). Tokens in are "
+        + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
+    )
+    if settings.drawing.draws > 1 and assumed.choices.least < assumed.choices.most:
+        yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
+    if one.plan.graders:
+        yield _about_grading(one)
+
+
+def _about_grading(one: RunEstimate) -> str:
+    alike = " as if no two draws were alike," if one.plan.settings.drawing.draws > 1 else ""
+    who = " and ".join(one.plan.graders)
+    return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
+
+
+def _about_cost(prices: Prices) -> str:
+    """Say whose tokens the cost is of, where it is not of all."""
+    if prices.model and not prices.grader:
+        return "; the cost is that of the model without its graders (--grader-price)"
+    if prices.grader and not prices.model:
+        return "; what the model costs is not known (--price)"
+    return ""
+
+
+def build_lines(record: Mapping[str, Any], paths: BuildPaths, wanted: int) -> Iterator[str]:
+    """Yield what came of a build: questions, rejections by reason, tokens, and where it lies."""
+    counts, file = record["counts"], record["file"]
+    yield f"{file['questions']:,} questions out of {counts['sections_tried']:,} sections tried"
+    rejected = {**counts["rejected"], **({"good, not needed": n} if (n := counts["not_needed"]) else {})}
+    yield from (f"  {reason:<20} {count:>7,}" for reason, count in rejected.items())
+    for role, used in record["usage"].items():
+        tokens = f"{used['input_tokens']:,} tokens in, {used['output_tokens']:,} out"
+        yield f"{role}: {used['requests']:,} requests, {tokens}"
+    if file["questions"] < wanted:
+        yield f"the pages ran out: {wanted:,} questions were wanted; give more pages, or lower --shortest"
+    yield f"{paths.questions}: frozen, sha256 {file['sha256']}; {paths.record.name} says how"

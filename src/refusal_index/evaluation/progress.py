@@ -1,0 +1,129 @@
+"""A progress bar, in a terminal or a notebook: one of the callbacks that an evaluation tells how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from refusal_index.datasets.precise_wiki_build import Tried, Usage
+from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
+from refusal_index.outcomes.price import Prices, Tokens
+from refusal_index.protocol import Asked, Completion
+
+
+class ProgressBar:
+    """Counts questions, tokens and cost while a run goes on."""
+
+    def __init__(self, progress: Progress, questions: int, prices: Prices) -> None:
+        self._progress = progress
+        self._task = progress.add_task("", total=questions, spent="", variant="")
+        self._prices = prices
+        self._own: Tokens = (0, 0)
+        self._graders: Tokens = (0, 0)
+
+    def __call__(self, event: Event) -> None:
+        """Take note of an event."""
+        match event:
+            case Opened(finished):
+                self._progress.start()
+                self._progress.advance(self._task, finished)
+            case Begun(variant):
+                self._progress.update(self._task, variant=variant)
+            case Replied(completion):
+                self._count(completion)
+            case Finished():
+                self._progress.advance(self._task)
+
+    def _count(self, completion: Completion) -> None:
+        if completion.reply.asked is Asked.MODEL:
+            self._own = _more(self._own, completion)
+        else:
+            self._graders = _more(self._graders, completion)
+        read, written = (_short(own + graders) for own, graders in zip(self._own, self._graders, strict=True))
+        cost = self._prices.cost(self._own, self._graders)
+        spent = f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
+        self._progress.update(self._task, spent=spent)
+
+
+@contextmanager
+def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
+    """Show a progress bar on `console` once a run is open, until the block ends; `questions` of all its variants."""
+    columns = (
+        TextColumn("{task.fields[variant]:>8}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    progress = Progress(*columns, console=console, refresh_per_second=4)
+    try:
+        yield ProgressBar(progress, questions, prices)
+    finally:
+        if progress.live.is_started:
+            progress.stop()
+
+
+@contextmanager
+def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
+    """Show how far something has come while the block runs, which calls what it is given at every step."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda: progress.advance(task)
+
+
+def _more(tokens: Tokens, completion: Completion) -> Tokens:
+    return tokens[0] + completion.input_tokens, tokens[1] + completion.output_tokens
+
+
+def _short(count: int) -> str:
+    for size, letter in ((1_000_000, "M"), (1_000, "k")):
+        if count >= size:
+            return f"{count / size:.1f}{letter}"
+    return str(count)
+
+
+class BuildBar:
+    """Counts questions, sections and tokens while a build goes on."""
+
+    def __init__(self, progress: Progress, wanted: int) -> None:
+        self._progress, self._wanted = progress, wanted
+        self._task = progress.add_task("", total=wanted, spent="")
+        self._good = self._tried = 0
+        self._usage = Usage()
+
+    def replied(self, usage: Usage) -> None:
+        """Count the tokens of one reply."""
+        self._usage += usage
+        self._update()
+
+    def tried(self, one: Tried) -> None:
+        """Count one section."""
+        self._tried += 1
+        self._good += one.reason is None
+        self._update()
+
+    def _update(self) -> None:
+        used = self._usage
+        spent = f"{self._tried:,} sections, {used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+        self._progress.update(self._task, completed=min(self._good, self._wanted), spent=spent)
+
+
+@contextmanager
+def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
+    """Show a progress bar of a build while the block runs."""
+    columns = (
+        TextColumn("questions"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+        TextColumn("{task.fields[spent]}"),
+    )
+    with Progress(*columns, console=console, refresh_per_second=4) as progress:
+        yield BuildBar(progress, wanted)

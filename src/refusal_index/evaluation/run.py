@@ -1,0 +1,350 @@
+"""A run: asked within its folder, resumable at any moment, and summed up; and what one can do with it then."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from refusal_index.engines.breaker import CircuitBreaker
+from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
+from refusal_index.engines.registry import engine_of
+from refusal_index.engines.settings import COMPARABILITY_VERSION
+from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.display import as_html, as_text
+from refusal_index.evaluation.first_passes import mixture
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
+from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
+from refusal_index.outcomes.summary import (
+    DEFAULT_CONFIDENCE_LEVEL,
+    DEFAULT_PENALTY,
+    Summary,
+    is_complete,
+    summarise,
+    summary_document,
+)
+from refusal_index.outcomes.table import defused, read_outcomes
+from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
+from refusal_index.stats import RefusalIndexResult, refusal_index
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DISAGREEMENTS = "disagreements.csv"
+BEFORE = "before.parquet"
+"""In the folder of a run that was graded anew: the outcome table under the grader before."""
+
+
+class ComparabilityError(RefusalIndexError, ValueError):
+    """A folder whose results were made by rules that are not those of this release."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run with its results.
+
+    Attributes
+    ----------
+    folder
+        Where it lies.
+    outcomes
+        The outcome table, one row a question, variant and draw.
+    summary
+        Every metric of every variant, with intervals and cautions.
+    missing
+        Questions that ended in an error, where that is known.
+    document
+        The summary as JSON holds it, with the grader.
+    disagreements
+        How many replies two graders differ over.
+    changes
+        What another grader changed; None in a run that was graded once.
+    """
+
+    folder: RunFolder
+    outcomes: pl.DataFrame
+    summary: Summary
+    missing: tuple[Missing, ...] = ()
+    document: Mapping[str, Any] | None = None
+    disagreements: int = 0
+    changes: GradeChanges | None = None
+
+    @property
+    def path(self) -> Path:
+        """The run's folder."""
+        return self.folder.path
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no variant lacks more than 2 % of its questions."""
+        return is_complete(self.summary)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The names of its variants."""
+        return tuple(variant.variant or "all" for variant in self.summary.variants)
+
+    def refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
+        """Return the Refusal Index of one variant, with its intervals by method.
+
+        Parameters
+        ----------
+        variant
+            Its name; may be left out where there is only one.
+
+        Raises
+        ------
+        OutcomeTableError
+            If the run has no such variant.
+        """
+        if variant is None and len(self.variants) == 1:
+            variant = self.variants[0]
+        if variant not in self.variants:
+            near = nearest(variant or "", self.variants)
+            guess = f"; did you mean {near!r}?" if near else ""
+            raise OutcomeTableError(f"variant: expected one of {', '.join(self.variants)}, got {variant!r}{guess}")
+        return refusal_index(self.summary.variants[self.variants.index(variant)].table)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the outcome table as a data frame of pandas, which must be installed."""
+        import pandas as pd  # noqa: PLC0415 - a package that only this needs
+
+        return pd.DataFrame(self.outcomes.to_dict(as_series=False))
+
+    def report(self, path: str | Path | None = None) -> Path:
+        """Write one self-contained HTML page of the run, and return its place.
+
+        Parameters
+        ----------
+        path
+            Where to write it; without one, `report.html` in the run's folder.
+        """
+        place = self.folder.report if path is None else Path(path)
+        write_report(self.report_runs(), place)
+        return place
+
+    def report_runs(self) -> tuple[ReportRun, ...]:
+        """Return what a report is made of."""
+        return folder_runs(self.folder, self.outcomes, self.summary)
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
+    """Ask what is still to be asked, and write the results into the run's folder.
+
+    Parameters
+    ----------
+    plan
+        The run, as `prepare` returns it.
+    progress
+        Is told what happens.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a model or the folder cannot be used, or the run could not be brought to its end: what was answered is kept.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+    """
+    folder = plan.folder
+    with open_store(folder, made=False) as store:
+        pending = plan.pending(store)
+    # A wrong name or a missing key is told before a folder is made.
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if pending else None
+    with folder.lock():
+        folder.create_or_resume(plan.identity, about=plan.about)
+        with open_store(folder) as store:
+            for variant in plan.procedures:
+                store.ask(variant, plan.draws[variant])
+            pending = plan.pending(store)
+            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+            if engine is not None:
+                async with engine.open():
+                    for variant in pending:
+                        progress(Begun(variant))
+                        await engine.carry(assignment_of(plan, variant, store, progress))
+            return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+
+
+def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress = unwatched) -> Assignment:
+    """Return what an engine is to carry of one variant."""
+    conversations = plan.conversations(variant, store)
+    return Assignment(
+        plan.dataset.name, variant, conversations, plan.settings, store, plan.folder, progress, CircuitBreaker()
+    )
+
+
+def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
+    """Open the replies of a folder; what an earlier release left there as logs is taken over.
+
+    Parameters
+    ----------
+    folder
+        The run's folder.
+    made
+        Whether to make the file where there is none; else what it would hold is read into memory.
+    """
+    lost = folder.outcomes.exists() and not (folder.replies.exists() and folder.replies.stat().st_size)
+    if lost and not any(folder.logs.glob("*.eval")):
+        raise StoreError(
+            f"{folder.replies}: expected the replies that {folder.outcomes.name} was made of, found none; restore the "
+            "file, or evaluate into another folder"
+        )
+    store = ReplyStore(folder.replies if made or folder.replies.exists() else None)
+    if store.is_empty and any(folder.logs.glob("*.eval")):
+        from refusal_index.engines.inspect.earlier_runs import take_over_logs  # noqa: PLC0415 - of earlier folders only
+
+        take_over_logs(folder, store)
+    return store
+
+
+def write_results(
+    folder: RunFolder,
+    store: ReplyStore,
+    prices: Prices = UNPRICED,
+    *,
+    penalty: float | None = None,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+) -> Run:
+    """Derive the results of a folder from its replies and write them into it; call it inside the folder's lock.
+
+    Prices and penalty are those that the folder was made with, unless others are given.
+
+    Raises
+    ------
+    UnfinishedError
+        If no variant was asked to its end.
+    RunFolderError
+        If the folder is not a run's, or cannot be written.
+    """
+    settings, about = folder.read_settings(), folder.read_about()
+    prices = prices.or_those(Prices.read(about))
+    penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
+    derived = derive(folder, store, prices)
+    summary = summarise(
+        derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
+    )
+    return _written(folder, settings, derived, _with_mixture(summary, settings))
+
+
+def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
+    """Add what must be said where the two passes may be of two models."""
+    if "first_pass" not in settings:
+        return summary
+    said = tuple(mixture(settings["first_pass"]["model"], settings["model"]))
+    variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
+    return replace(summary, variants=variants)
+
+
+def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, summary: Summary) -> Run:
+    document = {**summary_document(summary), "grader": settings.get("grader")}
+    changes = None
+    if "regraded_from" in settings:
+        changes = grade_changes(read_outcomes(folder.path / BEFORE), derived.outcomes)
+        document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
+    folder.write_outcomes(derived.outcomes)
+    folder.write_summary(as_json(document))
+    write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
+    _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
+    """Write the replies that two graders differ over as CSV that a spreadsheet can open without harm, if any."""
+    if not found:
+        path.unlink(missing_ok=True)
+        return
+    rows = [
+        {
+            "question_id": one.question.question_id,
+            "variant": one.variant,
+            "pass": str(one.of),
+            "question": one.question.text,
+            "gold": one.question.gold,
+            "reply": one.reply,
+            "grader": grader.get("name"),
+            "grade": str(one.grade),
+            "second_grader": grader.get("second"),
+            "second_grade": str(one.second_grade),
+        }
+        for one in found
+    ]
+    cells = pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.String()))
+    write_atomically(path, cells.with_columns(defused(name) for name in cells.columns).write_csv().encode())
+
+
+def rebuild(
+    path: Path,
+    *,
+    penalty: float | None = None,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+    regrade: bool = False,
+) -> Run:
+    """Derive the results of a run's folder anew from its replies, without a request.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    penalty, confidence_level
+        Of the weighted score, the run's own unless given, and of every interval.
+    regrade
+        Whether to grade anew by the rules of this release where the folder was made by others.
+
+    Raises
+    ------
+    ComparabilityError
+        If the folder was made under another comparability version: what is there is kept.
+    RefusalIndexError
+        If the folder is not a run's, or has no results yet.
+    """
+    folder = RunFolder(path)
+    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
+    if made != COMPARABILITY_VERSION and not regrade:
+        raise ComparabilityError(
+            f"{path} was made under comparability version {made}, and this release grades by version "
+            f"{COMPARABILITY_VERSION}: its results are kept as they are"
+        )
+    # Before the lock, which makes a folder where there is none, the settings are read.
+    with folder.lock():
+        if made != COMPARABILITY_VERSION:
+            folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
+        with open_store(folder) as store:
+            return write_results(folder, store, penalty=penalty, confidence_level=confidence_level)
+
+
+def open_run(path: str | Path) -> Run:
+    """Open the folder of a run that has results, without changing anything in it.
+
+    Raises
+    ------
+    RunFolderError
+        If it is not the folder of one run, or has no results yet.
+    """
+    folder = RunFolder(Path(path))
+    folder.read_settings()
+    found = read_report_runs([folder.path]).runs
+    if len(found) != 1:
+        raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
+    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
+    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)

@@ -1,0 +1,284 @@
+"""Every model of a configuration on every dataset of it, as one resumable set.
+
+Everything is checked for all of them before the first request. Each model and dataset has a run's folder of its own,
+named after its settings, so that a set may grow and a name may change without anything being paid for twice. What one
+run of the set cannot do keeps none of the others from being done.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from refusal_index.engines.engine import ModelError, Progress
+from refusal_index.engines.registry import engine_of
+from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
+from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
+from refusal_index.evaluation.run import Run, carry_out, open_store
+from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
+from refusal_index.outcomes.summary import Summary
+from refusal_index.protocol import Asked
+
+LOCK = ".lock"
+DATASET_GIVEN = ("dataset", "data", "column")
+"""Settings that take the place of all datasets of a file."""
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """What became of one run of a set.
+
+    Attributes
+    ----------
+    plan
+        The run.
+    run
+        Its results; None where there are none yet.
+    error
+        What kept it from its end.
+    """
+
+    plan: Plan
+    run: Run | None = None
+    error: str | None = None
+
+    @property
+    def status(self) -> str:
+        """``complete``, ``incomplete`` (too much is unscored), ``failed`` or ``pending``."""
+        if self.run is None:
+            return "pending" if self.error is None else "failed"
+        return "complete" if self.run.is_complete else "incomplete"
+
+    @property
+    def labelled(self) -> Summary | None:
+        """The summary with the names that the set has for model and dataset."""
+        if self.run is None:
+            return None
+        model, dataset = self.plan.title
+        summary = self.run.summary
+        return replace(
+            summary,
+            variants=tuple(replace(variant, model=model, dataset=dataset) for variant in summary.variants),
+            pooled=tuple(replace(pooled, model=model, dataset=dataset) for pooled in summary.pooled),
+        )
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A set of runs, the folder that they lie in, and the configuration that it is of.
+
+    Attributes
+    ----------
+    path, config
+        Of the set.
+    plans
+        Its runs, model by model.
+    """
+
+    path: Path
+    config: Config
+    plans: tuple[Plan, ...]
+
+    @property
+    def summary(self) -> Path:
+        """The summary of all runs."""
+        return self.path / SUMMARY
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other sets out of the folder while the block runs; it makes the folder where there is none.
+
+        Raises
+        ------
+        RunFolderError
+            If another process holds it, or it cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(f"{self.path} cannot be made ({error.strerror}); choose another place") from error
+        with held(self.path / LOCK):
+            yield
+
+    def write(self, results: Sequence[CellResult]) -> None:
+        """Replace the set's summary."""
+        write_atomically(self.summary, self.to_json(results).encode())
+
+    def to_json(self, results: Sequence[CellResult]) -> str:
+        """Give the set's summary as JSON text."""
+        return json.dumps(self.to_document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def to_document(self, results: Sequence[CellResult]) -> dict[str, Any]:
+        """Give the set's summary as JSON holds it."""
+        return {
+            "set_version": SET_VERSION,
+            "name": self.config.name,
+            "config": {"source": self.config.source, "sha256": self.config.sha256},
+            "complete": all(result.status == "complete" for result in results),
+            "runs": [_run_document(result) for result in results],
+        }
+
+
+def prepare_sweep(
+    given: str, settings: Settings, values: Mapping[str, Any] | None = None, out: Path | None = None
+) -> Sweep:
+    """Check every model of a configuration with every dataset of it.
+
+    Parameters
+    ----------
+    given
+        The configuration, by path or name.
+    settings
+        Those that hold where neither `values` nor the file says otherwise.
+    values
+        Settings by name that go before what the file says.
+    out
+        The set's folder; without it, one below `runs` that is named after the configuration.
+
+    Raises
+    ------
+    RefusalIndexError
+        If anything in the configuration cannot be used, two runs are the same, or the folder is something else.
+    """
+    config, values = read_config(given), values or {}
+    path = out or RUNS / config.name
+    _check_folder(path)
+    entries = config.datasets
+    if any(name in values for name in DATASET_GIVEN):
+        entries = (Entry("the command line", None, {}),)
+    datasets = []
+    for entry in entries:
+        with telling(entry.place):
+            datasets.append((entry, load_questions(settings.changed(**{**config.defaults, **entry.values, **values}))))
+    plans = []
+    for model in config.models:
+        for entry, dataset in datasets:
+            with telling(f"{model.place} on {entry.place}"):
+                chosen = settings.changed(**{**config.defaults, **entry.values, **model.values, **values})
+                plan = prepare(chosen, dataset=dataset, runs=path)
+            title = (model.name or plan.title[0], entry.name or plan.title[1])
+            plans.append(replace(plan, title=title))
+    _refuse_doubles(config.source, plans)
+    return Sweep(path, config, tuple(plans))
+
+
+async def check_models(plans: Sequence[Plan]) -> None:
+    """Raise if a model that is still to be asked has no key, or lacks its package.
+
+    Raises
+    ------
+    ModelError
+        The message says what is missing, and names all others that cannot be asked.
+    """
+    failed: dict[str, ModelError] = {}
+    seen = set()
+    for plan in plans:
+        with open_store(plan.folder, made=False) as store:
+            if not plan.pending(store):
+                continue
+        for name in plan.names.values():
+            if name in seen:
+                continue
+            seen.add(name)
+            only = {Asked.MODEL: name}  # graders too: opened as such they would be asked for a plain case
+            try:
+                async with engine_of(plan.settings.sending.engine)(plan.settings, only, plan.objects).open():
+                    continue
+            except ModelError as error:
+                failed.setdefault(name, error)
+    if failed:
+        first, *others = failed
+        more = f"; nor can these be asked: {', '.join(others)}" if others else ""
+        raise ModelError(f"{failed[first]}{more}")
+
+
+async def carry_out_sweep(
+    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]]
+) -> AsyncIterator[CellResult]:
+    """Carry out one run after the other; the set's summary is what is known so far, from the first on.
+
+    Parameters
+    ----------
+    sweep
+        The set, held by the caller.
+    watched
+        Gives, for each run and its place in the set, what is told of its progress.
+    """
+    results = [CellResult(plan) for plan in sweep.plans]
+    sweep.write(results)  # it has the names that the runs' own reports show
+    for place, plan in enumerate(sweep.plans):
+        try:
+            with watched(place, plan) as progress:
+                results[place] = CellResult(plan, await carry_out(plan, progress))
+        except RefusalIndexError as error:
+            results[place] = CellResult(plan, error=str(error))
+        sweep.write(results)
+        yield results[place]
+
+
+@contextmanager
+def telling(place: str) -> Iterator[None]:
+    """Put the place in a configuration before whatever is wrong with the input inside the block."""
+    try:
+        yield
+    except RefusalIndexError as error:
+        raise ConfigError(f"{place}: {error.message if isinstance(error, SettingError) else error}") from error
+
+
+def _check_folder(path: Path) -> None:
+    """Raise if the folder of a set is something else."""
+    if (path / "run.json").exists():
+        raise RunFolderError(f"{path} is the folder of a single run; choose another one for the set")
+    if (path / SUMMARY).exists() and "set_version" not in set_document(path):
+        raise RunFolderError(f"{path / SUMMARY} is not the summary of a set; choose another folder")
+
+
+def _refuse_doubles(source: str, plans: Sequence[Plan]) -> None:
+    """Raise where two runs of a set would share a folder, or could not be told apart in its table."""
+    folders: dict[Path, str] = {}
+    titles: set[str] = set()
+    for one in plans:
+        if one.folder.path in folders:
+            raise ConfigError(
+                f"{source}: {folders[one.folder.path]!r} and {one.called!r} are the same run: same model, questions "
+                "and settings; remove one of them"
+            )
+        if one.called in titles:
+            raise ConfigError(f"{source}: two runs are called {one.called!r}; tell them apart with 'name'")
+        folders[one.folder.path] = one.called
+        titles.add(one.called)
+
+
+def index_of(summary: Summary) -> dict[str, Any] | None:
+    """Return the Refusal Index of a run: jointly over its variants, or of its only one; None where it has none."""
+    if not summary.variants:
+        return None
+    if summary.pooled:
+        variants, index = summary.pooled[0].variants, summary.pooled[0].index
+    else:
+        variants, index = (str(summary.variants[0].variant),), summary.variants[0].metric("refusal_index")
+    names = ("estimate", "low", "high", "status", "reason")
+    return {"variants": variants, **{name: getattr(index, name) for name in names}}
+
+
+def _run_document(result: CellResult) -> dict[str, Any]:
+    index = index_of(result.run.summary) if result.run else None
+    model, dataset = result.plan.title
+    return {
+        "model": model,
+        "dataset": dataset,
+        "folder": result.plan.folder.path.name,
+        "status": result.status,
+        "error": result.error,
+        "refusal_index": index,
+        "summary": result.run.document if result.run else None,
+    }

@@ -1,0 +1,137 @@
+"""How many questions it takes: plans from expected rates, or from runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from refusal_index.outcomes.comparison import matched_variants
+from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant
+from refusal_index.stats import (
+    METRIC_NAMES,
+    PlanningScenario,
+    PowerPlan,
+    SamplePlan,
+    checked_matrices,
+    expected_half_width,
+    influence_correlation,
+    power_to_tell_apart,
+    questions_for_half_width,
+    questions_to_tell_apart,
+)
+from refusal_index.stats.matrices import row_tables
+
+HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
+SIZES = (200, 500, 1000, 2000, 4326)
+NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """What to plan for."""
+
+    # half_width, questions: wanted half-width of the interval, or number of questions; None of both for a table of
+    # several
+    half_width: float | None = None
+    questions: int | None = None
+    # difference, power: of the index to another model's, and the chance of finding it
+    difference: float | None = None
+    power: float = 0.8
+    confidence_level: float = 0.95  # of every interval
+
+
+@dataclass(frozen=True)
+class ScenarioPlan:
+    """What a run of one model takes."""
+
+    # name, scenario: what is expected, and what to call it
+    name: str
+    scenario: PlanningScenario
+    # the half-width to be expected of each number of questions, fewest first; one without a half-width where there is
+    # no plan, with its reason
+    sizes: tuple[SamplePlan, ...]
+    # half-widths of other metrics with the most of these questions, by name
+    other_metrics: Mapping[str, float] = field(default_factory=dict)
+    # the questions for telling the model apart from one whose index is lower by the difference; None where that was not
+    # asked, or no index is as low
+    apart: PowerPlan | None = None
+    chance: PowerPlan | None = None  # of telling them apart with the given number of questions
+
+
+def scenarios_of(run: ComparedRun, variant: str | None = None) -> dict[str, PlanningScenario]:
+    """Take what is to be expected from a run, by variant.
+
+    Raises OutcomeTableError if the run lacks the variant, or one has no scored question.
+    """
+    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    tables = {str(name or "all"): contingency_table(first_draws(run.variants[name])) for name in names}
+    empty = [name for name, table in tables.items() if not table.n]
+    if empty:
+        raise OutcomeTableError(
+            f"plan: expected scored questions to plan from, got none in {', '.join(empty)} of {run.label}"
+        )
+    return {name: PlanningScenario.from_table(table) for name, table in tables.items()}
+
+
+def plan_scenario(name: str, scenario: PlanningScenario, options: PlanOptions) -> ScenarioPlan:
+    """Plan a run of one model."""
+    sizes = _sizes(scenario, options)
+    if sizes[0].half_width is None:
+        return ScenarioPlan(name, scenario, sizes)
+    metrics, level = dict(_other_metrics(scenario, sizes[-1].n, options.confidence_level)), options.confidence_level
+    if scenario.refusal_index is None or options.difference is None or scenario.refusal_index - options.difference < -1:
+        return ScenarioPlan(name, scenario, sizes, metrics)
+    other = replace(scenario, refusal_index=scenario.refusal_index - options.difference)
+    needed = questions_to_tell_apart(scenario, other, power=options.power, confidence_level=level)
+    n = options.questions
+    chance = power_to_tell_apart(scenario, other, n, confidence_level=level) if n else None
+    return ScenarioPlan(name, scenario, sizes, metrics, needed, chance)
+
+
+def plan_apart(
+    runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions
+) -> dict[str, tuple[PowerPlan, PowerPlan | None]]:
+    """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
+
+    Raises OutcomeTableError if the runs share no variant, or not the one asked for.
+
+    - returned: by variant the questions for the power asked for, and the power of the given number of questions, if one
+      is.
+    """
+    return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
+
+
+def _sizes(scenario: PlanningScenario, options: PlanOptions) -> tuple[SamplePlan, ...]:
+    level = options.confidence_level
+    if options.half_width is not None:
+        return (questions_for_half_width(scenario, options.half_width, confidence_level=level),)
+    if options.questions is not None:
+        return (expected_half_width(scenario, options.questions, confidence_level=level),)
+    by_width = [questions_for_half_width(scenario, width, confidence_level=level) for width in HALF_WIDTHS]
+    by_size = [expected_half_width(scenario, n, confidence_level=level) for n in SIZES]
+    return tuple(sorted(by_width + by_size, key=lambda plan: plan.n or 0))
+
+
+def _other_metrics(scenario: PlanningScenario, n: int | None, level: float) -> Iterator[tuple[str, float]]:
+    """Yield how well the same questions determine the other metrics."""
+    for metric in METRIC_NAMES:
+        if n is not None and metric not in (*NOT_COMPARED, "refusal_index"):
+            found = expected_half_width(scenario, n, metric=metric, confidence_level=level)
+            if found.half_width is not None:
+                yield metric, found.half_width
+
+
+def _plan_pair(found: Match, options: PlanOptions) -> tuple[PowerPlan, PowerPlan | None]:
+    matrices = checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
+    first, second = (PlanningScenario.from_table(one) for one in row_tables(*matrices))
+    shown, level, n = influence_correlation(*matrices), options.confidence_level, options.questions
+    correlation = 0.0 if math.isnan(shown) else shown
+    needed = questions_to_tell_apart(
+        first, second, power=options.power, correlation=correlation, confidence_level=level
+    )
+    chance = power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
+    return needed, chance

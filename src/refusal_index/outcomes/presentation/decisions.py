@@ -1,0 +1,136 @@
+"""What other decisions would have given, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from refusal_index.outcomes.labels import Labels, Source
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
+from refusal_index.outcomes.sensitivity import DecisionOptions, Decisions
+from refusal_index.stats import MisgradingRange
+
+SEED = 0
+"""Of the draws behind the intervals of corrected indices: the same outcomes give the same numbers."""
+
+MOST_TOPICS = 12
+RULES = {
+    "refused_again_wrong": "refused again is wrong (as scored)",
+    "refused_again_right": "refused again is right",
+    "refused_again_dropped": "refused again is dropped",
+    "unscored_lowest": "unscored as low as can be",
+    "unscored_highest": "unscored as high as can be",
+    "all_lowest": "both as low as can be",
+    "all_highest": "both as high as can be",
+}
+RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_lowest", "all_highest")
+"""What these say rests on which forced answers were refused again."""
+
+NOT_KNOWN = "not known"
+NO_LABELS = "no_labels:"
+KINDS = {
+    "refused_graded_wrong": "forced answers graded incorrect",
+    "refused_graded_right": "forced answers graded correct",
+    "answered_graded_wrong": "first answers graded incorrect",
+    "answered_graded_right": "first answers graded correct",
+}
+
+Row = tuple[str, str, str, str]
+
+
+def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> Iterator[Block]:
+    """Yield what other decisions would have made of each variant, and what the labels say of the grader."""
+    for place, one in enumerate(found):
+        yield from [""] * bool(place)
+        yield title(one.model, one.dataset, one.variant)
+        yield _metrics_table(one)
+        level = percent(options.confidence_level)
+        columns = ("RI if", "estimate", f"{level} interval", "status")
+        yield from ("", Table.of(columns, _index_rows(one, options), left=("RI if", "status")))
+        for line in _notes(one):
+            yield from ("", line)
+    for source, labels in (options.labels or {}).items():
+        yield from _labels(source, labels)
+
+
+def _metrics_table(found: Decisions) -> Table:
+    rows = (
+        (METRIC_COLUMNS[one.name], number(found.as_scored[one.name].estimate), span(one.low, one.high))
+        for one in found.scoring.ranges
+    )
+    return Table.of(("metric", "as scored", "over all scoring rules"), rows, left=("metric",))
+
+
+def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
+    yield from _scoring_rows(found)
+    missing, level = found.missing, options.confidence_level
+    ends = f"{number(missing.low)} to {number(missing.high)}"
+    ends_interval = interval(*missing.confidence_interval(level).or_none())
+    yield "whatever is missing is anything", ends, ends_interval, missing.reason or "ok"
+    yield from _topic_rows(found)
+    for name, corrected in found.corrections.items():
+        spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
+        yield name, number(corrected.estimate), spread, corrected.reason or "ok"
+    right, wrong = (percent(rate) for rate in options.errors)
+    name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"
+    yield name, _range(found.misgrading), "", _range_status(found.misgrading)
+
+
+def _scoring_rows(found: Decisions) -> Iterator[Row]:
+    known = found.knows_refused_again
+    for rule in found.scoring.rules:
+        if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
+            yield RULES[rule.rule], NOT_KNOWN, "", "no_forced_grade"
+        else:
+            name = "as scored" if not known and rule.rule == "refused_again_wrong" else RULES[rule.rule]
+            yield name, number(rule.estimate), "", rule.reason or "ok"
+
+
+def _topic_rows(found: Decisions) -> Iterator[Row]:
+    topics = found.scoring.topics
+    if topics is None:
+        return
+    within, told = topics.within, f"{topics.informative} of {topics.topics} topics say something"
+    yield "within topics", number(within.estimate), interval_of(within), within.reason or told
+    for one in topics.each[:MOST_TOPICS]:
+        index, status = one.refusal_index, f"{one.questions:,} questions"
+        yield f"  within {one.topic}", number(index.estimate), interval_of(index), index.reason or status
+
+
+def _notes(found: Decisions) -> Iterator[str]:
+    if not found.knows_refused_again:
+        yield "Which forced answers were refused again is not known (no forced_grade): no range above allows for it."
+    for reason in (corrected.reason for corrected in found.corrections.values()):
+        if reason is not None and reason.startswith(NO_LABELS):
+            kinds = [KINDS[kind] for kind in reason.removeprefix(NO_LABELS).split("+")]
+            yield (
+                f"Not corrected by labels, since none says right or wrong of the {' or the '.join(kinds)}: label some "
+                "of each, as 'refusal-index audit' with a larger --size draws them."
+            )
+
+
+def _labels(source: Source, labels: Labels) -> Iterator[str]:
+    whose = f"{title(*source)}: " if any(source) else ""
+    for name, one in (("forced answers", labels.refused), ("first answers", labels.answered)):
+        yield ""
+        yield (
+            f"{whose}labelled {name}: {one.graded_right_is_right:,} graded right and right, "
+            f"{one.graded_right_is_wrong:,} graded right but wrong, "
+            f"{one.graded_wrong_is_wrong:,} graded wrong and wrong, "
+            f"{one.graded_wrong_is_right:,} graded wrong but right"
+        )
+    left = f"; {labels.neither:,} labelled as neither are left out" if labels.neither else ""
+    yield f"each pass is corrected by its own labels, which are pooled over variants{left}"
+
+
+def _range(spread: MisgradingRange) -> str:
+    """Both ends, or the one that is defined: larger rates move the index away from 0."""
+    near = spread.at_smallest_rates.estimate
+    if spread.status != "undefined" or near is None:
+        return f"{number(spread.low)} to {number(spread.high)}"
+    return f"{near:.3f} to {UNDEFINED}" if near >= 0 else f"{UNDEFINED} to {near:.3f}"
+
+
+def _range_status(spread: MisgradingRange) -> str:
+    only_far = spread.status == "undefined" and spread.at_smallest_rates.estimate is not None
+    return f"{spread.reason} at the largest rates" if only_far else spread.reason or "ok"

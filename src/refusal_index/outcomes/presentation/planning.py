@@ -1,0 +1,79 @@
+"""Plans as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from refusal_index.outcomes.planning import PlanOptions, ScenarioPlan
+from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import number, percent
+from refusal_index.stats import PowerPlan, SamplePlan
+
+
+def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
+    """Yield what a run of one model takes."""
+    expected = plan.scenario
+    yield (
+        f"{plan.name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
+        f"RI {number(expected.refusal_index)}"
+    )
+    if plan.sizes[0].half_width is None:
+        yield from (f"  no plan: {plan.sizes[0].status} ({plan.sizes[0].reason})", "")
+        return
+    yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
+    columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
+    yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
+    if (n := plan.sizes[-1].n) is not None:
+        widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics.items())
+        yield f"  with {n:,} questions also: {widths}"
+    if expected.refusal_index is not None and options.difference is not None:
+        yield from _difference(plan, expected.refusal_index - options.difference, options)
+    yield ""
+
+
+def apart_blocks(
+    labels: Sequence[str], plans: Mapping[str, tuple[PowerPlan, PowerPlan | None]], options: PlanOptions
+) -> Iterator[Block]:
+    """Yield what it takes to tell two models apart that were asked the same questions."""
+    power = ("power",) if options.questions else ()
+    yield (
+        f"{labels[0]} and {labels[1]}: questions to ask both, to tell them apart "
+        f"with a chance of {percent(options.power)}, if they differ by as much as here"
+    )
+    columns = ("variant", "RI of either", "difference", "correlation", "questions", *power)
+    rows = (_apart_row(name, *found) for name, found in plans.items())
+    yield from ("", Table.of(columns, rows, left=("variant",)))
+
+
+def _size_row(plan: SamplePlan) -> Iterator[str]:
+    yield f"{plan.n:,}"
+    yield f"{plan.half_width:.3f}"
+    yield f"{plan.forced_requests:,.0f}"
+    yield f"{plan.smallest_expected_cell:.1f}"
+    yield "fewer than 5 expected in a cell: RI may come out at +1 or -1" if plan.reason else ""
+
+
+def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Iterator[str]:
+    if plan.apart is None:
+        yield f"  no model has an index lower by {options.difference:g}"
+        return
+    start = f"  to tell it apart from a model with RI {lower:.3f}"
+    if plan.apart.n is None:
+        yield f"{start}: no plan ({plan.apart.reason})"
+        return
+    yield (
+        f"{start} with a chance of {percent(options.power)}: {plan.apart.n:,} "
+        "questions each (fewer where both are asked the same ones: plan from two runs)"
+    )
+    if plan.chance is not None and plan.chance.power is not None:
+        yield f"  with {options.questions:,} questions each the chance is {plan.chance.power:.0%}"
+
+
+def _apart_row(variant: str, needed: PowerPlan, chance: PowerPlan | None) -> Iterator[str]:
+    yield variant
+    yield " ".join(number(one.refusal_index) for one in (needed.first, needed.second))
+    yield number(needed.difference)
+    yield f"{needed.correlation:.2f}"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({needed.reason})"
+    if chance is not None:
+        yield UNDEFINED if chance.power is None else f"{chance.power:.0%} with {chance.n:,}"

@@ -1,0 +1,185 @@
+"""A summary as text: one row a variant, then what must be said beside the numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.pooled import PooledSummary
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
+from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
+from refusal_index.stats import Estimate
+
+MIX_SIGN = "+"
+METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
+"""The metrics that have a column before the index."""
+
+
+def summary_blocks(summary: Summary) -> Iterator[Block]:
+    """Yield the table of all variants, what they say together and what repeated draws add, and the warnings."""
+    yield summary_table(summary)
+    for pooled in summary.pooled:
+        yield from ("", _pooled(summary, pooled))
+    if any(variant.draws for variant in summary.variants):
+        yield from ("", _draws_table(summary))
+    for variant in summary.variants:
+        for message in _remarks(variant):
+            yield from ("", f"{_title(summary, variant)}: {message}")
+
+
+def summary_table(summary: Summary) -> Table:
+    """Make the table of all variants."""
+    heading = "variant" if _shared_source(summary) else "model, dataset, variant"
+    metrics = (METRIC_COLUMNS[name] for name in METRICS)
+    numbers = ("n", *metrics, "RI", f"{percent(summary.confidence_level)} interval", "scoring rules")
+    columns = (heading, *numbers, "status", "unscored", "forced refused")
+    return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
+
+
+def usage_text(summary: Summary) -> str | None:
+    """Say what all variants took together; None where it is not known."""
+    used = [variant.usage for variant in summary.variants if variant.usage is not None]
+    if not used:
+        return None
+    total = Usage.total(used)
+    tokens = f"{total.input_tokens:,} tokens in, {total.output_tokens:,} out"
+    cost = "" if total.cost is None else f", ${total.cost:.2f}"
+    if cost and total.unpriced_tokens:
+        cost += f" without the {total.unpriced_tokens:,} tokens of graders (--grader-price)"
+    if not cost and any(one.cost is not None for one in used):
+        cost = ", at a cost that is not known of all"
+    return f"answered in all: {total.requests:,} requests, {tokens}{cost}"
+
+
+def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
+    index, rules = variant.metric("refusal_index"), variant.sensitivity.range_of("refusal_index")
+    missing, forced = variant.completeness, variant.forced_refusals
+    yield _title(summary, variant)
+    yield f"{variant.table.n:,}"
+    yield from (number(variant.metric(name).estimate) for name in METRICS)
+    yield number(index.estimate)
+    yield interval_of(index)
+    yield span(rules.low, rules.high)
+    yield index.status
+    yield f"{missing.unscored:,} ({missing.missing_share:.1%})" if missing.unscored else "0"
+    yield UNDEFINED if forced.share is None else f"{forced.refused:,} ({forced.share:.1%})"
+
+
+def _remarks(variant: VariantSummary) -> Iterator[str]:
+    """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
+    complete = variant.completeness
+    if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
+        reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
+        yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
+    yield from _within_sources(variant)
+    for warning in variant.warnings:
+        yield warning.message
+
+
+def _within_sources(variant: VariantSummary) -> Iterator[str]:
+    """Say the index within each source of a mix: part of the mix's own is telling the sources apart."""
+    topics = variant.sensitivity.topics
+    if topics is None or MIX_SIGN not in (variant.dataset or ""):
+        return
+    each = ", ".join(f"{one.topic} {_in_words(one.refusal_index)}" for one in topics.each)
+    yield (
+        f"within the sources RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is telling its "
+        "sources apart."
+    )
+
+
+def _pooled(summary: Summary, pooled: PooledSummary) -> str:
+    """Say the joint estimate, whether the variants agree, and whether the copula behind the index holds."""
+    known = [part for part in (pooled.model, pooled.dataset) if part]
+    whose = "" if _shared_source(summary) else ", ".join(known) + ", "
+    index = pooled.index
+    if index.estimate is None:
+        return f"{whose}all variants jointly: RI undefined ({index.reason})."
+    ends = f" {interval_of(index)}" if index.low is not None else ""
+    left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
+    copula = _copula(pooled, 1 - summary.confidence_level)
+    return f"{whose}all variants jointly: RI {index.estimate:.3f}{ends}{left_out}{copula}."
+
+
+def _copula(pooled: PooledSummary, alpha: float) -> str:
+    """Say whether one Gaussian copula may be behind all variants."""
+    gaussian = pooled.gaussian
+    if gaussian.pvalue is None:
+        return ""
+    if gaussian.pvalue >= alpha:
+        return f". No sign against one Gaussian copula behind all variants (p = {gaussian.pvalue:.2g})"
+    left = [fit.family.replace("_", " ") for fit in pooled.copulas if (fit.pvalue or 0) >= alpha]
+    return (
+        f". One Gaussian copula behind all variants is refuted (p = {gaussian.pvalue:.2g}): either the "
+        "prompts change how refusals follow errors, or the index depends on the refusal rate; "
+        f"{'not refuted: ' + ', '.join(left) if left else 'no other of seven copulas fits either'}"
+    )
+
+
+def _draws_table(summary: Summary) -> Table:
+    level = f"{percent(summary.confidence_level)} interval"
+    columns = ("repeated draws", "questions", "draws", "RI corrected", level, "single draws")
+    further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
+    rows = ((_title(summary, one), *_draws_row(one.draws)) for one in summary.variants if one.draws is not None)
+    return Table.of((*columns, *further), rows, left=("repeated draws",))
+
+
+def _draws_row(draws: DrawsSummary) -> Iterator[str]:
+    yield f"{draws.questions:,}"
+    yield f"{draws.draws:,}"
+    yield number(draws.noise_corrected.estimate)
+    yield interval_of(draws.noise_corrected)
+    for value in (draws.uncorrected, draws.refusal_reliability, draws.error_reliability):
+        yield number(value)
+    for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
+        yield f"{number(found.estimate)} {interval_of(found)}"
+
+
+def _in_words(found: Estimate) -> str:
+    return "undefined" if found.estimate is None else f"{number(found.estimate)} {interval_of(found)}"
+
+
+def _title(summary: Summary, variant: VariantSummary) -> str:
+    return title(variant.variant) if _shared_source(summary) else title(variant.model, variant.dataset, variant.variant)
+
+
+def _shared_source(summary: Summary) -> bool:
+    return len({(variant.model, variant.dataset) for variant in summary.variants}) <= 1
+
+
+def changes_blocks(
+    changes: GradeChanges, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+) -> Iterator[Block]:
+    """Yield how the grades of two graders go together, and which cells changed for it.
+
+    - `changes`: as `grade_changes` returns them.
+    - `before`, `now`: the graders, as a run's settings hold them.
+    """
+    yield from ("", f"Graded before by {_name(before)}, now by {_name(now)}.")
+    for name, agreement in (("first pass", changes.first), ("forced pass", changes.forced)):
+        yield from _agreement(name, agreement)
+    moved = ", ".join(f"{one} to {other} {count:,}" for (one, other), count in changes.cells.items())
+    share = sum(changes.cells.values())
+    words = f": {moved.replace('_', ' ')}" if moved else ""
+    yield from ("", f"{share:,} of {changes.n:,} are in another cell now{words}.")
+
+
+def _agreement(title: str, agreement: GradeAgreement) -> Iterator[Block]:
+    kappa, heading = agreement.kappa, f"{title}: before"
+    if kappa.agreement is None:
+        return
+    counts = (
+        (one, *(f"{agreement.counts.get((one, other), 0):,}" for other in agreement.grades)) for one in agreement.grades
+    )
+    columns = (heading, *(f"now {grade}" for grade in agreement.grades))
+    told = f"{kappa.estimate:.3f}" if kappa.estimate is not None else f"undefined ({kappa.reason})"
+    yield from ("", Table.of(columns, counts, left=(heading,)))
+    yield f"{kappa.agreement:.1%} of {kappa.n:,} graded alike, Cohen's kappa {told}"
+
+
+def _name(grader: Mapping[str, Any] | None) -> str:
+    names = [grader.get("name"), grader.get("second")] if grader else []
+    return " and ".join(str(name) for name in names if name) or "(not named)"

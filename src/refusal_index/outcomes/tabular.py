@@ -1,0 +1,300 @@
+"""Tables as users hand them in: a CSV, JSON Lines or Parquet file, a data frame, or dictionaries, one a row.
+
+The one reader of all of them. It knows where each row stands, so that every message can name the place; what the cells
+mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import itertools
+import json
+import math
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from refusal_index.outcomes.errors import TableError, other_separator, shortened
+from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
+
+TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
+"""Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
+
+ROWS_AT_A_TIME = 1000
+LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the csv module takes unless told
+STAND_IN = "\ud80d"  # half of a surrogate pair, which no text in UTF-8 holds
+
+Record = tuple[int, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """The columns of a table as text."""
+
+    source: Source  # where they come from
+    columns: tuple[str, ...]  # all that are there, in their order
+    # Those that were asked for. An empty cell of a CSV file is null, and so is a number that is none.
+    frame: pl.DataFrame = field(repr=False)
+    lines: pl.Series = field(repr=False)  # the line on which each row begins, or else its number from 1
+
+    def where(self, row: int) -> str:
+        """Name the place of a row in words."""
+        return self.source.place(self.lines[row])
+
+
+def read_rows(source: Source, data: object, problems: Problems | None = None) -> list[Row]:
+    """Read all rows.
+
+    Raises TableError as the source has it, if `data` cannot be read, or there is no row.
+
+    - `source`: what `data` is.
+    - `data`: the content of a file, or a data frame or dictionaries.
+    - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
+    """
+    found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
+    if not found and not problems:
+        raise _empty(source)
+    return found
+
+
+def read_text(
+    data: object, wanted: Sequence[str], holds: str, error: type[TableError], *, first_of_lists: bool = False
+) -> TextTable:
+    """Read those of the columns `wanted` that are there, as text.
+
+    Raises TableError as `error` has it, if `data` cannot be read, a cell holds more than one value, or there is no row.
+
+    - `data`: the path of a file, a data frame, or dictionaries.
+    - `wanted`: columns.
+    - `holds`, `error`: as in `Source`.
+    - `first_of_lists`: whether the first entry stands for a cell that holds a list; otherwise that is an error.
+    """
+    if isinstance(data, str | Path):
+        with opened(Path(data), error) as file:
+            table = _text(Source.of(data, holds, error), file, wanted, first_of_lists)
+    else:
+        table = _text(Source("the table", "memory", holds, error), data, wanted, first_of_lists)
+    if table.lines.is_empty():
+        raise _empty(table.source)
+    return table
+
+
+def sound_text(text: str) -> str:
+    """Replace halves of surrogate pairs by U+FFFD.
+
+    A reply cut inside an emoji can hold one; no file format of the table can.
+
+    >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
+    True
+    """
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _empty(source: Source) -> TableError:
+    where = "there are any" if source.kind == "memory" else "it is the right file, and whole"
+    return source.wrong(f"expected at least one {source.holds}, got none; check that {where}")
+
+
+def _rows(source: Source, data: Any, problems: Problems | None) -> Iterator[Row]:
+    records: Iterable[Record]
+    if source.kind == "csv":
+        records = _csv_records(source, _lines(source, data), problems)
+    elif source.kind == "jsonl":
+        records = _json_records(source, _lines(source, data), problems)
+    else:
+        frame = _parquet(source, data) if source.kind == "parquet" else _frame(source, data)
+        cells = _dictionaries(source, data) if frame is None else frame.iter_rows(named=True)
+        records = enumerate(cells, start=1)
+    return (Row(source, line, cells) for line, cells in records)
+
+
+def _parquet(source: Source, file: BinaryIO, wanted: Collection[str] | None = None) -> pl.DataFrame:
+    try:  # a broken file can make Polars panic, which is no Exception
+        columns = list(pl.read_parquet_schema(file))
+        file.seek(0)
+        chosen = columns if wanted is None else [name for name in columns if name in wanted] or columns[:1]
+        frame = pl.read_parquet(file, columns=chosen)
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        raise source.broken(f"read as Parquet ({why[0]}); check that it is complete") from error
+    return frame.with_columns(pl.lit(None).alias(name) for name in columns if name not in chosen).select(columns)
+
+
+def _frame(source: Source, data: Any) -> pl.DataFrame | None:
+    """Return a data frame as Polars has it; None for what is no frame, or pandas', which can mix types in a column."""
+    if not hasattr(data, "__arrow_c_stream__") or _is_of_pandas(data):
+        return None
+    try:
+        return pl.DataFrame(data)
+    except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise source.broken(f"read as a data frame ({error}); give dictionaries, one a row") from error
+
+
+def _is_of_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
+    if _is_of_pandas(data):
+        data = data.astype(object).where(data.notna(), None).to_dict("records")
+    if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
+        said = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
+        raise source.wrong(said)
+    for number, cells in enumerate(data, start=1):
+        if not isinstance(cells, Mapping):
+            said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
+            raise source.wrong(said, [number])
+        yield {str(name): _plain(cell) for name, cell in cells.items()}
+
+
+def _plain(cell: Any) -> Any:
+    """Return a cell as JSON would have it, without arrays and tuples."""
+    cell = cell.tolist() if hasattr(cell, "tolist") else cell
+    if isinstance(cell, Mapping):
+        return {name: _plain(part) for name, part in cell.items()}
+    return [_plain(part) for part in cell] if isinstance(cell, list | tuple) else cell
+
+
+def _lines(source: Source, file: BinaryIO) -> Iterator[str]:
+    """Yield lines of text, which end at line feeds only: a JSON string may hold other characters that end lines."""
+    packed = source.name.lower().endswith(".gz")
+    coded: Iterable[bytes] = gzip.GzipFile(fileobj=file) if packed else file
+    number = 0
+    try:
+        for number, line in enumerate(coded, start=1):
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise source.wrong("expected text in UTF-8, got other bytes; save it as UTF-8", [number]) from error
+    except (OSError, EOFError, zlib.error) as error:
+        what = "unpacked ({}); check that it is complete and is gzip" if packed else "read ({}); try again"
+        raise source.broken(what.format(error)) from error
+
+
+def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
+    csv.field_size_limit(LONGEST_CELL)
+    reader = csv.reader(_csv_lines(lines), strict=True)
+    header: list[str] | None = None
+    line = 1
+    try:
+        for found in reader:
+            begins, line = line, reader.line_num + 1
+            cells = [cell.replace(STAND_IN, "\r") for cell in found]
+            if not any(cell.strip() for cell in cells):
+                continue
+            if header is None:
+                header = _checked_header(source, cells)
+            elif len(cells) > len(header):
+                said = f"expected {len(header)} cells as in the header, got {len(cells)}"
+                _tell(source.wrong(f"{said}; put quotes around text that holds commas", [begins]), problems)
+            else:
+                yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
+    except csv.Error as error:
+        _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+
+
+def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines with carriage returns that stand alone out of the csv module's sight: many tools do not quote them.
+
+    Only where the header ends in one do they end lines, as in files of old Macintoshes.
+    """
+    are_ends = False
+    for number, line in enumerate(lines):
+        body = line.rstrip("\r\n")
+        are_ends = "\r" in body if number == 0 else are_ends
+        if are_ends:
+            yield from io.StringIO(line, newline="")
+        else:
+            yield body.replace("\r", STAND_IN) + line[len(body) :]
+
+
+def _checked_header(source: Source, header: list[str]) -> list[str]:
+    header = [column.strip() for column in header]
+    if len(header) == 1 and (separator := other_separator(header[0])):
+        raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
+    twice = sorted({column for column in header if header.count(column) > 1})
+    if twice:
+        raise source.wrong(f"expected every column once, got {twice[0]!r} twice; rename or remove one of the two")
+    return header
+
+
+def _json_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
+    for line, text in enumerate(lines, start=1):
+        if not text.strip():
+            continue
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            said = f"expected one JSON object, got {shortened(text[:100])} ({error}); mend the line"
+            _tell(source.wrong(said, [line]), problems)
+            continue
+        if isinstance(record, dict):
+            yield line, record
+        else:
+            said = f"expected a JSON object, got {shortened(record)}; write one object a line"
+            _tell(source.wrong(said, [line]), problems)
+
+
+def _tell(problem: TableError, problems: Problems | None) -> None:
+    """Gather a problem, or raise it where nobody gathers."""
+    if problems is None:
+        raise problem
+    problems.append(problem)
+
+
+def _text(source: Source, data: Any, wanted: Sequence[str], first_of_lists: bool) -> TextTable:
+    frame = _parquet(source, data, wanted) if source.kind == "parquet" else None
+    frame = _frame(source, data) if source.kind == "memory" else frame
+    if frame is None:
+        return _text_of_rows(source, _rows(source, data, None), wanted, first_of_lists)
+    present = [name for name in frame.columns if name in wanted]
+    columns = [_text_column(source, frame[name], first_of_lists) for name in present]
+    return TextTable(source, tuple(frame.columns), pl.DataFrame(columns), pl.int_range(1, frame.height + 1, eager=True))
+
+
+def _text_column(source: Source, column: pl.Series, first_of_lists: bool) -> pl.Series:
+    if first_of_lists and isinstance(column.dtype, pl.List):
+        column = column.list.first()
+    wrong = source.wrong(f"expected single values, got {column.dtype}; write one value a row", column=column.name)
+    if column.dtype.is_nested():
+        raise wrong
+    try:
+        return (column.fill_nan(None) if column.dtype.is_float() else column).cast(pl.String)
+    except pl.exceptions.PolarsError as error:
+        raise wrong from error
+
+
+def _text_of_rows(source: Source, rows: Iterator[Row], wanted: Sequence[str], first_of_lists: bool) -> TextTable:
+    """Read some rows at a time, as Python's own text takes twice the memory of a column."""
+    schema = dict.fromkeys(wanted, pl.String)
+    found: dict[str, None] = {}
+    lines: list[int] = []
+    chunks = [pl.DataFrame(schema=schema)]
+    while some := list(itertools.islice(rows, ROWS_AT_A_TIME)):
+        lines += [row.line for row in some]
+        found |= dict.fromkeys(present_columns(some))
+        cells = {name: [_text_cell(row, name, first_of_lists) for row in some] for name in schema}
+        chunks.append(pl.DataFrame(cells, schema))
+    frame = pl.concat(chunks).select(name for name in schema if name in found)
+    return TextTable(source, tuple(found), frame, pl.Series(lines, dtype=pl.Int64))
+
+
+def _text_cell(row: Row, column: str, first_of_lists: bool) -> str | None:
+    value = row.cells.get(column)
+    if row.source.kind == "csv":
+        return value or None
+    if first_of_lists and isinstance(value, list):
+        value = value[0] if value else None
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return sound_text(str(value))
+    said = f"expected a single value, got {shortened(value)}; write text, a number, true, false or null"
+    raise row.wrong(said, column)

@@ -1,0 +1,188 @@
+"""One question as a conversation: what is due next, given every reply so far, and what became of each draw.
+
+Pure functions of stored replies: whoever carries requests asks `due` until nothing is, in whatever order replies come
+and however often it was interrupted; whoever reads results asks `outcome` of the same replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol.procedures import REFUSAL, Procedure
+from refusal_index.protocol.records import Asked, Completion, Pass, Reply, Step
+
+BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,)}
+"""What stands for the first pass where a pass is looked at by itself."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A request that nobody has answered yet, not yet in words.
+
+    Attributes
+    ----------
+    step
+        What to ask.
+    draw
+        The first draw that it is for, from 0.
+    choices
+        How many draws, one after the other, may be answered by as many choices of one response.
+    """
+
+    step: Step
+    draw: int = 0
+    choices: int = 1
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """A question under one variant.
+
+    Attributes
+    ----------
+    question, variant
+        What is asked, and with which wording of the first pass.
+    procedure
+        What follows what.
+    draws
+        How often the question is drawn. One that is drawn more than once goes through both passes in every draw,
+        whether the first refused or not.
+    """
+
+    question: Question
+    variant: str
+    procedure: Procedure
+    draws: int = 1
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether the forced pass waits for the first one to refuse."""
+        return self.draws == 1 and self.procedure.asks_model
+
+
+class _Said:
+    """The replies about one question, by pass and draw."""
+
+    def __init__(self, conversation: Conversation, said: Iterable[Completion]) -> None:
+        self.own: dict[Pass, dict[int, Reply]] = {of: {} for of in Pass}
+        self._verdicts: dict[tuple[Pass, int], list[Completion]] = {}
+        for one in said:
+            of, draw = one.reply.of, one.draw
+            if draw >= conversation.draws:
+                continue  # of another variant that is drawn more often
+            if one.reply.asked is Asked.MODEL:
+                self.own[of][draw] = one.reply
+            else:
+                self._verdicts.setdefault((of, draw), []).append(one)
+        self.first_drawn: dict[Pass, dict[Reply, int]] = {of: {} for of in Pass}
+        for of, replies in self.own.items():
+            for draw in sorted(replies):
+                self.first_drawn[of].setdefault(replies[draw], draw)
+
+    def graded(self, of: Pass, reply: Reply) -> list[Reply]:
+        """Return a reply and the verdicts on it: the same reply in several draws is graded in the first of them."""
+        verdicts = self._verdicts.get((of, self.first_drawn[of][reply]), ())
+        return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.asked, one.attempt)))]
+
+    def in_draw(self, draw: int) -> list[Reply]:
+        """Return all that was said in one draw."""
+        return [one for of in Pass if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
+
+
+def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
+    """Return what is to be asked next; nothing where every draw has its outcome.
+
+    Parameters
+    ----------
+    conversation
+        The question and how it is asked.
+    said
+        Every reply about the question so far: to its first passes under this variant, and to its forced passes.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import GraderKind, TwoPass
+    >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
+    >>> [one.step.of for one in due(talk, [])]
+    [<Pass.FIRST: 'first'>]
+    >>> due(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
+    []
+    """
+    known = _Said(conversation, taken(conversation, said))
+    if not conversation.in_turn:
+        return [one for of in Pass for one in _due_of_pass(conversation, of, known)]
+    step = conversation.procedure.step(conversation.question, known.in_draw(0))
+    return [] if isinstance(step, Outcome) else [Due(step)]
+
+
+def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
+    """Return what became of every draw, in their order; None while a reply is missing."""
+    known = _Said(conversation, taken(conversation, said))
+    step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
+    found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
+    drawn = []
+    for draw in range(conversation.draws):
+        replies = tuple(known.own[of].get(draw) for of in Pass)
+        if replies not in found:
+            became = step(known.in_draw(draw))
+            if isinstance(became, Step):
+                return None
+            found[replies] = became
+        drawn.append(found[replies])
+    return drawn
+
+
+def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
+    """Return the replies that the outcomes rest on: a forced answer that only another variant needed is not among them.
+
+    Parameters
+    ----------
+    conversation, said
+        As for `due`.
+    """
+    replies = [one for one in said if one.draw < conversation.draws]
+    if not conversation.in_turn or _is_forced(conversation, replies):
+        return replies
+    return [one for one in replies if one.reply.of is Pass.FIRST]
+
+
+def _is_forced(conversation: Conversation, said: Iterable[Completion]) -> bool:
+    first = _Said(conversation, (one for one in said if one.reply.of is Pass.FIRST))
+    step = conversation.procedure.step(conversation.question, first.in_draw(0))
+    return isinstance(step, Step) and step.of is Pass.FORCED
+
+
+def _due_of_pass(conversation: Conversation, of: Pass, said: _Said) -> Iterator[Due]:
+    question, procedure, before = conversation.question, conversation.procedure, BEFORE[of]
+    if procedure.asks_model:
+        step = procedure.step(question, before)
+        if isinstance(step, Outcome):
+            return  # of a question without a right answer the forced pass is known
+        missing = (draw for draw in range(conversation.draws) if draw not in said.own[of])
+        yield from (Due(step, *run) for run in _runs(missing))
+    for reply, draw in said.first_drawn[of].items():
+        step = procedure.step(question, [*before, *said.graded(of, reply)])
+        if isinstance(step, Step) and step.asked is not Asked.MODEL:
+            yield Due(step, draw)
+
+
+def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield each run of consecutive draws as its first and its length.
+
+    Examples
+    --------
+    >>> list(_runs([0, 1, 2, 5, 6]))
+    [(0, 3), (5, 2)]
+    """
+    run: list[int] = []
+    for draw in draws:
+        if run and draw != run[-1] + 1:
+            yield run[0], len(run)
+            run = []
+        run.append(draw)
+    if run:
+        yield run[0], len(run)

@@ -1,0 +1,68 @@
+"""A pipeline as a user would have one: functions that answer and grade, named by tests on the command line."""
+
+from __future__ import annotations
+
+import threading
+
+from refusal_index.outcomes.question import Question
+from tests.engines.fake_api import is_forced, question_of
+
+
+class State:
+    """What was asked, and what the functions are to do beside answering.
+
+    Attributes
+    ----------
+    asked
+        Every message that was answered.
+    stops_after, stopping
+        After how many replies every further call raises, and what.
+    """
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.stops_after: int | None = None
+        self.stopping: BaseException = RuntimeError("out of quota")
+        self._lock = threading.Lock()
+
+    def take(self, message: str) -> None:
+        with self._lock:
+            if self.stops_after is not None and len(self.asked) >= self.stops_after:
+                raise self.stopping
+            self.asked.append(message)
+
+
+state = State()
+
+
+def answer(messages: list[dict[str, str]]) -> str:
+    """Refuse every third sum and know every other one."""
+    message = messages[-1]["content"]
+    state.take(message)
+    number = int(question_of(message).split()[2])
+    if number % 3 == 0 and not is_forced(message):
+        return "<answer>UNANSWERED</answer>"
+    return f"<answer>{2 * number if number % 2 else 'none'}</answer>"
+
+
+async def answer_in_time(messages: list[dict[str, str]]) -> str:
+    """Say the same, awaited."""
+    return answer(messages)
+
+
+def speechless(_messages: list[dict[str, str]]) -> None:
+    """Return no reply."""
+
+
+def grade(question: Question, text: str) -> bool:
+    """Take an answer as right where it holds the right one."""
+    state.take(f"grade {question.question_id}: {text}")
+    return question.gold is not None and question.gold in text
+
+
+def undecided(_question: Question, _text: str) -> str:
+    """Return what is no grade."""
+    return "perhaps"
+
+
+NOT_A_FUNCTION = 3

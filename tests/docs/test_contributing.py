@@ -1,0 +1,51 @@
+"""What the pages for contributors say of the code is so: its rooms, its paths, the lines of the example."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.blocks import ROOT, blocks
+
+PACKAGE = ROOT / "src/refusal_index"
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+ADDITIONS = (ROOT / "docs/decisions/README.md").read_text().partition("### What each addition touches")[2]
+
+
+def test_every_room_is_in_the_table():
+    table = CONTRIBUTING.partition("| room |")[2].partition("\n\n")[0]
+    rooms = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").is_file()]
+    assert sorted(re.findall(r"^\| `(\w+)/`", table, re.MULTILINE)) == sorted(rooms)
+
+
+def test_every_line_that_the_example_adds_stands_in_its_file():
+    (block,) = [block for block in blocks("CONTRIBUTING.md") if block.language == "diff"]
+    files = re.findall(r"^\+\+\+ b/(\S+)\n@@ [^\n]*\n((?:^\+[^\n]*\n)+)", block.text, re.MULTILINE)
+    assert len(files) == 3
+    for path, added in files:
+        lines = (ROOT / path).read_text().splitlines()
+        assert not [line for line in added.splitlines() if line[1:] not in lines], path
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`([a-z_/]+(?:\.py|\.md|/))`", ADDITIONS))))
+def test_what_an_addition_touches_is_there(path):
+    assert any((place / path).exists() for place in (ROOT, PACKAGE, PACKAGE / "engines/inspect"))
+
+
+def test_the_steps_of_one_question_are_names_of_the_code():
+    """The picture's boxes that are classes, and the modules beside them."""
+    picture = (ROOT / "docs/assets/one-question.svg").read_text()
+    names = re.findall(r'<text x="105"[^>]*>([^<]+)<', picture)
+    places = re.findall(r'<text x="555"[^>]*>([^<]+)<', picture)
+    assert len(names) == len(places) == 12
+    for name, place in zip(names, places, strict=True):
+        found = [PACKAGE / part for part in place.split(", ")]
+        assert all(path.exists() for path in found), place
+        if name[0].isupper():
+            assert f"class {name}" in "".join(text_of(path) for path in found), (name, place)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text() if path.is_file() else "".join(one.read_text() for one in path.rglob("*.py"))

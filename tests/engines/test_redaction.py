@@ -1,0 +1,109 @@
+"""What passes between Inspect and a provider: no key, and no response without a reply."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from refusal_index.engines.inspect.redaction import EmptyResponseError, black_out, guard, known_secrets
+
+OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
+
+
+class FakeProvider:
+    """Does what a test tells it to in place of a request."""
+
+    def __init__(self, behaviour: Any, api_key: str | None = OWN) -> None:
+        self.behaviour, self.api_key = behaviour, api_key
+
+    async def generate(self) -> Any:
+        return self.behaviour()
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_OTHER_TOKEN", ENVIRONMENT)
+
+
+def guarded(behaviour: Any) -> Any:
+    provider = FakeProvider(behaviour)
+    guard(provider)
+    return asyncio.run(provider.generate())
+
+
+class ProviderError(Exception):
+    """As the openai and the anthropic client have them."""
+
+    def __init__(self, message: str, body: object) -> None:
+        super().__init__(message)
+        self.message, self.body = message, body
+
+
+def test_keys_in_an_error_and_in_those_that_led_to_it_are_blacked_out():
+    body = {"error": {"type": "overloaded_error", "message": f"key {OWN}", "tried": [OWN, 3]}}
+
+    def fail() -> None:
+        try:
+            try:
+                raise KeyError(ENVIRONMENT)
+            except KeyError:
+                raise OSError(401, f"no {OWN}")  # noqa: B904 - the context is what is tested
+        except OSError as error:
+            raise ProviderError(f"{OWN} and {ENVIRONMENT}", body) from error
+
+    with pytest.raises(ProviderError) as caught:
+        guarded(fail)
+    error = caught.value
+    assert (str(error), error.message) == ("[key] and [key]", "[key] and [key]")
+    assert error.body == {"error": {"type": "overloaded_error", "message": "key [key]", "tried": ["[key]", 3]}}
+    assert error.__cause__.args == (401, "no [key]")
+    assert error.__cause__.__context__.args == ("[key]",)
+
+
+def test_errors_that_led_to_each_other_end():
+    def fail() -> None:
+        one, other = ValueError(OWN), ValueError(OWN)
+        one.__cause__, other.__cause__ = other, one
+        raise one
+
+    with pytest.raises(ValueError, match=r"^\[key\]$"):
+        guarded(fail)
+
+
+def test_an_error_that_is_returned_is_cleaned_with_the_response_beside_it():
+    call = SimpleNamespace(response={"error": f"bad {OWN}", "headers": [OWN], "status": 400})
+    error, same = guarded(lambda: (ProviderError(f"bad {OWN}", None), call))
+    assert str(error) == "bad [key]"
+    assert same.response == {"error": "bad [key]", "headers": ["[key]"], "status": 400}
+
+
+def test_a_response_without_choices_is_an_error_and_any_other_passes_unchanged():
+    with pytest.raises(EmptyResponseError):
+        guarded(lambda: SimpleNamespace(choices=[]))
+    with pytest.raises(EmptyResponseError):
+        guarded(lambda: (SimpleNamespace(choices=[]), None))
+    output = SimpleNamespace(choices=["a reply"])
+    assert guarded(lambda: output) is output
+    assert guarded(lambda: (output, None)) == (output, None)
+
+
+def test_secrets_are_the_own_key_and_what_the_environment_names_like_one(monkeypatch):
+    monkeypatch.setenv("LONGER_SECRET", OWN + "-and-more")
+    monkeypatch.setenv("SHORT_KEY", "abc")
+    monkeypatch.setenv("KEYBOARD", "qwertyuiop")
+    secrets = known_secrets(FakeProvider(None))
+    assert {OWN, ENVIRONMENT, OWN + "-and-more"} <= set(secrets)
+    assert not {"abc", "qwertyuiop"} & set(secrets)
+    assert black_out(f"{OWN}-and-more", secrets) == "[key]", "a key within another leaves nothing of it"
+    assert known_secrets(FakeProvider(None, api_key=None)) == tuple(s for s in secrets if s != OWN)
+
+
+def test_a_provider_that_is_guarded_already_stays_as_it_is():
+    provider = FakeProvider(lambda: SimpleNamespace(choices=["a reply"]))
+    guard(provider)
+    once = provider.generate
+    guard(provider)
+    assert provider.generate is once

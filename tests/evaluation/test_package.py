@@ -1,0 +1,120 @@
+"""The face of the package: its public names, what importing it loads, and the one root of its errors."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+
+import pytest
+
+import refusal_index as ri
+
+PUBLIC = [
+    "ConfidenceInterval",
+    "ContingencyTable",
+    "RefusalIndexError",
+    "RefusalIndexResult",
+    "Run",
+    "__version__",
+    "compare",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+    "rank",
+    "refusal_index",
+    "refusal_index_many",
+    "stats",
+    "study",
+]
+
+ERRORS = """
+almanac.errors.AlmanacError
+almanac.errors.ContextLengthError
+almanac.errors.ModelFileError
+almanac.errors.ModelNotFoundError
+almanac.errors.RequestError
+cli.bad_input.OptionError
+datasets.dataset.DatasetError
+datasets.imports.first_pass.FirstPassError
+datasets.precise_wiki_build.frozen.BuildError
+engines.engine.ModelError
+engines.engine.RunFailedError
+engines.functions.FunctionError
+engines.inspect.build.BuildStoppedError
+engines.inspect.earlier_runs.LogError
+engines.inspect.redaction.EmptyResponseError
+engines.settings.SettingError
+engines.store.StoreError
+errors.RefusalIndexError
+evaluation.configuration.ConfigError
+evaluation.results.UnfinishedError
+evaluation.run.ComparabilityError
+outcomes.errors.OutcomeTableError
+outcomes.errors.RunFolderError
+outcomes.errors.TableError
+outcomes.price.PriceError
+protocol.graders.GraderError
+protocol.lengths.PromptLengthError
+protocol.prompt_set.PromptSetError
+studies.paper_figures.ModelTableError
+studies.study.NotPossibleError
+studies.writing.WritingError
+"""
+"""Pinned, so that one that goes or comes is seen; the reference lists them."""
+
+INSIDE = {"engines.inspect.earlier_runs.NotThereError"}
+"""Raised and caught within one module."""
+
+
+def test_the_public_names_are_these_and_each_is_there():
+    assert ri.__all__ == PUBLIC
+    assert all(getattr(ri, name) is not None for name in PUBLIC)
+    assert set(PUBLIC) <= set(dir(ri))
+    with pytest.raises(AttributeError, match="module 'refusal_index' has no attribute 'evaluat'"):
+        _ = ri.evaluat
+
+
+HEAVY = ("inspect_ai", "matplotlib", "numpy", "openai", "polars", "rich", "scipy", "typer")
+
+
+def test_importing_it_loads_nothing_of_what_it_may_need_later():
+    told = f"import sys, refusal_index; print([name for name in {HEAVY} if name in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_evaluating_within_the_process_loads_no_inspect_and_no_matplotlib():
+    told = """
+import sys, refusal_index as ri
+settings = {"engine": "local", "variants": "high", "grader": "exact", "model_name": "own", "out": "run"}
+ri.evaluate(lambda _: "<answer>1</answer>", [{"question": "1?", "answer": "1"}], **settings)
+print([name for name in ("inspect_ai", "openai") if name in sys.modules])
+"""
+    assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def errors() -> dict[str, type[BaseException]]:
+    found = {}
+    for module in pkgutil.walk_packages(ri.__path__, "refusal_index."):
+        if module.name.endswith("__main__"):
+            continue
+        for name, one in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if issubclass(one, BaseException) and one.__module__.startswith("refusal_index"):
+                found[f"{one.__module__.removeprefix('refusal_index.')}.{name}"] = one
+    return found
+
+
+def test_everything_that_can_reach_a_user_has_one_root():
+    found = errors()
+    outside = {name for name, one in found.items() if not issubclass(one, ri.RefusalIndexError)}
+    assert outside == INSIDE
+    assert sorted(found.keys() - outside) == ERRORS.split()
+
+
+def test_each_is_also_what_python_calls_it():
+    for name, one in errors().items():
+        if name not in {*INSIDE, "errors.RefusalIndexError", "almanac.errors.AlmanacError"}:
+            assert issubclass(one, ValueError | RuntimeError), name

@@ -1,0 +1,321 @@
+"""Does a fast test notice when a number goes wrong?
+
+``python -m tests.mutants`` breaks the package on purpose, one mutant at a time in a copy of its source, runs the fast
+tests that guard what is broken, and says whether one of them failed. It exits with 1 if a mutant survives, and with 2
+before anything runs if a mutant no longer applies. Words after the command choose the mutants whose file or
+description holds one of them.
+
+A mutant is what it breaks, a file of the package, a text that stands in it exactly once, what to put there, and the
+tests, below ``tests/``, of which one is to fail.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = Path("src/refusal_index")
+LONGEST = 300
+"""Seconds after which a run is ended: a mutant that never returns is as dead as one that fails."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change that makes the package wrong."""
+
+    breaks: str
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+MUTANTS = (
+    Mutant("the sign of a tetrachoric correlation", "stats/estimator.py",
+           "0.0, sign * ops.tanh(z))", "0.0, ops.tanh(z))", "stats/test_tetrachoric.py"),
+    Mutant("its starting bracket", "stats/estimator.py",
+           "LARGEST_Z = 25.0", "LARGEST_Z = 2.5", "stats/test_tetrachoric.py"),
+    Mutant("an undefined table is NaN among many", "stats/estimator.py",
+           "np.where(has10 & has01, -1.0, 1.0), np.nan)", "np.where(has10 & has01, -1.0, 1.0), 0.0)",
+           "stats/test_index.py stats/test_tetrachoric.py"),
+    Mutant("RI = 6/pi asin(rho/2)", "stats/influence.py",
+           "    return math.asin(rho / 2) / math.asin(0.5)", "    return rho", "stats/test_index.py"),
+    Mutant("the same of many tables", "stats/index.py",
+           "np.arcsin(rho / 2) / math.asin(0.5)", "np.arcsin(rho) / math.asin(1)", "stats/test_index.py"),
+    Mutant("which end a boundary lies at", "stats/index.py",
+           "table.refused_right == 0 or table.answered_wrong == 0",
+           "table.refused_right == 0 and table.answered_wrong == 0",
+           "stats/test_index.py"),
+    Mutant("a model that only refuses is undefined", "stats/contingency.py",
+           '"everybody_refused": answered,', '"everybody_refused": refused,', "stats/test_index.py"),
+    Mutant("the standard error counts the margins as estimated", "stats/influence.py",
+           "centre = table.refused_wrong / n - alpha * r - beta * mu", "alpha = beta = centre = 0.0",
+           "stats/test_influence.py stats/test_index.py"),
+    Mutant("the slope of the index in rho", "stats/influence.py",
+           "math.sqrt(4 - rho * rho)", "math.sqrt(4 - rho)", "stats/test_influence.py"),
+    Mutant("orthants of thresholds on either side of zero", "stats/bivariate_normal.py",
+           "ops.where((h < 0) != (k < 0), 1 / t, t)", "t", "stats/test_bivariate_normal.py"),
+    Mutant("the profile interval of an empty cell is one-sided", "stats/intervals.py",
+           "math.sqrt(-2 * math.log1p(-level))", "root_chi2", "stats/test_intervals.py"),
+    Mutant("a profile limit on the wrong side is sought again", "stats/profile.py",
+           "if z is None or (z - best[2]) * outward <= 0:", "if z is None:", "stats/test_intervals.py"),
+    Mutant("Jeffreys' prior", "stats/intervals.py",
+           "[:, np.newaxis] + 0.5", "[:, np.newaxis] + 1.0", "stats/test_intervals.py"),
+    Mutant("the delta interval is one for atanh(rho)", "stats/intervals.py",
+           "standard_error(table, rho) / ((1 - rho) * (1 + rho))", "standard_error(table, rho) / (1 - rho)",
+           "stats/test_intervals.py"),
+    Mutant("resamples without an estimate are left out", "stats/intervals.py",
+           "estimates[~np.isnan(estimates)]", "np.nan_to_num(estimates)", "stats/test_intervals.py"),
+    Mutant("cells counted from arrays", "stats/contingency.py",
+           "refusals - both, errors - both,", "errors - both, refusals - both,", "stats/test_contingency.py"),
+    Mutant("weights of the joint estimate", "stats/comparison/joint.py",
+           "weights = inverse.sum(axis=0) / information", "weights = np.full(len(kept), 1 / len(kept))",
+           "stats/comparison/test_joint.py"),
+    Mutant("variants share their questions", "stats/comparison/joint.py",
+           "_combine(variants, kept, z, influence @ influence.T)",
+           "_combine(variants, kept, z, np.diag(np.diagonal(influence @ influence.T)))",
+           "stats/comparison/test_joint.py"),
+    Mutant("two runs share their questions", "stats/comparison/metric_influence.py",
+           "np.linalg.norm(first - second)", "np.hypot(np.linalg.norm(first), np.linalg.norm(second))",
+           "stats/comparison/test_comparison.py"),
+    Mutant("Holm's p-values do not fall", "stats/comparison/pairwise.py",
+           "np.maximum.accumulate(stepwise)", "stepwise", "stats/comparison/test_multiple_testing.py"),
+    Mutant("max-t counts the data as a draw", "stats/comparison/pairwise.py",
+           "(reached + 1) / (len(maxima) + 1)", "reached / len(maxima)",
+           "stats/comparison/test_multiple_testing.py stats/comparison/test_ranking.py"),
+    Mutant("letters of groups inside others", "stats/comparison/pairwise.py",
+           "{group for group in added if not any(group < other for other in everything)}", "added",
+           "stats/comparison/test_letters.py"),
+    Mutant("agreement by chance", "stats/kappa.py",
+           "(agreeing - by_chance) / (n - by_chance)", "(agreeing - by_chance) / n", "stats/test_kappa.py"),
+    Mutant("a draw is not paired with itself", "stats/draws/patterns.py",
+           "both = r * w - patterns.refused_and_wrong", "both = r * w", "stats/draws/test_repeated_draws.py"),
+    Mutant("both reliabilities are divided out", "stats/draws/noise.py",
+           "np.where(usable, parts[1] * parts[2], np.nan)", "np.where(usable, parts[1] ** 2, np.nan)",
+           "stats/draws/test_repeated_draws.py"),
+    Mutant("questions for a half-width", "stats/planning/sample_size.py",
+           "math.ceil((quantile * sigma / wanted) ** 2)", "math.floor((quantile * sigma / wanted) ** 2)",
+           "stats/planning"),
+    Mutant("correlated runs are easier to tell apart", "stats/planning/power.py",
+           "2 * (1 - correlation)", "2 * (1 + correlation)", "stats/planning/test_power.py"),
+    Mutant("which of a grader's errors is which", "stats/sensitivity/misgrading.py",
+           "(cells[..., 0] - f_c * total)", "(cells[..., 0] - f_w * total)", "stats/sensitivity/test_misgrading.py"),
+    Mutant("the last answer tag decides", "protocol/replies.py",
+           "tagged[-1] if tagged", "tagged[0] if tagged", "protocol/test_replies.py"),
+    Mutant("a reply cut short is unscored", "protocol/replies.py",
+           "if stop_reason is StopReason.LENGTH:", "if stop_reason is StopReason.LENGTH and '</answer>' not in text:",
+           "protocol/test_replies.py"),
+    Mutant("tags in the reasoning do not count", "protocol/replies.py",
+           'REASONING.sub("", text)', "text", "protocol/test_replies.py"),
+    Mutant("half of the gold number's last figure", "protocol/exact.py",
+           "distance < _last_figure(gold.value) / 2", "distance < _last_figure(gold.value)", "protocol/test_exact.py"),
+    Mutant("a plain decline is a refusal only if nothing else is said", "protocol/exact.py",
+           'declines > 0 and not FILLER.sub("", rest).strip()', "declines > 0", "protocol/test_exact.py"),
+    Mutant("naming two choices is no answer", "protocol/choices.py",
+           "Grade.CORRECT if len(named) == 1 else Grade.UNSCORED", "Grade.CORRECT", "protocol/test_choices.py"),
+    Mutant("a denied verdict is unreadable", "protocol/grading.py",
+           "if MISLEADING.search(said):", "if not said:", "protocol/test_grading.py"),
+    Mutant("a reply cannot close its own quotation", "protocol/grading.py",
+           "_quoted(_with_choices(question)), _quoted(prediction)", "_quoted(_with_choices(question)), prediction",
+           "protocol/test_grading.py"),
+    Mutant("variants share their forced answers", "protocol/seeds.py",
+           'variant if request.of is Pass.FIRST else ""', "variant", "protocol/test_seeds.py"),
+    Mutant("draws differ in their seeds", "protocol/seeds.py",
+           "(run_seed, question_id, draw, of_variant,", "(run_seed, question_id, 0, of_variant,",
+           "protocol/test_seeds.py"),
+    Mutant("seeds are those of earlier releases", "protocol/seeds.py",
+           'key = "\\x1f".join', 'key = "\\x1e".join', "protocol/test_seeds.py"),
+    Mutant("unscored is not refused", "protocol/procedure.py",
+           "refused=None if first.grade is Grade.UNSCORED else refused", "refused=refused or first.grade == 'unscored'",
+           "protocol/test_procedure.py"),
+    Mutant("the same sample for the same seed in every release", "datasets/dataset.py",
+           'f"{seed}:{question_id}"', 'f"{question_id}:{seed}"', "datasets/test_registry_and_sample.py"),
+    Mutant("rows without a result are missing", "outcomes/counts.py",
+           'pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()', 'pl.col("refused").is_not_null()',
+           "outcomes/test_counts.py"),
+    Mutant("from what share missing is said", "outcomes/cautions.py",
+           "MISSING_LIMIT = 0.02", "MISSING_LIMIT = 0.03", "outcomes/test_summary.py"),
+    Mutant("cells that are small by expectation are said", "outcomes/cautions.py",
+           "key=lambda cell: min(found[cell], expected[cell])", "key=lambda cell: found[cell]",
+           "outcomes/test_summary.py"),
+    Mutant("numbers of one draw use the first", "outcomes/matching.py",
+           'pl.col("draw").min().over', 'pl.col("draw").max().over', "outcomes/test_matching.py"),
+    Mutant("joint comparisons align their variants by question", "outcomes/comparison.py",
+           "columns = [ids[question] for question in found.matrix.question_ids]",
+           "columns = list(range(len(found.matrix.question_ids)))", "outcomes/test_runs_and_comparison.py"),
+    Mutant("half of the smaller run's questions", "outcomes/runs.py",
+           "enough = scored.min() / 2", "enough = scored.max() / 2", "outcomes/test_runs_and_comparison.py"),
+    Mutant("an empty cell of a table is unknown, not false", "outcomes/parse.py",
+           "default=None, return_dtype=pl.Boolean)", "default=None, return_dtype=pl.Boolean).fill_null(value=False)",
+           "outcomes/test_table.py"),
+    Mutant("a word that is no truth value is refused", "outcomes/parse.py",
+           "text.is_not_null() & values.is_null(), expected", "text.is_null() & values.is_not_null(), expected",
+           "outcomes/test_table.py"),
+    Mutant("the forced pass waits for a refusal", "protocol/conversation.py",
+           "return self.draws == 1 and self.procedure.asks_model", "return False", "protocol/test_conversation.py"),
+    Mutant("several draws are all forced", "protocol/conversation.py",
+           "force_answered=conversation.draws > 1)", "force_answered=False)", "protocol/test_conversation.py"),
+    Mutant("draws beyond those asked for are left aside", "protocol/conversation.py",
+           "replies = [one for one in said if one.draw < conversation.draws]", "replies = list(said)",
+           "protocol/test_conversation.py"),
+    Mutant("a forced answer is taken only after a refusal", "protocol/conversation.py",
+           "if not conversation.in_turn or _is_forced(conversation, replies):", "if True:",
+           "protocol/test_conversation.py"),
+    Mutant("what is said twice is graded in its first draw", "protocol/conversation.py",
+           "for draw in sorted(replies):", "for draw in sorted(replies, reverse=True):",
+           "protocol/test_conversation.py"),
+    Mutant("a verdict is on the draw that said it first", "protocol/conversation.py",
+           "self._verdicts.get((of, self.first_drawn[of][reply]), ())", "self._verdicts.get((of, 0), ())",
+           "protocol/test_conversation.py"),
+    Mutant("only draws in a row are asked for together", "protocol/conversation.py",
+           "if run and draw != run[-1] + 1:", "if False:", "protocol/test_conversation.py"),
+    Mutant("a forced answer is not asked for when grading anew", "protocol/procedures.py",
+           "unscored_reason=FORCED_NOT_ASKED, first_reply", "unscored_reason=None, first_reply",
+           "protocol/test_regrading.py"),
+    Mutant("answers are not forced unless drawn repeatedly", "protocol/procedure.py",
+           "and not force_answered and not _was_forced(replies)", "and not force_answered",
+           "protocol/test_force_answered.py"),
+    Mutant("a rule's reason is its own", "protocol/graders.py",
+           'unscored_reason: str = "rule_undecided"', 'unscored_reason: str = "choice_ambiguous"',
+           "protocol/test_graders.py"),
+    Mutant("a place is never taken twice", "engines/store.py",
+           "for one in completions if _place(one) not in self._places]", "for one in completions]",
+           "engines/test_store.py"),
+    Mutant("the first reply stays", "engines/store.py",
+           "            self._places.add(_place(one))\n", "", "engines/test_store.py"),
+    Mutant("replies are committed as they come", "engines/store.py",
+           "with self._telling(), self._connection as connection:\n            connection.executemany(INSERT_REPLY",
+           "with self._telling():\n            connection = self._connection\n            "
+           "connection.executemany(INSERT_REPLY",
+           "engines/test_store.py"),
+    Mutant("every part of a place tells replies apart", "engines/store.py",
+           "one.reply.of, one.reply.asked, one.draw, one.attempt\n", "one.reply.of, one.reply.asked, one.draw\n",
+           "engines/test_store.py"),
+    Mutant("variants share forced answers only", "engines/store.py",
+           'if one.variant in (variant, "")]', "if True]", "engines/test_store.py"),
+    Mutant("fewer draws lose none", "engines/store.py",
+           "draws = max(draws, excluded.draws)", "draws = excluded.draws", "engines/test_store.py"),
+    Mutant("looking into a store writes nothing", "engines/store.py",
+           "if version < STORE_VERSION:", "if True:", "evaluation/test_api.py"),
+    Mutant("a reply in between breaks the row of failures", "engines/breaker.py",
+           "self._failed.pop(role, None)", "return", "engines/test_breaker.py"),
+    Mutant("who is asked has a row of failures of its own", "engines/breaker.py",
+           "failed = self._failed.setdefault(role, set())", 'failed = self._failed.setdefault("", set())',
+           "engines/test_breaker.py"),
+    Mutant("each draw has a seed of its own", "engines/engine.py",
+           "question.question_id, one.draw, conversation.variant, request)",
+           "question.question_id, 0, conversation.variant, request)", "engines/test_repeated.py"),
+    Mutant("what a response took goes with its first choice", "engines/engine.py",
+           "response.output_tokens if first else 0", "response.output_tokens", "engines/test_repeated.py"),
+    Mutant("a forced answer belongs to all variants", "engines/engine.py",
+           'return conversation.variant if of is Pass.FIRST else ""', "return conversation.variant",
+           "evaluation/test_functions.py"),
+    Mutant("a failure is forgotten once the question is finished", "engines/engine.py",
+           "    store.finish(conversation.variant, question_id)\n", "", "engines/test_forced.py"),
+    Mutant("a cache is read as plain data", "engines/inspect/earlier_runs.py",
+           "if name not in ADMITTED.get(module, ()):", "if False:", "evaluation/test_earlier_release.py"),
+    Mutant("a cache is read by no other reader", "engines/inspect/earlier_runs.py",
+           'vars(inspect_cache)["pickle"] = SimpleNamespace(load=_load_plain, dump=_refuse)', "pass",
+           "evaluation/test_earlier_release.py"),
+    Mutant("decoding is part of a folder's identity", "evaluation/identity.py",
+           '        "decoding": asdict(settings.decoding),\n', "", "evaluation/test_identity.py"),
+    Mutant("the seed is part of it", "evaluation/identity.py",
+           '        "seed": settings.seed,\n', "", "evaluation/test_identity.py"),
+    Mutant("the sources of functions are part of it", "evaluation/identity.py",
+           '**({"functions": dict(sources)} if sources else {}),', "", "evaluation/test_functions.py"),
+    Mutant("rules of other releases are told", "evaluation/run.py",
+           "if made != COMPARABILITY_VERSION and not regrade:", "if False:", "evaluation/test_identity.py"),
+    Mutant("a variant is pending while something is due", "evaluation/plan.py",
+           "for one in self.conversations(variant, store)\n            )\n        ]",
+           "for one in self.conversations(variant, store)[:1]\n            )\n        ]",
+           "evaluation/test_two_engines.py"),
+    Mutant("fewer draws than before ask for none less", "evaluation/plan.py",
+           "max(draws, before.get(question.question_id, 1))", "draws", "evaluation/test_results.py"),
+    Mutant("a shared forced answer counts once", "evaluation/results.py",
+           "for reply in one.said if reply not in shared}", "for reply in one.said}", "engines/test_run.py"),
+    Mutant("where further draws are missing the first counts", "evaluation/results.py",
+           "for draws in dict.fromkeys((conversation.draws, 1)) if first_replies else ():",
+           "for draws in (conversation.draws,) if first_replies else ():", "evaluation/test_results.py"),
+    Mutant("what failed is unscored and not refused", "evaluation/results.py",
+           "refused = None if conversation.procedure.asks_first else True", "refused = True",
+           "evaluation/test_results.py"),
+    Mutant("graders that differ are listed", "evaluation/results.py",
+           "and first is not second:", "and first is second:", "evaluation/test_functions.py"),
+    Mutant("that another variant was forced says nothing when graded anew", "evaluation/regrade.py",
+           "in taken(conversation, said) if one.reply.asked", "in said if one.reply.asked",
+           "evaluation/test_results.py"),
+)  # fmt: skip
+
+
+def problems(mutants: Iterable[Mutant]) -> Iterator[str]:
+    """Say which mutants no longer apply, and why."""
+    for one in mutants:
+        path = ROOT / PACKAGE / one.file
+        found = path.read_text().count(one.old) if path.is_file() else None
+        if found != 1:
+            said = "there is no such file" if found is None else f"its text stands there {found} times, not once"
+            yield f"{one.file}, {one.breaks}: {said}; bring the mutant up to date"
+        missing = [test for test in one.tests.split() if not (ROOT / "tests" / test).exists()]
+        if missing:
+            yield f"{one.file}, {one.breaks}: there is no tests/{missing[0]}"
+
+
+def failing(source: Path, tests: Iterable[str]) -> bool:
+    """Whether one of the fast tests fails over the package in a folder."""
+    paths = [str(Path("tests") / test) for test in tests]
+    # Without bytecode: a mutant may have the size of the original and be written within the same second.
+    settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
+    options = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *paths],
+            cwd=ROOT, env=os.environ | settings, capture_output=True, text=True, check=False, timeout=LONGEST,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return True
+    if ran.returncode not in (0, 1):
+        raise RuntimeError(f"pytest ended with {ran.returncode}, neither passed nor failed:\n{ran.stdout[-2000:]}")
+    return ran.returncode == 1
+
+
+def survives(mutant: Mutant) -> bool:
+    """Whether the tests of a mutant pass over a copy of the package that it has changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "src"
+        shutil.copytree(ROOT / "src", source, ignore=shutil.ignore_patterns("__pycache__"))
+        path = Path(folder) / PACKAGE / mutant.file
+        path.write_text(path.read_text().replace(mutant.old, mutant.new))
+        return not failing(source, mutant.tests.split())
+
+
+def main(words: Sequence[str]) -> int:
+    """Try the chosen mutants and print what became of each."""
+    chosen = [one for one in MUTANTS if not words or any(word in f"{one.file} {one.breaks}" for word in words)]
+    if not chosen:
+        print(f"no mutant is like {' or '.join(words)}", file=sys.stderr)
+        return 2
+    if said := list(problems(chosen)):
+        print(*said, sep="\n", file=sys.stderr)
+        return 2
+    if failing(ROOT / "src", dict.fromkeys(test for one in chosen for test in one.tests.split())):
+        print("the tests fail without any mutant: mend that first", file=sys.stderr)
+        return 2
+    survivors = 0
+    with ThreadPoolExecutor(os.cpu_count()) as workers:
+        for one, survived in zip(chosen, workers.map(survives, chosen), strict=True):
+            survivors += survived
+            print(f"{'SURVIVED' if survived else 'killed':<9} {one.file}: {one.breaks}", flush=True)
+    print(f"{len(chosen) - survivors} of {len(chosen)} killed")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,99 @@
+"""What comparisons and plans give to programs: frames and documents that agree, and plans that are those of `stats`."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes.comparison import CompareOptions
+from refusal_index.outcomes.comparison_results import compare_two, rank_all
+from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
+from refusal_index.outcomes.presentation import to_text
+from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.stats import METRIC_NAMES, expected_half_width, questions_for_half_width, questions_to_tell_apart
+
+N = 300
+OPTIONS = CompareOptions()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
+    folder = tmp_path_factory.mktemp("runs")
+    hard = np.random.default_rng(9).standard_normal(N)
+    for seed, (model, rho) in enumerate({"good": 0.8, "fair": 0.5, "<b>poor": 0.0}.items()):
+        inclined = rho * hard + math.sqrt(1 - rho * rho) * np.random.default_rng(seed).standard_normal(N)
+        rows = (
+            (Identification(model, "d", variant), Question(f"q{i}", "?", "!"), Outcome(bool(r > at), bool(h > -0.3)))
+            for variant, at in (("low", 0.3), ("high", -0.3))
+            for i, (r, h) in enumerate(zip(inclined, hard, strict=True))
+        )
+        write_outcomes(outcome_table(rows), folder / f"{seed}.parquet")
+    return read_runs(sorted(folder.iterdir()))
+
+
+def test_two_runs_can_be_ranked_too(runs):
+    assert len(rank_all(runs[:2], OPTIONS).found.ranking.runs) == 2
+
+
+def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
+    found = compare_two(runs[0], runs[1], OPTIONS)
+    frame, document = found.to_frame(), found.to_document()
+    joint = frame.filter(variant="jointly").row(0, named=True)
+    assert all(document["joint"][key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
+    assert frame.height == 1 + 2 * len(METRIC_NAMES)
+    for row in frame.filter(variant="low").iter_rows(named=True):
+        told = document["variants"][0]["metrics"][row["metric"]]
+        assert all(told[key] == row[key] for key in ("first", "second", "estimate", "low", "high", "pvalue", "status"))
+    json.dumps(document, allow_nan=False)
+
+
+def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
+    found = rank_all(runs, OPTIONS)
+    assert found.to_frame().to_dicts() == [
+        {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
+    ]
+
+
+@pytest.mark.parametrize("made", [lambda runs: compare_two(*runs[:2], OPTIONS), lambda runs: rank_all(runs, OPTIONS)])
+def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
+    found = made(runs)
+    assert repr(found) == to_text(found.blocks())
+    assert "array(" not in repr(found)
+
+
+def test_names_in_a_notebook_are_text(runs):
+    found = rank_all(runs, OPTIONS)
+    shown = found._repr_html_()
+    assert "&lt;b&gt;poor" in shown
+    assert "<b>" not in shown
+
+
+def test_a_plan_is_that_of_stats(runs):
+    scenario = scenarios_of(runs[1], "low")["low"]
+    plan = plan_scenario("low", scenario, PlanOptions(half_width=0.1, difference=0.2))
+    assert plan.sizes == (questions_for_half_width(scenario, 0.1),)
+    expected = expected_half_width(scenario, plan.sizes[0].n, metric="f_score").half_width
+    assert plan.other_metrics["f_score"] == expected
+    assert plan.apart.second.refusal_index == scenario.refusal_index - 0.2
+    widths = [size.half_width for size in plan_scenario("low", scenario, PlanOptions()).sizes]
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
+    needed, chance = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    own = [scenarios_of(run, "low")["low"] for run in runs[:2]]
+    assert needed == questions_to_tell_apart(*own, power=0.8, correlation=needed.correlation)
+    assert 0 < needed.correlation < 1
+    assert chance.n == 500
+
+
+def test_a_difference_that_no_index_can_have_has_no_plan(runs):
+    scenario = scenarios_of(runs[1], "low")["low"]
+    plan = plan_scenario("low", scenario, PlanOptions(difference=1.9))
+    assert plan.apart is None
+    assert plan.sizes

@@ -1,0 +1,235 @@
+"""A conversation is a function of its replies: any order and any number of interruptions end in the same outcomes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.outcomes import Outcome, Question
+from refusal_index.protocol import (
+    Asked,
+    Completion,
+    Conversation,
+    Due,
+    ForcedPass,
+    GraderKind,
+    Pass,
+    Procedure,
+    Reply,
+    StopReason,
+    TwoPass,
+    due,
+    next_step,
+    outcomes,
+    taken,
+)
+
+GOLD = Question("q", "What is the capital of Peru?", "Lima")
+NO_GOLD = replace(GOLD, gold=None)
+TEXTS = (
+    "<answer>Lima</answer>",
+    "<answer>Cuzco</answer>",
+    "<answer>UNANSWERED</answer>",
+    "",
+    "I could not say.",
+)
+VERDICTS = ("A", "B", "C", "hm")
+Place = tuple[str, Pass, Asked, int, int]
+Said = Callable[[str, Pass, Asked, int, int], Reply]
+
+
+def world(seed: int) -> Said:
+    """Return a model and its graders, whose reply depends on the place of the request and nothing else."""
+
+    def reply(variant: str, of: Pass, asked: Asked, draw: int, attempt: int) -> Reply:
+        own = random.Random(f"{seed} {variant if of is Pass.FIRST else ''} {of} {asked} {draw} {attempt}")
+        text = own.choice(TEXTS if asked is Asked.MODEL else VERDICTS)
+        stop = StopReason.LENGTH if asked is Asked.MODEL and own.random() < 0.1 else StopReason.STOP
+        return Reply(of, asked, text, stop)
+
+    return reply
+
+
+def replies_to(talk: Conversation, one: Due, said: Said, choices: int = 1) -> list[Completion]:
+    step = one.step
+    variant = talk.variant if step.of is Pass.FIRST else ""
+    return [
+        Completion("q", variant, draw, said(talk.variant, step.of, step.asked, draw, step.attempt), step.attempt)
+        for draw in range(one.draw, one.draw + min(choices, one.choices))
+    ]
+
+
+def place(one: Completion) -> tuple[object, ...]:
+    return one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt
+
+
+def carry(talk: Conversation, said: Said, known: Sequence[Completion] = (), seed: int = 0) -> list[Completion]:
+    """Ask whatever is due until nothing is, one request at a time in any order, with any number of choices."""
+    order, found = random.Random(seed), list(known)
+    while asks := due(talk, found):
+        one = order.choice(asks)
+        new = replies_to(talk, one, said, order.randint(1, 4))
+        places = [place(each) for each in [*found, *new]]
+        assert len(set(places)) == len(places), "a place is asked once"
+        found += new
+        order.shuffle(found)
+    return found
+
+
+def in_turn(talk: Conversation, said: Said, draw: int = 0) -> Outcome:
+    """Follow the procedure for one draw as it is written down: one step, one reply."""
+    replies: list[Reply] = []
+    while not isinstance(
+        step := next_step(talk.question, replies, talk.procedure.grader, force_answered=talk.draws > 1), Outcome
+    ):
+        replies.append(said(talk.variant, step.of, step.asked, draw, step.attempt))
+    return step
+
+
+KINDS = st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE])
+QUESTIONS = st.sampled_from([GOLD, NO_GOLD])
+TALKS = st.builds(Conversation, QUESTIONS, st.just("low"), st.builds(TwoPass, KINDS), st.integers(1, 4)) | st.builds(
+    Conversation, st.just(GOLD), st.just("low"), st.builds(ForcedPass, KINDS)
+)
+SEEDS = st.integers(0, 10**6)
+
+
+@given(TALKS, SEEDS, SEEDS, SEEDS)
+def test_in_whatever_order_replies_come_the_outcomes_are_the_same(talk, seed, one, other):
+    said = world(seed)
+    assert outcomes(talk, carry(talk, said, seed=one)) == outcomes(talk, carry(talk, said, seed=other))
+
+
+@given(QUESTIONS, KINDS, SEEDS, SEEDS)
+def test_they_are_those_of_asking_one_thing_after_the_other(question, kind, seed, order):
+    talk, said = Conversation(question, "low", TwoPass(kind)), world(seed)
+    assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said)]
+
+
+@given(QUESTIONS, st.integers(2, 5), SEEDS, SEEDS)
+def test_of_several_draws_each_is_what_it_would_be_alone(question, draws, seed, order):
+    """Graded by a rule: where a model grades, draws that say the same share its verdict."""
+    talk, said = Conversation(question, "low", TwoPass(GraderKind.EXACT), draws), world(seed)
+    assert outcomes(talk, carry(talk, said, seed=order)) == [in_turn(talk, said, draw) for draw in range(draws)]
+
+
+@given(TALKS, SEEDS, SEEDS, st.data())
+def test_interrupted_and_resumed_anywhere_it_ends_the_same_and_asks_no_place_twice(talk, seed, order, data):
+    said = world(seed)
+    whole = carry(talk, said, seed=order)
+    there = data.draw(st.integers(0, len(whole)))
+    kept = []  # what comes first is what can be there first: in the order in which things were asked
+    while len(kept) < there:
+        kept += replies_to(talk, due(talk, kept)[0], said)
+    finished = carry(talk, said, kept, seed=order)
+    assert outcomes(talk, finished) == outcomes(talk, whole)
+    assert {place(one) for one in kept} <= {place(one) for one in finished}
+
+
+@given(TALKS, SEEDS)
+def test_outcomes_are_there_exactly_when_nothing_is_due(talk, seed):
+    whole = carry(talk, world(seed))
+    assert outcomes(talk, whole) is not None
+    assert due(talk, whole) == []
+    without = [one for one in whole if one.reply.asked is not Asked.MODEL or one.draw != 0]
+    if talk.procedure.asks_first:
+        assert outcomes(talk, without) is None
+        assert due(talk, without)
+
+
+@given(QUESTIONS, KINDS, SEEDS)
+def test_one_draw_becomes_three_and_ten_and_only_what_is_new_is_asked(question, kind, seed):
+    said, known = world(seed), []
+    for draws in (1, 3, 10):
+        talk = Conversation(question, "low", TwoPass(kind), draws)
+        before, known = known, carry(talk, said, known, seed)
+        assert [one for one in known if one in before] != [] or not before
+        assert {place(one) for one in before} <= {place(one) for one in known}
+        assert len(outcomes(talk, known)) == draws
+    own = [one for one in known if one.reply.asked is Asked.MODEL]
+    assert len(own) == 10 if question.gold is None else 20
+    at_once = carry(Conversation(question, "low", TwoPass(kind), 10), said, seed=seed)
+    if kind is GraderKind.EXACT:
+        assert outcomes(talk, at_once) == outcomes(talk, known)
+
+
+@given(KINDS, SEEDS)
+def test_a_variant_takes_of_the_forced_answers_what_it_needs_and_never_asks_for_them_again(kind, seed):
+    said = world(seed)
+    low, high = (Conversation(GOLD, variant, TwoPass(kind)) for variant in ("low", "high"))
+    after_low = carry(low, said)
+    shared = [one for one in after_low if one.variant == ""]
+    after_high = carry(high, said, shared)
+    assert outcomes(high, after_high) == [in_turn(high, said)], "that another variant was forced changes nothing"
+    own = [one.reply for one in after_high if one.reply.of is Pass.FORCED and one.reply.asked is Asked.MODEL]
+    assert len(own) <= 1
+
+
+def first(text: str, draw: int = 0) -> Completion:
+    return Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, text))
+
+
+def forced(text: str, draw: int = 0) -> Completion:
+    return Completion("q", "", draw, Reply(Pass.FORCED, Asked.MODEL, text))
+
+
+RIGHT, REFUSED = TEXTS[0], TEXTS[2]
+
+
+def dues(procedure: Procedure, said: Sequence[Completion], draws: int = 1) -> list[tuple[str, str, int, int]]:
+    asks = due(Conversation(GOLD, "low", procedure, draws), said)
+    return [(str(one.step.of), str(one.step.asked), one.draw, one.choices) for one in asks]
+
+
+def test_of_a_single_draw_the_forced_pass_waits_for_a_refusal():
+    exact = TwoPass(GraderKind.EXACT)
+    assert dues(exact, []) == [("first", "model", 0, 1)]
+    assert dues(exact, [first(RIGHT)]) == []
+    assert dues(exact, [first(REFUSED)]) == [("forced", "model", 0, 1)]
+    assert dues(exact, [first(REFUSED), forced(RIGHT)]) == []
+
+
+def test_of_several_draws_both_passes_are_due_at_once_in_runs_of_what_is_missing():
+    exact = TwoPass(GraderKind.EXACT)
+    assert dues(exact, [], 5) == [("first", "model", 0, 5), ("forced", "model", 0, 5)]
+    there = [first(RIGHT, 1), first(RIGHT, 2), forced(RIGHT, 4)]
+    assert dues(exact, there, 5) == [("first", "model", 0, 1), ("first", "model", 3, 2), ("forced", "model", 0, 4)]
+
+
+def test_a_reply_that_comes_again_is_graded_once_in_the_first_draw_that_says_it():
+    model = TwoPass(GraderKind.MODEL)
+    there = [first(RIGHT, 2), first(RIGHT, 1), first("Cuzco", 0), *(forced(REFUSED, draw) for draw in range(3))]
+    assert dues(model, there, 3) == [("first", "grader", 0, 1), ("first", "grader", 1, 1)]
+
+
+def test_a_forced_answer_of_another_variant_is_taken_only_where_this_one_refused():
+    talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT))
+    assert taken(talk, [first(RIGHT), forced(RIGHT)]) == [first(RIGHT)]
+    assert taken(talk, [first(REFUSED), forced(RIGHT)]) == [first(REFUSED), forced(RIGHT)]
+    (outcome,) = outcomes(talk, [first(RIGHT), forced(TEXTS[1])])
+    assert (outcome.refused, outcome.forced_grade) == (False, None)
+
+
+def test_draws_that_another_variant_has_more_of_are_left_aside():
+    talk = Conversation(GOLD, "low", TwoPass(GraderKind.EXACT), 2)
+    there = [*(first(RIGHT, draw) for draw in range(2)), *(forced(RIGHT, draw) for draw in range(9))]
+    assert dues(talk.procedure, there, 2) == []
+    assert len(outcomes(talk, there)) == 2
+    assert max(one.draw for one in taken(talk, there)) == 1
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
+    verdicts = [
+        Completion("q", "low", 0, Reply(Pass.FIRST, Asked.GRADER, text), attempt)
+        for attempt, text in enumerate(("hm", "A"))
+    ]
+    there = [first("It is Lima."), *verdicts]
+    (outcome,) = outcomes(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [there[place] for place in order])
+    assert (outcome.refused, outcome.wrong) == (False, False)

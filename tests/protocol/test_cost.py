@@ -1,0 +1,218 @@
+"""Evidence for estimates: what is certain is exact, the rest is a range that holds, and nothing is counted twice."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from refusal_index.outcomes import Outcome, Question
+from refusal_index.protocol import (
+    REFUSAL,
+    Asked,
+    GraderKind,
+    Pass,
+    Protocol,
+    Reply,
+    Request,
+    about_tokens,
+    load_prompt_set,
+    next_request,
+)
+from refusal_index.protocol.cost import Assumptions, Foreseen, ToAsk, estimate
+from refusal_index.protocol.ranges import Range
+
+PROMPTS = load_prompt_set("default")
+QUESTIONS = [Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(10)]
+HALF = Assumptions(refusal_share=0.5, reply_tokens=7)
+KINDS = (GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE)
+
+
+def asked(
+    grader: GraderKind = GraderKind.EXACT,
+    draws: int = 1,
+    variants: Sequence[str] = tuple(PROMPTS.variants),
+    questions: Sequence[Question] = QUESTIONS,
+) -> list[ToAsk]:
+    return [ToAsk(Protocol(PROMPTS, name, grader), one, draws) for name in variants for one in questions]
+
+
+def tokens(request: Request) -> int:
+    return sum(about_tokens(message.content) for message in request.messages)
+
+
+def test_first_passes_are_exact_and_a_forced_one_is_shared_between_variants():
+    found = estimate(asked(), tokens, HALF)
+    assert found.first.requests == Range.exactly(4 * 10)
+    assert found.forced.requests == Range(0, 5, 10)
+    assert found.grading.requests == Range()
+    prompts = [next_request(one.question, (), one.protocol) for one in asked()]
+    assert found.first.input_tokens == Range.exactly(sum(map(tokens, prompts)))
+    assert found.first.output_tokens == Range.exactly(7 * 40)
+
+
+@pytest.mark.parametrize("share", [0, 0.3, 1])
+def test_the_assumed_share_decides_what_is_expected_and_nothing_else(share):
+    found = estimate(asked(GraderKind.MODEL), tokens, replace(HALF, refusal_share=share))
+    assert (found.forced.requests.least, found.forced.requests.most) == (0, 10)
+    assert found.forced.requests.expected == pytest.approx(10 * share)
+    assert found.grading.requests.expected == pytest.approx(4 * 10 * (1 - share) + 10 * share)
+    assert found.grading.requests.most == 2 * (40 + 10), "each verdict may be unreadable once"
+
+
+def test_two_graders_are_asked_twice_as_much():
+    one, two = (estimate(asked(kind), tokens, HALF).grading for kind in (GraderKind.MODEL, GraderKind.AGREE))
+    assert two.requests == one.requests.times(2)
+
+
+def test_of_questions_without_a_right_answer_no_forced_pass_is_counted():
+    nothing_right = [replace(question, gold=None) for question in QUESTIONS]
+    assert estimate(asked(questions=nothing_right), tokens, HALF).forced.requests == Range()
+    drawn = estimate(asked(questions=nothing_right, draws=5), tokens, HALF)
+    assert (drawn.first.requests, drawn.forced.requests) == (Range.exactly(4 * 10 * 5), Range())
+
+
+@pytest.mark.parametrize(("choices", "requests"), [(1, 12), (5, 3), (12, 1), (100, 1)])
+def test_of_questions_drawn_repeatedly_everything_is_certain(choices, requests):
+    found = estimate(asked(draws=12), tokens, replace(HALF, choices=Range.exactly(choices)))
+    assert found.first.requests == Range.exactly(4 * 10 * requests)
+    assert found.forced.requests == Range.exactly(10 * requests), "shared between variants, whatever is refused"
+    assert found.model.output_tokens == Range.exactly(7 * 12 * 10 * 5)
+
+
+def test_how_many_choices_come_is_a_range_where_it_is_not_known():
+    found = estimate(asked(variants=["low"], draws=10), tokens, replace(HALF, choices=Range(1, 3, 100)))
+    assert found.first.requests == Range(1, 4, 10).times(10)
+
+
+class Played:
+    """A run that a coin plays: the requests that are sent, and what was answered of them."""
+
+    def __init__(self, grader: GraderKind, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.grader = grader
+        self.replies: dict[tuple[object, ...], Reply] = {}
+
+    def key(self, one: ToAsk, request: Request) -> tuple[object, ...]:
+        of_variant = one.protocol.variant if request.of is Pass.FIRST else None
+        return one.question.question_id, of_variant, request.of, request.asked, request.attempt
+
+    def reply(self, request: Request) -> Reply:
+        if request.asked is not Asked.MODEL:
+            return Reply(request.of, request.asked, self.random.choice(["A", "B", "C", "hm"]))
+        answers = ["<answer>4</answer>", "<answer>UNANSWERED</answer>"]
+        return Reply(request.of, Asked.MODEL, self.random.choice(answers))
+
+    def play(self, items: Sequence[ToAsk]) -> None:
+        for one in items:
+            said: list[Reply] = []
+            while isinstance(request := next_request(one.question, said, one.protocol), Request):
+                said.append(self.replies.setdefault(self.key(one, request), self.reply(request)))
+
+    def paid(self, one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        assert (draw, choices) == (0, 1)
+        found = self.replies.get(self.key(one, request))
+        return [found] if found else []
+
+
+def counts(replies: Iterable[tuple[object, ...]]) -> Counter[str]:
+    return Counter("grading" if asked is not Asked.MODEL else str(of) for _, _, of, asked, _ in replies)
+
+
+@pytest.mark.parametrize("grader", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_whatever_is_replied_the_range_holds_it_and_a_finished_run_needs_nothing(grader, seed):
+    items, run = asked(grader), Played(grader, seed)
+    before = estimate(items, tokens, HALF)
+    run.play(items)
+    sent = counts(run.replies)
+    assert before.first.requests == Range.exactly(sent["first"])
+    for kind, load in (("forced", before.forced), ("grading", before.grading)):
+        assert load.requests.least <= sent[kind] <= load.requests.most, kind
+    after = estimate(items, tokens, HALF, run.paid)
+    assert after.total.requests == Range()
+    assert after.total.input_tokens == Range()
+
+
+@pytest.mark.parametrize("grader", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+def test_what_was_answered_before_is_taken_off_and_what_is_left_is_in_the_range(grader, seed):
+    items, run = asked(grader), Played(grader, seed)
+    run.play(items[:17])
+    dropped = run.random.sample(list(run.replies), 3)
+    for key in dropped:
+        del run.replies[key]
+    there = set(run.replies)
+    left = estimate(items, tokens, HALF, run.paid)
+    run.play(items)
+    sent = counts(run.replies.keys() - there)
+    assert left.first.requests == Range.exactly(sent["first"])
+    for kind, load in (("forced", left.forced), ("grading", left.grading)):
+        assert load.requests.least <= sent[kind] <= load.requests.most, kind
+
+
+def test_draws_that_are_there_are_taken_off():
+    said = [Reply(Pass.FIRST, Asked.MODEL, f"<answer>{number}</answer>") for number in range(4)]
+
+    def paid(one: ToAsk, request: Request, draw: int, choices: int) -> Sequence[Reply]:
+        if one.question.question_id != "q0" or request.of is not Pass.FIRST:
+            return ()
+        return said[:choices] if draw == 0 else ()
+
+    items = asked(variants=["low"], draws=10)
+    found = estimate(items, tokens, replace(HALF, choices=Range.exactly(4)), paid)
+    assert found.first.requests == Range.exactly(9 * 3 + 2), "six draws of q0 are left"
+    assert found.forced.requests == Range.exactly(10 * 3)
+    assert found.there == 1
+
+
+def test_grading_of_known_replies_is_certain_and_of_alike_ones_counted_once():
+    alike = Reply(Pass.FIRST, Asked.MODEL, "It is 0.")
+
+    def paid(_one: ToAsk, request: Request, _draw: int, choices: int) -> Sequence[Reply]:
+        return [alike] * choices if request.asked is Asked.MODEL and request.of is Pass.FIRST else ()
+
+    items = asked(GraderKind.MODEL, 6, ["low"], QUESTIONS[:1])
+    found = estimate(items, tokens, replace(HALF, choices=Range.exactly(6)), paid)
+    assert found.first.requests == Range()
+    assert found.grading.requests == Range(1, 1 + 6, 2 + 2 * 6), "the reply's verdict, and those of six forced answers"
+
+
+def test_the_forced_request_is_the_one_that_follows_a_refusal():
+    one = asked(variants=["low"], questions=QUESTIONS[:1])[0]
+    forced = next_request(one.question, [REFUSAL], one.protocol)
+    assert not isinstance(forced, Outcome)
+    found = estimate([one], tokens, replace(HALF, refusal_share=1))
+    assert found.forced.input_tokens == Range(0, tokens(forced), tokens(forced))
+
+
+def test_a_foreseen_refusal_is_forced_for_certain_and_a_foreseen_answer_never():
+    """Even questions are refused under all variants, odd ones under none."""
+
+    def foresee(one: ToAsk) -> Foreseen:
+        refused = int(one.question.question_id[1:]) % 2 == 0
+        answer = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{one.question.gold}</answer>")
+        return Foreseen(REFUSAL if refused else answer, 3)
+
+    found = estimate(asked(), tokens, HALF, foresee=foresee)
+    assert (found.first.requests, found.forced.requests) == (Range.exactly(40), Range.exactly(5))
+    assert found.first.output_tokens == Range.exactly(3 * 40)
+    assert found.forced.output_tokens == Range.exactly(7 * 5)
+    assert found.first.input_tokens == estimate(asked(), tokens, HALF).first.input_tokens
+    graded = estimate(asked(GraderKind.MODEL), tokens, HALF, foresee=foresee)
+    assert graded.grading.requests.least >= 4 * 5, "each answer is graded"
+    assert (graded.forced.requests.least, graded.forced.requests.most) == (5, 10), "a grader may call it a refusal"
+
+
+def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_foresight():
+    def never(_one: ToAsk) -> Foreseen:
+        raise AssertionError
+
+    reply = Reply(Pass.FIRST, Asked.MODEL, "<answer>2</answer>")
+    paid = estimate(asked(), tokens, HALF, lambda *_: [reply], never)
+    assert (paid.first.requests, paid.there) == (Range(), 40)
+    drawn = estimate(asked(draws=3), tokens, HALF, foresee=never)
+    assert drawn.first.requests == Range.exactly(3 * 40)
