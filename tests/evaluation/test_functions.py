@@ -14,6 +14,8 @@ import refusal_index as ri
 from refusal_index.engines.breaker import QUESTIONS_IN_A_ROW
 from refusal_index.engines.engine import ModelError, RunFailedError
 from refusal_index.engines.functions import GradingFunction, load_function
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.regrade import prepare_regrade, regrade
 from refusal_index.evaluation.run import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.question import Question
@@ -206,3 +208,15 @@ def test_a_comparison_of_a_run_with_itself_and_a_ranking_of_one_are_told():
         ri.compare(run, run)
     with pytest.raises(ri.RefusalIndexError, match="expected two runs or more, got 1"):
         ri.rank(run)
+
+
+def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
+    def broken(_question, _text):
+        raise ValueError("down")
+
+    run = ri.evaluate(models.answer, ROWS, grader_name="broken", **LOCAL | {"grader": broken, "max_retries": 0})
+    assert set(run.outcomes["unscored_reason"]) == {"request_failed"}
+    prepared = prepare_regrade(run.path, Settings.of(grader="exact", engine="local"))
+    again = asyncio.run(regrade(prepared))
+    assert not again.missing
+    assert again.outcomes["first_grade"].null_count() == 0

@@ -29,7 +29,6 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     check_gradable,
-    outcomes,
     taken,
 )
 from refusal_index.version import __version__
@@ -157,10 +156,14 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return what was said to a question; where it was not asked to its end, in its first draw if that is whole."""
+    """Return what was said to a question; where it was not asked to its end, in its first draw.
+
+    A question that was answered, and whose grader failed, is graded like any other.
+    """
     if error is not None:
         conversation = replace(conversation, draws=1)
-        said = said if said and outcomes(conversation, said) is not None else []
+        answered = any(one.reply.of is Pass.FIRST and one.draw == 0 for one in said)
+        said, error = (said, None) if answered else ([], error)
     own = tuple(_own(conversation, said))
     return _Replied(conversation.question, conversation.variant, conversation.draws, own, error)
 
