@@ -36,6 +36,9 @@ from refusal_index.protocol import (
     verdict_of,
 )
 
+FURTHER_DRAWS = "its further draws were not asked to their end"
+"""What is missing of a question of which the first draw alone is whole."""
+
 
 class UnfinishedError(RefusalIndexError, ValueError):
     """A run of which no variant was asked to its end, so that it has no results yet."""
@@ -187,7 +190,9 @@ def _became(conversation: Conversation, said: list[Completion], error: str | Non
         one = replace(conversation, draws=draws)
         became = outcomes(one, said)
         if became is not None:
-            return _Answered(conversation.question, became, taken(one, said), error)
+            # the first draw stands for itself, and that others are missing is told
+            lacking = FURTHER_DRAWS if draws < conversation.draws else None
+            return _Answered(conversation.question, became, taken(one, said), error or lacking)
     if error is None:
         return None
     refused = None if conversation.procedure.asks_first else True
