@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from refusal_index.datasets import Dataset
+from refusal_index.datasets import Dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
@@ -225,8 +225,6 @@ def plan_of(
         settings["column"] = columns
     chosen = Settings.of(**settings)
     if questions is not None and chosen.questions.limit is not None:
-        from refusal_index.datasets import sample  # noqa: PLC0415
-
         questions = sample(questions, chosen.questions.limit, chosen.seed)
     return prepare(chosen, out=None if out is None else Path(out), dataset=questions, objects=objects)
 

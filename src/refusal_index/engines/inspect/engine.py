@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 from inspect_ai import Task, eval_async
 from inspect_ai.log import EvalLog, read_eval_log_async
@@ -70,9 +71,9 @@ class InspectEngine:
             self._model = stand_in or get_model(NO_MODEL, memoize=False)
 
     def _add_grader(self, asked: Asked, name: str, objects: Mapping[str, object], config: GenerateConfig) -> None:
-        given = objects.get(name)
+        given: Any = objects.get(name)
         if is_function_name(name) or (callable(given) and not isinstance(given, Model)):
-            self._functions[asked] = GradingFunction(given or load_function(name, "grader"), name)  # type: ignore[arg-type]
+            self._functions[asked] = GradingFunction(given or load_function(name, "grader"), name)
             return
         try:
             self._graders[asked] = self._resolved(name, objects, config, "grader")
@@ -82,12 +83,12 @@ class InspectEngine:
             ) from error
 
     def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
-        given = objects.get(name)
+        given: Any = objects.get(name)
         if isinstance(given, Model):
             return given
         if is_function_name(name) or given is not None:
             function = given or load_function(name, role)
-            model = function_model(AnsweringFunction(function, name), config)  # type: ignore[arg-type]
+            model = function_model(AnsweringFunction(function, name), config)
         else:
             model = resolve_model(name, config)
         self._own.append(model)
