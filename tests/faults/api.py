@@ -12,6 +12,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -92,6 +93,7 @@ class FakeApi:
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
         self._site: web.TCPSite | None = None
+        self._back = asyncio.Event()
         self.is_down = False
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve)
@@ -124,6 +126,7 @@ class FakeApi:
         self.url = f"http://{host}:{port}/v1"
         self._started.set()
         await self._stop.wait()
+        self._back.set()
         await runner.cleanup()
 
     async def _listening(self, port: int) -> web.TCPSite:
@@ -136,14 +139,22 @@ class FakeApi:
         if self.is_down or self._site is None:
             return
         self.is_down = True
+        self._back.clear()
         port = self._runner.addresses[0][1]
         await self._site.stop()
 
         async def back() -> None:
-            await asyncio.sleep(seconds)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._back.wait(), seconds)
             self._site, self.is_down = await self._listening(port), False
 
         self._coming_back = asyncio.create_task(back())
+
+    def come_back(self) -> None:
+        """Be there again, if it was down."""
+        if self.is_down:
+            self._loop.call_soon_threadsafe(self._back.set)
+            asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = json.loads(await request.read())
@@ -163,6 +174,10 @@ class FakeApi:
         if callable(fault):
             return await fault(exchange)
         return web.json_response(exchange.answered())
+
+
+async def _done(task: asyncio.Task[None]) -> None:
+    await task
 
 
 def dropped(request: web.Request) -> web.StreamResponse:

@@ -1,9 +1,13 @@
 """What a run imports, for the process that all others are forked from."""
 
-import openai  # noqa: F401
+from importlib import import_module
 
-import refusal_index.engines.inspect.engine
-import refusal_index.engines.local.engine
-import refusal_index.evaluation.sweep
-import refusal_index.report
-import tests.faults.process  # noqa: F401
+for _name in (
+    "openai",
+    "refusal_index.engines.inspect.engine",
+    "refusal_index.engines.local.engine",
+    "refusal_index.evaluation.sweep",
+    "refusal_index.report",
+    "tests.faults.process",
+):
+    import_module(_name)

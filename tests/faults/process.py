@@ -200,13 +200,16 @@ def _fresh(
     environment = {name: value for name, value in everything.items() if value is not None}
     code = f"from tests.faults.process import become; become({arguments!r}, {around.clock!r})"
     with Path(said + ".out").open("ab") as out, Path(said + ".err").open("ab") as err:
-        if not around.closed:
-            return subprocess.Popen(
-                [sys.executable, "-c", code], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
-            )
         reading, writing = os.pipe()
         os.close(reading)
         try:
-            return subprocess.Popen([sys.executable, "-c", code], cwd=folder, env=environment, stdout=writing, stderr=err)
+            return subprocess.Popen(
+                [sys.executable, "-c", code],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=writing if around.closed else out,
+                stderr=err,
+            )
         finally:
             os.close(writing)

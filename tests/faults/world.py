@@ -7,6 +7,9 @@ from pathlib import Path
 
 from tests.faults.plan import FORCED, GRADER, number_of, pass_of
 
+KEY = "sk-planted-0123456789abcdef"
+"""The key of the server, which no file and no output may hold."""
+
 
 def write_questions(path: Path, count: int) -> None:
     """Write so many questions."""
