@@ -37,7 +37,9 @@ def played(what: tuple[Scenario, Engine]) -> Row | str:
         return f"{scenario.title}: {error}"
     except Exception as error:
         return f"{scenario.title} ({engine.name}): {type(error).__name__}: {error}"
-    print(f"{'ok  ' if not row.broken else 'FAIL'} {row.seconds:5.1f} s  {row.engine}: {scenario.title}", file=sys.stderr)
+    print(
+        f"{'ok  ' if not row.broken else 'FAIL'} {row.seconds:5.1f} s  {row.engine}: {scenario.title}", file=sys.stderr
+    )
     return row
 
 

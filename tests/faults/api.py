@@ -114,7 +114,14 @@ class FakeApi:
 
     def _serve(self) -> None:
         self._loop.run_until_complete(self._run())
+        self._loop.run_until_complete(self._end_what_hangs())
         self._loop.close()
+
+    async def _end_what_hangs(self) -> None:
+        hanging = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
 
     async def _run(self) -> None:
         app = web.Application(client_max_size=2**26)

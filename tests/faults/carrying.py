@@ -24,7 +24,7 @@ import polars as pl
 
 from tests.faults.api import FakeApi
 from tests.faults.kinds import meanwhile
-from tests.faults.plan import Plan
+from tests.faults.plan import Fault, Plan
 from tests.faults.process import Command, Ended, start
 from tests.faults.scenario import DONE, EQUAL, RESUMED, Engine, Row, Scenario, Step
 from tests.faults.world import KEY, answer, write_questions
@@ -50,6 +50,7 @@ class Stage:
     running: list[Command] = field(default_factory=list)
     others: list[Ended] = field(default_factory=list)
     lost: int = 0
+    idle: list[Fault] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -61,21 +62,23 @@ class Stage:
         if step.before is not None:
             step.before(self.folder)
         self.api.come_back()
-        self.api._fault = Plan(step.faults, self._deeds())
+        plan = self.api._fault = Plan(step.faults, self._deeds())
         unkept = len(self.api.answered) - self.kept()
         command = self._start(step)
         self.running.append(command)
         ended = command.wait(self.scenario.limit)
         self.api._fault = None
+        self.idle += [fault for fault, count in zip(step.faults, plan.happened, strict=True) if not count]
         self.lost += max(0, len(self.api.answered) - self.kept() - unkept)
         return ended
 
     def kept(self) -> int:
         """Count the responses that the store holds."""
         path = self.folder / "replies.sqlite"
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(
-            sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        ) as connection:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection,
+        ):
             return int(connection.execute("SELECT coalesce(sum(requests), 0) FROM replies").fetchone()[0])
         return 0
 
@@ -102,7 +105,6 @@ class Stage:
             "terminate": meanwhile(lambda: self._signal(signal.SIGTERM), late=0.2),
             "fill the disk": meanwhile(lambda: fill(self.folder.parent)),
             "use up the files": meanwhile(lambda: use_up_files(self.folder.parent)),
-            "protect": meanwhile(lambda: protect(self.folder)),
             "another run": meanwhile(self._another),
         }
 
@@ -217,17 +219,25 @@ def _promised(
 
 def _always(stage: Stage) -> Iterator[str]:
     """Say which of the promises was broken that hold whatever happens."""
+    for fault in stage.idle:
+        yield f"nothing happened of {fault}"
     said = {path.name: path.read_bytes() for path in stage.base.glob("said-*")}
     for name, text in said.items():
         if b"Traceback (most recent call last)" in text:
             yield f"a traceback in {name}"
-    files = {str(path.relative_to(stage.base)): text for path in stage.folder.rglob("*") for text in contents(path)}
-    for name, text in (said | files).items():
-        if KEY.encode() in text:
-            yield f"the key in {name}"
+    found = [(str(path.relative_to(stage.base)), text) for path in files(stage.folder) for text in contents(path)]
+    for name in dict.fromkeys(name for name, text in [*said.items(), *found] if KEY.encode() in text):
+        yield f"the key in {name}"
     for other in stage.others:
         if other.status != 2 or "in use by another process" not in other.err:
             yield f"the other run ended with {other.status}: {message_of(other)}"
+
+
+def files(folder: Path) -> list[Path]:
+    """Return all files below a folder; none where it cannot be."""
+    with contextlib.suppress(OSError):
+        return list(folder.rglob("*"))
+    return []
 
 
 def contents(path: Path) -> Iterator[bytes]:
@@ -320,5 +330,3 @@ def disk(place: Path, options: str) -> Iterator[None]:
 def protect(folder: Path) -> None:
     """Let nothing be written to the disk that a folder lies on."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder.parent)], check=True)
-
-

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 FIRST_WAIT = 0.02
 """Seconds before a request is sent again for the first time; each further wait is longer."""
 
-PRELOADED = ("refusal_index.cli.commands.run", "tests.faults.preloaded")
+PRELOADED = ("tests.faults.preloaded",)
 
 
 @dataclass(frozen=True)
