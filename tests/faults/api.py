@@ -164,7 +164,10 @@ class FakeApi:
             asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = json.loads(await request.read())
+        try:
+            body = json.loads(await request.read())
+        except ConnectionResetError:  # whoever sent it is gone
+            return dropped(request)
         self.headers.append(dict(request.headers))
         if self.is_down:
             return dropped(request)

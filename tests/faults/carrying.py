@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +86,16 @@ class Stage:
     def _start(self, step: Step) -> Command:
         said = self.base / f"said-{len(list(self.base.glob('said-*.out')))}"
         url = self.api.url.replace("127.0.0.1", step.host)
-        environment = {"FAKE_BASE_URL": url, "FAKE_API_KEY": KEY, "COLUMNS": "200", "NO_COLOR": "1"}
-        return start(self._arguments(step), self.base / "work", said, environment, step.around)
+        arguments = self._arguments(step)
+        patience = dict(pairwise(arguments)).get("--attempt-timeout", "2")
+        environment = {
+            "FAKE_TIMEOUT": patience,
+            "FAKE_BASE_URL": url,
+            "FAKE_API_KEY": KEY,
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+        }
+        return start(arguments, self.base / "work", said, environment, step.around)
 
     def _arguments(self, step: Step) -> list[str]:
         if step.command != "run":
