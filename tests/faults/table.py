@@ -43,12 +43,13 @@ GRADERS = "The grader is of no use"
 AGAIN = "A run is resumed or extended"
 
 
-def passing(name: str, deed: kinds.Misdeed, **which: object) -> tuple[Scenario, ...]:
+def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **which: object) -> tuple[Scenario, ...]:
     """Return the scenarios of a fault that passes, one in each pass."""
     which = which or {"share": 0.2}
+    faults = {of: Fault(deed, of=of, **which) for of in PASSES}  # type: ignore[arg-type]
     return tuple(
-        Scenario(PASSING, name, (Step((Fault(deed, of=of, **which),)),), of=of, graded=True, questions=30)  # type: ignore[arg-type]
-        for of in PASSES
+        Scenario(PASSING, name, (Step((fault,)),), of=of, graded=True, questions=30, options=options)
+        for of, fault in faults.items()
     )
 
 
@@ -83,6 +84,7 @@ def graded(name: str, says: str) -> Scenario:
 
 
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
+AS_LOGGED = Promise(status=(0, BAD_INPUT), received=0)  # Inspect's logs hold the replies, too
 NO_ROOM = Promise(
     RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE, received=20 + 2 * AT_ONCE
 )
@@ -100,7 +102,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *passing("a fifth of 200 with an error as its body", kinds.ERROR_BODY),
     *passing("a fifth of dropped connections", kinds.dropped_connection),
     *passing("a fifth of connections cut within the body", kinds.cut_connection),
-    *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1),
+    *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1, options=("--attempt-timeout", "2")),
     *passing("the server is down for a moment", kinds.down(0.3), requests=(7, 8)),
     *passing("slow answers", kinds.slow(0.3), share=0.2),
     Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(repeats=40), options=("--draws", "4"), choices=4, engines=INSPECT),
@@ -156,11 +158,11 @@ SCENARIOS: tuple[Scenario, ...] = (
     damaged("run.json is empty", emptied("run.json"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
     damaged("run.json is cut, before score", cut("run.json"), "score", Promise(status=BAD_INPUT, says="error: .*run.json")),
     damaged("run.json is a list", replaced("run.json", "[]"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
-    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", KEPT_OUT),
+    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", AS_LOGGED),
     damaged("the store of replies is cut", cut("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled", scrambled("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled, before score", scrambled("replies.sqlite"), "score", KEPT_OUT),
-    damaged("the store of replies is gone", removed("replies.sqlite"), "run", KEPT_OUT),
+    damaged("the store of replies is gone", removed("replies.sqlite"), "run", AS_LOGGED),
     damaged("a half-written file was left behind", half_renamed, "run"),
     Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1"),
     Scenario(PLACES, "a name beyond ASCII", (Step(),), out="läuft 走る 🦙"),
