@@ -69,7 +69,7 @@ def main() -> int:
         print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")
     print(f"{len(rows)} rows, {len(broken)} with a broken promise, {time.monotonic() - began:.0f} s")
     if arguments.write is not None:
-        arguments.write.write_text(page(rows, soaked), encoding="utf-8")
+        arguments.write.write_text(page(SCENARIOS, rows, soaked), encoding="utf-8")
     return int(bool(broken))
 
 
