@@ -2,14 +2,15 @@
 
 Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
 variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
-Beside the replies lie the questions, which of them are asked under which variant and how often, and what kept those
-that are not finished. Nothing in it is code.
+Beside the replies lie those that were set aside to be asked for again, the questions, which of them are asked under
+which variant and how often, and what kept those that are not finished. Nothing in it is code.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -21,7 +22,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 
-STORE_VERSION = 1
+STORE_VERSION = 2
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
 
 TABLES = """
@@ -34,12 +35,18 @@ CREATE TABLE IF NOT EXISTS replies (
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
     seconds REAL, logprobs TEXT, request_sha256 TEXT,
     PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+CREATE TABLE IF NOT EXISTS retired (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT);
 CREATE TABLE IF NOT EXISTS failures (
     variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
 """
 
 
 INSERT_REPLY = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 
 
 class StoreError(RefusalIndexError, ValueError):
@@ -75,9 +82,10 @@ class ReplyStore:
             self._connection = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
             self._open()
         self._said: dict[str, list[Completion]] = {}
-        for one in self._read_replies():
+        for one in self._read("replies"):
             self._said.setdefault(one.question_id, []).append(one)
         self._failures = set(self.failures())
+        self._retired = Counter(_place(one)[:-1] for one in self.retired())
         self._places = {_place(one) for replies in self._said.values() for one in replies}
 
     def _open(self) -> None:
@@ -154,6 +162,26 @@ class ReplyStore:
         for replies in self._said.values():
             yield from replies
 
+    def retire(self, completions: Sequence[Completion]) -> None:
+        """Set replies aside, so that they are asked for again; what they took still counts."""
+        places = [tuple(map(str, _place(one)[:4])) + _place(one)[4:] for one in completions]
+        with self._telling(), self._connection as connection:
+            connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
+            connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
+        gone = {_place(one) for one in completions} & self._places
+        self._places -= gone
+        self._retired.update(place[:-1] for place in gone)
+        for question_id in {str(place[0]) for place in gone}:
+            self._said[question_id] = [one for one in self._said[question_id] if _place(one) not in gone]
+
+    def retired(self) -> Iterator[Completion]:
+        """Yield every reply that was set aside."""
+        return self._read("retired")
+
+    def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
+        """Return how many replies were set aside at a place."""
+        return self._retired[question_id, variant, of, asked, draw]
+
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
         self._failures.add((variant, question_id))
@@ -178,12 +206,15 @@ class ReplyStore:
         questions = other.questions()
         for variant, draws in other.asked().items():
             self.ask(variant, {questions[question_id]: count for question_id, count in draws.items()})
+        for one in other.retired():
+            self.put([one])
+            self.retire([one])
         self.put(list(other.replies()))
         for (variant, question_id), error in other.failures().items():
             self.fail(variant, question_id, error)
 
-    def _read_replies(self) -> Iterator[Completion]:
-        for row in self._rows("SELECT * FROM replies ORDER BY rowid"):
+    def _read(self, table: str) -> Iterator[Completion]:
+        for row in self._rows(f"SELECT * FROM {table} ORDER BY rowid"):  # noqa: S608 - a name of ours
             question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest = row
             reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
             yield Completion(question_id, variant, draw, reply, attempt, *rest)

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import (
+    Assignment,
+    Begun,
+    Engine,
+    Event,
+    Opened,
+    Progress,
+    RunFailedError,
+    unwatched,
+)
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -19,7 +29,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
+from refusal_index.evaluation.results import Derived, Disagreement, Missing, UnfinishedError, derive
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
@@ -69,6 +79,8 @@ class Run:
         How many replies two graders differ over.
     changes
         What another grader changed; None in a run that was graded once.
+    ended
+        Why it ended before all was asked, as it was told to; None where it did not.
     """
 
     folder: RunFolder
@@ -78,6 +90,7 @@ class Run:
     document: Mapping[str, Any] | None = None
     disagreements: int = 0
     changes: GradeChanges | None = None
+    ended: str | None = None
 
     @property
     def path(self) -> Path:
@@ -144,7 +157,7 @@ class Run:
         return as_html(self)
 
 
-async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
+async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Ask what is still to be asked, and write the results into the run's folder.
 
     Parameters
@@ -152,7 +165,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     plan
         The run, as `prepare` returns it.
     progress
-        Is told what happens.
+        Is told what happens; what it raises ends the run, and is raised again.
+    budget
+        What may be used, where several runs share it; None for the run's own.
 
     Raises
     ------
@@ -163,29 +178,78 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     """
     folder = plan.folder
     with open_store(folder, made=False) as store:
-        pending = plan.pending(store)
+        to_ask = plan.pending(store) or plan.asked_again(store)
     # A wrong name or a missing key is told before a folder is made.
-    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if pending else None
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if to_ask else None
     with folder.lock():
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
-            pending = plan.pending(store)
-            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+            store.retire(plan.asked_again(store))
+            ended = None
             if engine is not None:
-                async with engine.open():
-                    for variant in pending:
-                        progress(Begun(variant))
-                        await engine.carry(assignment_of(plan, variant, store, progress))
-            return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+                ended = await _ask(plan, engine, store, progress, budget or Budget(plan.settings.limits))
+            try:
+                run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+            except UnfinishedError as error:
+                raise RunFailedError(ended or str(error)) from error
+            return replace(run, ended=ended)
 
 
-def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress = unwatched) -> Assignment:
+async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
+    """Ask what is to be asked, and return why it ended before that, as it was told to."""
+    breaker, pending = CircuitBreaker(), plan.pending(store)
+    watch = _Watch(progress, breaker)
+    watch(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+    replies = list(store.replies())
+    budget.count_earlier([*replies, *store.retired()], plan.prices)
+    async with engine.open({one.reply.asked for one in replies}):
+        for variant in pending:
+            watch(Begun(variant))
+            await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))
+            if watch.error is not None:
+                raise watch.error
+            if breaker.reason is not None and not breaker.planned:
+                raise RunFailedError(f"{plan.dataset.name}-{variant}: {breaker.reason}")
+    return breaker.reason
+
+
+class _Watch:
+    """Tells what happens; whoever is told and raises ends the run in order, so that no reply is lost to it."""
+
+    def __init__(self, progress: Progress, breaker: CircuitBreaker) -> None:
+        self._progress, self._breaker = progress, breaker
+        self.error: Exception | None = None
+
+    def __call__(self, event: Event) -> None:
+        if self.error is None:
+            try:
+                self._progress(event)
+            except Exception as error:
+                self.error = error
+                self._breaker.open("the progress callback failed")
+
+
+def assignment_of(
+    plan: Plan,
+    variant: str,
+    store: ReplyStore,
+    progress: Progress = unwatched,
+    breaker: CircuitBreaker | None = None,
+    budget: Budget | None = None,
+) -> Assignment:
     """Return what an engine is to carry of one variant."""
-    conversations = plan.conversations(variant, store)
     return Assignment(
-        plan.dataset.name, variant, conversations, plan.settings, store, plan.folder, progress, CircuitBreaker()
+        plan.dataset.name,
+        variant,
+        plan.conversations(variant, store),
+        plan.settings,
+        store,
+        plan.folder,
+        progress,
+        breaker or CircuitBreaker(),
+        budget or Budget(plan.settings.limits),
     )
 
 

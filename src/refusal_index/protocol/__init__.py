@@ -1,6 +1,6 @@
 """The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
 
-from refusal_index.protocol.conversation import Conversation, Due, due, outcomes, taken
+from refusal_index.protocol.conversation import ASKED_AGAIN, Conversation, Due, due, kept_unscored, outcomes, taken
 from refusal_index.protocol.exact import exact_grade
 from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
 from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
@@ -13,6 +13,7 @@ from refusal_index.protocol.replies import Reading, StopReason, read_reply
 from refusal_index.protocol.seeds import request_seed
 
 __all__ = [
+    "ASKED_AGAIN",
     "FORCED",
     "REFUSAL",
     "Asked",
@@ -45,6 +46,7 @@ __all__ = [
     "grade_by_rule",
     "grader_prompt",
     "grader_prompt_hash",
+    "kept_unscored",
     "load_prompt_set",
     "next_request",
     "next_step",

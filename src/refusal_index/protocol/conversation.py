@@ -6,7 +6,7 @@ and however often it was interrupted; whoever reads results asks `outcome` of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,11 @@ from refusal_index.protocol.records import Asked, Completion, Pass, Reply, Step
 
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,)}
 """What stands for the first pass where a pass is looked at by itself."""
+
+REPLY_REASONS = ("truncated", "content_filter", "empty", "tool_call")
+GRADE_REASONS = ("grade_unreadable", "graders_disagree")
+ASKED_AGAIN = tuple(f"{of}_{reason}" for of in Pass for reason in (*REPLY_REASONS, *GRADE_REASONS))
+"""Why a question can be unscored though every reply came; another reply may score it."""
 
 
 @dataclass(frozen=True)
@@ -148,6 +153,42 @@ def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Comple
     if not conversation.in_turn or _is_forced(conversation, replies):
         return replies
     return [one for one in replies if one.reply.of is Pass.FIRST]
+
+
+def kept_unscored(conversation: Conversation, said: Iterable[Completion], reasons: Container[str]) -> list[Completion]:
+    """Return the replies without which a draw would be asked for again, of draws that are unscored for some reasons.
+
+    Of a reply that could not be graded as it is, that reply; of one that graders could not settle, their verdicts.
+
+    Parameters
+    ----------
+    conversation, said
+        As for `due`.
+    reasons
+        Some of `ASKED_AGAIN`; others keep nothing that another reply could mend.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import GraderKind, TwoPass
+    >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
+    >>> empty = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, ""))
+    >>> kept_unscored(talk, [empty], {"first_empty"}) == [empty]
+    True
+    """
+    replies = taken(conversation, said)
+    known = _Said(conversation, replies)
+    found: dict[Completion, None] = {}
+    for draw, outcome in enumerate(outcomes(conversation, replies) or ()):
+        reason = outcome.unscored_reason
+        if reason not in reasons or reason not in ASKED_AGAIN:
+            continue
+        of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
+        first = known.first_drawn[of][known.own[of][draw]]
+        for one in replies:
+            of_model = one.reply.asked is Asked.MODEL
+            if one.reply.of is of and of_model is (kind in REPLY_REASONS) and one.draw == (draw if of_model else first):
+                found[one] = None
+    return list(found)
 
 
 def _is_forced(conversation: Conversation, said: Iterable[Completion]) -> bool:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from inspect_ai.model import ModelAPI
 
-from refusal_index.engines.breaker import causes
+from refusal_index.engines.failures import causes
 from refusal_index.engines.inspect.multi_choice import packed
 from refusal_index.errors import RefusalIndexError
 
