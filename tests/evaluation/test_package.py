@@ -48,7 +48,7 @@ engines.failures.RequestFailedError
 engines.functions.FunctionError
 engines.inspect.build.BuildStoppedError
 engines.inspect.earlier_runs.LogError
-engines.inspect.redaction.EmptyResponseError
+engines.inspect.guard.EmptyResponseError
 engines.settings.SettingError
 engines.store.StoreError
 errors.RefusalIndexError

@@ -21,6 +21,7 @@ from typing import Any, Self
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
+from refusal_index.redaction import redacted, redacted_in
 
 STORE_VERSION = 2
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
@@ -184,9 +185,10 @@ class ReplyStore:
 
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
+        told = redacted(plain(error))
         self._failures.add((variant, question_id))
         with self._telling(), self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, plain(error)))
+            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, told))
 
     def finish(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""
@@ -243,9 +245,11 @@ def plain(text: str) -> str:
 
 
 def _plain(one: Completion) -> Completion:
-    """Return a reply as it will be read again, so that a run and its folder tell the same."""
-    text = plain(one.reply.text)
-    return one if text == one.reply.text else replace(one, reply=replace(one.reply, text=text))
+    """Return a reply as it will be read again, without keys, so that a run and its folder tell the same."""
+    text, logprobs = redacted_in((plain(one.reply.text), one.logprobs))
+    if (text, logprobs) == (one.reply.text, one.logprobs):
+        return one
+    return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)
 
 
 def _place(one: Completion) -> tuple[object, ...]:

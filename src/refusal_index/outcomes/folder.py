@@ -21,6 +21,7 @@ from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
 from refusal_index.outcomes.table import write_outcomes
+from refusal_index.redaction import redacted
 
 __all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name"]
 
@@ -109,7 +110,7 @@ class RunFolder:
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
         document = self._read_run_json()
-        document["settings"] = {**self.read_settings(), **changes}
+        document["settings"] = {**self.read_settings(), **as_json(changes)}
         write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def read_settings(self) -> dict[str, Any]:
@@ -129,7 +130,7 @@ class RunFolder:
 
     def write_summary(self, summary: str) -> None:
         """Replace the summary by this JSON text."""
-        write_atomically(self.summary, summary.encode())
+        write_atomically(self.summary, redacted(summary).encode())
 
     def _create(self, document: Mapping[str, Any]) -> None:
         self._refuse_foreign()

@@ -18,8 +18,10 @@ from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
+from refusal_index.engines.inspect.clean_logs import clean_logs
 from refusal_index.engines.inspect.earlier_runs import take_over_cache
 from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
 from refusal_index.engines.inspect.session import GRADER_ROLE, ONCE, SECOND_GRADER_ROLE, Session, working_for
@@ -84,7 +86,7 @@ class InspectEngine:
     def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
         given: Any = objects.get(name)
         if isinstance(given, Model):
-            return given
+            return guarded(given)
         if is_function_name(name) or given is not None:
             function = given or load_function(name, role)
             model = function_model(AnsweringFunction(function, name), config)
@@ -115,7 +117,7 @@ class InspectEngine:
         async with _in_turn():
             await take_over_cache(assignment, self._models())
             superseded = await _logs_of(assignment)
-            with at_work(), working_for(self._session(assignment)):
+            with at_work(), clean_logs(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded if assignment.breaker.reason is None else ():
             path.unlink()  # the new log shows all that it did

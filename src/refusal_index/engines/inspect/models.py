@@ -13,7 +13,7 @@ from openai import DefaultAioHttpClient
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.redaction import guard
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 

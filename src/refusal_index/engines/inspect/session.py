@@ -12,8 +12,8 @@ from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Ge
 
 from refusal_index.engines.engine import Ask, Assignment, Response
 from refusal_index.engines.functions import GradingFunction
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.multi_choice import choices_of
-from refusal_index.engines.inspect.redaction import guard
 from refusal_index.engines.settings import DEFAULT_GRADER
 from refusal_index.protocol import Asked, Conversation, Message, Request
 
