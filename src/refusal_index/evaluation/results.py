@@ -9,14 +9,16 @@ from typing import Any
 import polars as pl
 
 from refusal_index.datasets.imports import from_outcomes, to_outcomes
-from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.first_passes import first_pass_table, named
+from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
 from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.schema import KEY
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes
 from refusal_index.protocol import (
@@ -31,6 +33,7 @@ from refusal_index.protocol import (
     Regrading,
     Reply,
     TwoPass,
+    finished_draws,
     outcomes,
     so_far,
     taken,
@@ -41,7 +44,7 @@ STILL_TO_COME = "it was not asked to its end"
 """What is missing of a question that nothing kept from being finished, but that the run ended before."""
 
 FURTHER_DRAWS = "its further draws were not asked to their end"
-"""What is missing of a question of which the first draw alone is whole."""
+"""What is missing of a question of which not every draw is whole."""
 
 
 class UnfinishedError(RefusalIndexError, ValueError):
@@ -184,18 +187,44 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
-    """Return what became of a question; where its further draws are missing, of its first one."""
-    first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
+    """Return what became of a question; where further draws are missing, of those before them, the first at least."""
     once = replace(conversation, draws=1)
-    for one in (conversation, once) if first_replies else ():
-        became = outcomes(one, said)
-        if became is not None:
-            # the first draw stands for itself, and that others are missing is told
-            lacking = FURTHER_DRAWS if one.draws < conversation.draws else None
-            return _Answered(one.question, became, taken(one, said), error or lacking)
+    first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
+    if first_replies:
+        drawn = finished_draws(conversation, said)
+        # the first draw stands for itself, whose forced answer is asked for only where it refused
+        found = drawn if len(drawn) > 1 or conversation.draws == 1 else outcomes(once, said)
+        if found:
+            lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
+            return _Answered(conversation.question, found, taken(conversation, said), error or lacking)
     known = taken(conversation, said) if first_replies else []
     partial = so_far(once, known, NOT_FINISHED if error is None else REQUEST_FAILED)
     return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+
+
+def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
+    """See to it that no outcome in a folder gives way to one that lacks its replies.
+
+    Raises
+    ------
+    StoreError
+        If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
+    """
+    try:
+        before = read_outcomes(folder.outcomes)
+    except OutcomeTableError:
+        return  # none yet, or one that nobody can read
+    lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
+    kept = table.filter(~lacking.fill_null(value=False))
+    scored = before.drop_nulls(["refused", "wrong"])
+    lost = scored.join(kept, on=KEY, how="anti", nulls_equal=True, maintain_order="left")
+    if lost.height:
+        first = ", ".join(str(lost[name][0]) for name in ("variant", "question_id") if lost[name][0] is not None)
+        raise StoreError(
+            f"{folder.replies}: expected the replies behind {folder.outcomes.name}, found none for {lost.height:,} of "
+            f"its {scored.height:,} scored outcomes, the first {first}; restore the file, or move "
+            f"{folder.outcomes.name} elsewhere to have what is left scored"
+        )
 
 
 def _with_first_passes(

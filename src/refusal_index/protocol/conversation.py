@@ -122,6 +122,12 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
     """Return what became of every draw, in their order; None while a reply is missing."""
+    found = finished_draws(conversation, said)
+    return found if len(found) == conversation.draws else None
+
+
+def finished_draws(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
+    """Return what became of the draws before the first one of which a reply is missing."""
     known = _Said(conversation, taken(conversation, said))
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
@@ -131,7 +137,7 @@ def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Out
         if replies not in found:
             became = step(known.in_draw(draw))
             if isinstance(became, Step):
-                return None
+                break
             found[replies] = became
         drawn.append(found[replies])
     return drawn
