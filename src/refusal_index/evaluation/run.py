@@ -29,7 +29,14 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.results import Derived, Disagreement, Missing, UnfinishedError, derive
+from refusal_index.evaluation.results import (
+    Derived,
+    Disagreement,
+    Missing,
+    UnfinishedError,
+    check_nothing_lost,
+    derive,
+)
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
@@ -72,7 +79,7 @@ class Run:
     summary
         Every metric of every variant, with intervals and cautions.
     missing
-        Questions that ended in an error, where that is known.
+        Questions that ended in an error or are not finished, where that is known.
     document
         The summary as JSON holds it, with the grader.
     disagreements
@@ -292,7 +299,9 @@ def write_results(
     Raises
     ------
     UnfinishedError
-        If no variant was asked to its end.
+        If nothing was answered yet.
+    StoreError
+        If replies behind the results that are there have gone: these stay.
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
@@ -300,6 +309,7 @@ def write_results(
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     derived = derive(folder, store, prices)
+    check_nothing_lost(folder, derived.outcomes)
     summary = summarise(
         derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
     )
