@@ -33,7 +33,7 @@ from refusal_index.outcomes.summary import (
     summarise,
     summary_document,
 )
-from refusal_index.outcomes.table import defused, read_outcomes
+from refusal_index.outcomes.table import defused
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import RefusalIndexResult, refusal_index
 
@@ -172,7 +172,8 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
             pending = plan.pending(store)
-            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+            finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+            progress(Opened(finished, plan.unread(store)))
             if engine is not None:
                 async with engine.open():
                     for variant in pending:
@@ -255,7 +256,7 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     document = {**summary_document(summary), "grader": settings.get("grader")}
     changes = None
     if "regraded_from" in settings:
-        changes = grade_changes(read_outcomes(folder.path / BEFORE), derived.outcomes)
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
     folder.write_outcomes(derived.outcomes)
     folder.write_summary(as_json(document))
@@ -346,5 +347,4 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
-    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)
+    return Run(folder, folder.read_outcomes(), found[0].summary, document=folder.read_summary())
