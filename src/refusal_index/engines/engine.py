@@ -48,6 +48,7 @@ class Opened:
     """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
 
     finished: int
+    note: str | None = None  # what must be said of it
 
 
 @dataclass(frozen=True)

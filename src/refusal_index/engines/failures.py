@@ -80,7 +80,7 @@ class RequestFailedError(RefusalIndexError, RuntimeError):
         self.failure = failure
 
 
-class EndedError(Exception):
+class EndedError(RefusalIndexError, RuntimeError):
     """The run has ended: nothing further is sent."""
 
 

@@ -20,7 +20,7 @@ from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.schema import KEY
 from refusal_index.outcomes.summary import Usage
-from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes
+from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (
     FORCED,
     Asked,
@@ -211,7 +211,7 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
         If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
     """
     try:
-        before = read_outcomes(folder.outcomes)
+        before = folder.read_outcomes()
     except OutcomeTableError:
         return  # none yet, or one that nobody can read
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
@@ -235,7 +235,7 @@ def _with_first_passes(
     prices: Prices,
 ) -> Derived:
     """Return what a forced pass adds up to, together with the first pass that it was made for."""
-    passes = named(settings, from_outcomes(read_outcomes(first_pass_table(folder))))
+    passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
     table = to_outcomes(passes, {one.question.question_id: one.outcomes[0] for one in answered})
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant

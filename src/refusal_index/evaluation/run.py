@@ -50,7 +50,7 @@ from refusal_index.outcomes.summary import (
     summarise,
     summary_document,
 )
-from refusal_index.outcomes.table import defused, read_outcomes
+from refusal_index.outcomes.table import defused
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import RefusalIndexResult, refusal_index
 
@@ -194,6 +194,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
             store.retire(plan.asked_again(store))
+            pending = plan.pending(store)
+            finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+            progress(Opened(finished, plan.unread(store)))
             ended = None
             if engine is not None:
                 ended = await _ask(plan, engine, store, progress, budget or Budget(plan.settings.limits))
@@ -208,7 +211,6 @@ async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker, pending = CircuitBreaker(), plan.pending(store)
     watch = _Watch(progress, breaker)
-    watch(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
     replies = list(store.replies())
     budget.count_earlier([*replies, *store.retired()], plan.prices)
     async with engine.open({one.reply.asked for one in replies}):
@@ -329,7 +331,7 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     document = {**summary_document(summary), "grader": settings.get("grader")}
     changes = None
     if "regraded_from" in settings:
-        changes = grade_changes(read_outcomes(folder.path / BEFORE), derived.outcomes)
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
     folder.write_outcomes(derived.outcomes)
     folder.write_summary(as_json(document))
@@ -420,5 +422,4 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
-    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)
+    return Run(folder, folder.read_outcomes(), found[0].summary, document=folder.read_summary())

@@ -25,6 +25,7 @@ from refusal_index.outcomes.counts import (
     variant_groups,
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
@@ -212,11 +213,19 @@ def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
     Without one, and for a file, it is not known.
     """
     try:
-        variants = json.loads(RunFolder(run.source).summary.read_bytes())["variants"] if run.source.is_dir() else []
+        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
         mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
+        return {one["variant"]: _usage(one["usage"]) for one in mine if one["usage"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _usage(document: Mapping[str, Any]) -> Usage:
+    """Read what a variant took; raises ValueError or TypeError where the summary was tampered with."""
+    usage = Usage(**document)
+    if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
+        raise TypeError("expected numbers")
+    return usage
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:

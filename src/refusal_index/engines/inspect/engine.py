@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from inspect_ai import Task, eval_async
-from inspect_ai.log import EvalLog, read_eval_log_async
+from inspect_ai.log import EvalLog
 from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.util import display_type
 from inspect_ai.util._display import init_display_type
@@ -19,7 +19,7 @@ from inspect_ai.util._display import init_display_type
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
 from refusal_index.engines.inspect.clean_logs import clean_logs
-from refusal_index.engines.inspect.earlier_runs import take_over_cache
+from refusal_index.engines.inspect.earlier_runs import LogError, read_header
 from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
@@ -115,16 +115,11 @@ class InspectEngine:
     async def carry(self, assignment: Assignment) -> None:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
-            await take_over_cache(assignment, self._models())
-            superseded = await _logs_of(assignment)
+            superseded = _logs_of(assignment)
             with at_work(), clean_logs(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded if assignment.breaker.reason is None else ():
             path.unlink()  # the new log shows all that it did
-
-    def _models(self) -> dict[Asked, Model]:
-        own = {Asked.MODEL: self._model} if Asked.MODEL in self._names else {}
-        return {**own, **self._graders}
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
@@ -173,16 +168,16 @@ async def _in_turn() -> AsyncIterator[None]:
         _turn.release()
 
 
-async def _logs_of(assignment: Assignment) -> list[Path]:
+def _logs_of(assignment: Assignment) -> list[Path]:
     """Return the earlier logs of a variant, and those that a kill left torn."""
     folder, found = assignment.folder, []
     for path in folder.logs.glob("*.eval") if folder else ():
         try:
-            header = await read_eval_log_async(str(path), header_only=True)
-        except Exception:
+            header = read_header(path)
+        except LogError:
             found.append(path)
             continue
-        if (header.eval.metadata or {}).get("variant") == assignment.variant:
+        if header.variant == assignment.variant:
             found.append(path)
     return found
 
