@@ -145,6 +145,16 @@ def test_real_reading_comprehension_questions_are_read_with_their_contexts():
 
 
 BAD = {
+    "a pattern that never ends": (
+        "x.csv",
+        f"question,answer,pattern\na,{'a' * 60}!,(a|aa)+$\n",
+        ["line 2", "'pattern'", "within 1 s", "do not nest"],
+    ),
+    "a pattern that nothing can hold": (
+        "x.csv",
+        "question,answer,pattern\na,A,A\nb,B,((b{1000}){1000}){1000}\n",
+        ["line 3", "'pattern'", "1,000,000,000 parts"],
+    ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
     "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
     "semicolons": ("x.csv", "question;answer\na;A\n", ["found ';'", "commas"]),

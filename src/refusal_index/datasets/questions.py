@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TypeVar
 from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, list_cell, text_cell
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.errors import TableError, shortened
+from refusal_index.outcomes.patterns import SECONDS, PatternError, compiled, matches
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.source import Problems, Row, Source
 from refusal_index.outcomes.tabular import read_rows
@@ -188,10 +188,15 @@ def _others(answers: Sequence[str], gold: str | None) -> tuple[str, ...]:
 
 def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     """Say what is wrong with a pattern, if anything is."""
-    try:
-        compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    except re.error as error:
-        return f"expected a regular expression, got {shortened(pattern)} ({error})"
-    if not pattern or gold is None or compiled.fullmatch(gold):
+    if not pattern:
         return None
+    try:
+        if gold is None or matches(pattern, gold):
+            compiled(pattern)
+            return None
+    except PatternError as error:
+        return f"expected a regular expression, got {shortened(pattern)} ({error})"
+    except TimeoutError:
+        why = f"expected a pattern that can be matched with the answer {shortened(gold)} within {SECONDS:g} s"
+        return f"{why}, got {shortened(pattern)}; do not nest what repeats"
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
