@@ -19,6 +19,7 @@ from typing import Any, Self
 
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 
 STORE_VERSION = 1
@@ -158,7 +159,9 @@ class ReplyStore:
         """Take down what kept a question from being finished; `finish` takes it back."""
         self._failures.add((variant, question_id))
         with self._telling(), self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, plain(error)))
+            connection.execute(
+                "INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, sound_text(error))
+            )
 
     def finish(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""
@@ -200,20 +203,9 @@ class ReplyStore:
             raise StoreError(f"{self.path}: the store of replies cannot be used ({error})") from error
 
 
-def plain(text: str) -> str:
-    r"""Return `text` with halves of surrogate pairs replaced, which no file of text can hold.
-
-    Examples
-    --------
-    >>> plain("a\ud800b")
-    'a\ufffdb'
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _plain(one: Completion) -> Completion:
     """Return a reply as it will be read again, so that a run and its folder tell the same."""
-    text = plain(one.reply.text)
+    text = sound_text(one.reply.text)
     return one if text == one.reply.text else replace(one, reply=replace(one.reply, text=text))
 
 
