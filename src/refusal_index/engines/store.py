@@ -20,10 +20,11 @@ from typing import Any, Self
 
 from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
 from refusal_index.outcomes.question import LETTERS, Question
+from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 from refusal_index.redaction import redacted, redacted_in
 
-__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError", "plain"]
+__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError"]
 
 STORE_VERSION = 2
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
@@ -201,7 +202,7 @@ class ReplyStore:
 
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
-        told = redacted(plain(error))
+        told = redacted(sound_text(error))
         self._failures.add((variant, question_id))
         with self._telling(), self._connection as connection:
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, told))
@@ -255,20 +256,9 @@ class ReplyStore:
             raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
 
 
-def plain(text: str) -> str:
-    r"""Return `text` with halves of surrogate pairs replaced, which no file of text can hold.
-
-    Examples
-    --------
-    >>> plain("a\ud800b")
-    'a\ufffdb'
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
 def _plain(one: Completion) -> Completion:
     """Return a reply as it will be read again, without keys, so that a run and its folder tell the same."""
-    text, logprobs = redacted_in((plain(one.reply.text), one.logprobs))
+    text, logprobs = redacted_in((sound_text(one.reply.text), one.logprobs))
     if (text, logprobs) == (one.reply.text, one.logprobs):
         return one
     return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)
