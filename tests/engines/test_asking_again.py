@@ -88,9 +88,9 @@ def test_verdicts_that_cannot_be_read_are_asked_for_again_and_the_answers_are_no
         plan = plan_for(api.url, count=3, **GRADED)
         api._answer = lambda message: "A" if "capital of France" in message else answer(message)
         first = run(plan)
-        assert set(reasons(first).values()) == {"first_grade_unreadable"}
+        assert set(reasons(first).values()) == {"first_grade_unreadable", "forced_grade_unreadable"}
         api._answer, before = lambda message: "A" if is_grading(message) else sums(message), len(api.answered)
-        again = run(plan_for(api.url, count=3, **GRADED, retry="first_grade_unreadable"))
+        again = run(plan_for(api.url, count=3, **GRADED, retry="first_grade_unreadable,forced_grade_unreadable"))
         sent = api.messages()[before:]
     assert not reasons(again)
     assert all(map(is_grading, sent))

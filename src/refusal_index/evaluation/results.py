@@ -176,14 +176,16 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
         if one.error is not None
     )
     if "first_pass" in settings:
-        return _with_first_passes(folder, settings, found[FORCED], missing, prices)
+        took = _usage({FORCED: found[FORCED]}, list(store.retired()), prices)
+        return _with_first_passes(folder, settings, found[FORCED], missing, took[FORCED])
     rows = (
         (Identification(settings["model"], settings["dataset"]["name"], variant, draw), one.question, outcome)
         for variant, answered in found.items()
         for one in answered
         for draw, outcome in enumerate(one.outcomes)
     )
-    return Derived(outcome_table(rows), _usage(found, prices), missing, tuple(_disagreements({**found})))
+    usage = _usage(found, list(store.retired()), prices)
+    return Derived(outcome_table(rows), usage, missing, tuple(_disagreements({**found})))
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
@@ -232,24 +234,28 @@ def _with_first_passes(
     settings: Mapping[str, Any],
     answered: Sequence[_Answered],
     missing: tuple[Missing, ...],
-    prices: Prices,
+    usage: Usage,
 ) -> Derived:
     """Return what a forced pass adds up to, together with the first pass that it was made for."""
     passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
     table = to_outcomes(passes, {one.question.question_id: one.outcomes[0] for one in answered})
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant
-    usage = {first: total((reply for one in answered for reply in one.said), prices)}
-    return Derived(table, usage, missing, tuple(_disagreements({first: answered})))
+    return Derived(table, {first: usage}, missing, tuple(_disagreements({first: answered})))
 
 
-def _usage(answered: Mapping[str, Sequence[_Answered]], prices: Prices) -> dict[str | None, Usage]:
+def _usage(
+    answered: Mapping[str, Sequence[_Answered]], retired: Sequence[Completion], prices: Prices
+) -> dict[str | None, Usage]:
+    """Return what each variant took, with what was set aside; what variants share counts for the first of them."""
+    first = next(iter(answered))
     shared: set[Completion] = set()
     usage: dict[str | None, Usage] = {}
     for variant, questions in answered.items():
         replies = {reply: None for one in questions for reply in one.said if reply not in shared}
         shared.update(replies)
-        usage[variant] = total(replies, prices)
+        aside = (one for one in retired if (one.variant or first) == variant)
+        usage[variant] = total([*replies, *aside], prices)
     return usage
 
 
