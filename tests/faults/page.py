@@ -1,0 +1,101 @@
+"""The table of what came of all scenarios, and the page of the documentation that sums it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from tests.faults.scenario import EQUAL, RESUMED, Row
+from tests.faults.soak import Soaked
+
+COLUMNS = ("fault", "engine", "outcome equal", "requests paid", "repeated", "exit status", "message")
+
+HEAD = """\
+<!-- Written by `python -m benchmarks.faults --write docs/what-happens-when.md`: run it, do not edit. -->
+# What happens when...
+
+A run that is interrupted, or meets with faults, loses no answer that is paid for, pays for none twice that is stored,
+and prints no number as sound where answers are missing. This page is what came of trying: every line is a scenario that
+was played with every engine ({engines}) against a server on loopback that misbehaves as planned. *Equal* is an outcome
+table that equals the undisturbed run's, question by question.
+
+- **equal**: the run itself got there.
+- **equal, after resuming**: the run ended early and said why; the same command, once the cause was gone, asked only
+  what was missing.
+- anything else is what then lacks, and the run says so itself.
+
+A reply on its way when a process is killed is paid for and not yet stored. These are the only ones that are asked for
+again, so there are no more of them than `--max-connections`.
+"""
+
+
+def table(rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
+    """Return all rows as a table in Markdown."""
+    return "\n".join([*_lines(COLUMNS, map(_cells, rows)), "", *(_soak_line(one) for one in soaked)])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    outcome = row.outcome + (" **broken**" if row.broken else "")
+    paid = f"{row.paid} of {row.needed}"
+    return (row.scenario.title, row.engine, outcome, paid, str(row.repeated), _status(row.status), row.message)
+
+
+def _status(status: int | None) -> str:
+    if status is None:
+        return "did not end"
+    return f"signal {-status}" if status < 0 else str(status)
+
+
+def _lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    shown = [f"| {' | '.join(map(_escaped, row))} |" for row in rows]
+    return [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *shown]
+
+
+def _escaped(text: str) -> str:
+    for special in "\\|<>*_[]`":
+        text = text.replace(special, f"\\{special}")
+    return " ".join(text.split())
+
+
+def page(rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
+    """Return the page: a section a group, and a line a fault, whatever the pass and the engine."""
+    parts = [HEAD.format(engines=", ".join(f"`{name}`" for name in dict.fromkeys(row.engine for row in rows)))]
+    for group, found in groupby(rows, key=lambda row: row.scenario.group):
+        lines = [_summed_up(name, [*same]) for name, same in groupby(found, key=lambda row: row.scenario.name)]
+        parts += [f"## {group}", "", *_lines(("what happens", "outcome", "asked again", "exit status"), lines), ""]
+    if soaked:
+        parts += ["## Many requests", "", *(f"- {_soak_line(one)}" for one in soaked), ""]
+    return "\n".join(parts)
+
+
+def _summed_up(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
+    """Return one line for a fault in several passes and with several engines; where they differ, it says of which."""
+    again = max(row.repeated for row in rows)
+    return (
+        name,
+        _said_of(rows, [_outcome(row) for row in rows]),
+        "nothing" if again == 0 else "those on their way",
+        _said_of(rows, [_status(row.status) for row in rows]),
+    )
+
+
+def _outcome(row: Row) -> str:
+    words = {EQUAL: "equal", RESUMED: "equal, after resuming"}
+    return words.get(row.outcome, row.outcome.partition("; ")[0]) + (" (not as promised)" if row.broken else "")
+
+
+def _said_of(rows: Sequence[Row], said: Sequence[str]) -> str:
+    kinds = dict.fromkeys(said)
+    if len(kinds) == 1:
+        return said[0]
+    engines = {kind: dict.fromkeys(row.engine for row, one in zip(rows, said, strict=True) if one == kind) for kind in kinds}
+    return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in engines.items())
+
+
+def _soak_line(one: Soaked) -> str:
+    megabytes = ", ".join(f"{held:.0f}" for held in one.megabytes)
+    return (
+        f"{one.engine}: {one.requests:,} requests at 500 connections, {one.faults:,} more met with a fault; "
+        f"{one.wrong} outcomes differ, {one.repeated} paid for twice, exit status {_status(one.status)}; "
+        f"{one.seconds:.0f} s; {megabytes} MB at a third, two thirds and the end"
+    )

@@ -1,0 +1,132 @@
+"""A soak: many requests at many connections, a twentieth of which meet with a fault of some kind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import polars as pl
+
+from tests.faults import kinds
+from tests.faults.carrying import Stage, paid_for, staged
+from tests.faults.plan import Fault
+from tests.faults.process import Command
+from tests.faults.scenario import Engine, Scenario, Step
+
+CONNECTIONS = 500
+SHARE = 0.05
+OF_ALL_KINDS = (
+    kinds.RATE_LIMIT,
+    kinds.RATE_LIMIT_WITH_WAIT,
+    kinds.SERVER_ERROR,
+    kinds.OVERLOADED,
+    kinds.HTML,
+    kinds.HTML_AS_JSON,
+    kinds.TRUNCATED_JSON,
+    kinds.NO_CHOICES,
+    kinds.NULL_CONTENT,
+    kinds.ERROR_BODY,
+    kinds.dropped_connection,
+    kinds.cut_connection,
+    kinds.hanging(60),
+    kinds.slow(0.5),
+)
+LOOK = 0.1  # seconds between looks at the memory
+REQUESTS_A_QUESTION = 1.5  # half of the questions are refused
+PATIENCE = ("--max-connections", str(CONNECTIONS), "--attempt-timeout", "10", "--max-retries", "8")
+
+
+@dataclass(frozen=True)
+class Soaked:
+    """What came of it.
+
+    Attributes
+    ----------
+    engine, requests, status
+        Who carried how many requests that were answered well, and how the command ended.
+    faults, repeated, wrong
+        Requests that met with a fault, that were paid for twice, and questions whose outcome is another than scripted.
+    seconds, megabytes
+        How long it took, and memory held when a third, two thirds and all of the requests were answered.
+    """
+
+    engine: str
+    requests: int
+    status: int | None
+    faults: int
+    repeated: int
+    wrong: int
+    seconds: float
+    megabytes: tuple[float, ...]
+
+    @property
+    def growth(self) -> float:
+        """Kilobytes by which the memory grew with each request of the last two thirds."""
+        return 1000 * (self.megabytes[-1] - self.megabytes[0]) / (2 / 3 * max(1, self.requests))
+
+
+def soak(engine: Engine, requests: int) -> Soaked:
+    """Have an engine carry about so many requests."""
+    questions = max(1, round(requests / REQUESTS_A_QUESTION))
+    scenario = Scenario("", "soak", (), options=PATIENCE, questions=questions, limit=600 + requests / 20)
+    faults = tuple(Fault(deed, share=SHARE / len(OF_ALL_KINDS), seed=seed) for seed, deed in enumerate(OF_ALL_KINDS))
+    with staged(scenario, engine) as stage, _watched(stage, requests) as memory:
+        ended = stage.play(Step(faults))
+        paid = paid_for(stage.api)
+        return Soaked(
+            engine.name,
+            paid.total(),
+            ended.status,
+            stage.api.received.total() - paid.total(),
+            paid.total() - len(paid),
+            _wrong(stage),
+            ended.seconds,
+            tuple(memory[done] for done in sorted(memory)),
+        )
+
+
+@contextmanager
+def _watched(stage: Stage, requests: int) -> Iterator[dict[float, float]]:
+    """Take down the memory at a third, at two thirds and as late as there is any."""
+    found: dict[float, float] = {}
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(LOOK):
+            for command in stage.running[-1:]:
+                share = len(stage.api.answered) / requests
+                for mark in (1 / 3, 2 / 3, 1.0):
+                    if mark not in found or (mark == 1.0 and share > 2 / 3):
+                        _note(found, mark, share, command)
+
+    watching = threading.Thread(target=look)
+    watching.start()
+    try:
+        yield found
+    finally:
+        over.set()
+        watching.join()
+
+
+def _note(found: dict[float, float], mark: float, share: float, command: Command) -> None:
+    try:
+        held = command.memory() / 1e6
+    except (OSError, IndexError):
+        return
+    if share >= min(mark, 0.999) and held > 1:
+        found[mark] = max(held, found.get(mark, 0))
+
+
+def _wrong(stage: Stage) -> int:
+    """Count the questions whose outcome is not the scripted one."""
+    number = pl.col("question_id").str.slice(1).cast(pl.Int64)
+    refused = number % 2 == 1
+    wrong = pl.when(refused).then(number % 3 != 0).otherwise(number % 4 != 0)
+    try:
+        found = pl.read_parquet(stage.folder / "outcomes.parquet")
+    except Exception:  # whatever kept it from being written
+        return stage.scenario.questions
+    right = found.filter(pl.col("refused").eq_missing(refused), pl.col("wrong").eq_missing(wrong)).height
+    return stage.scenario.questions - right
