@@ -211,8 +211,8 @@ async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker, pending = CircuitBreaker(), plan.pending(store)
     watch = _Watch(progress, breaker)
-    replies = list(store.replies())
-    budget.count_earlier([*replies, *store.retired()], plan.prices)
+    replies = [*store.replies(), *store.retired()]
+    budget.count_earlier(replies, plan.prices)
     async with engine.open({one.reply.asked for one in replies}):
         for variant in pending:
             watch(Begun(variant))
