@@ -7,6 +7,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -26,6 +27,9 @@ PREFIX = "python:"
 LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
 """What a model that grades would say; a function's grades are stored in its words."""
 
+
+OF_A_SERVICE = (OSError, json.JSONDecodeError)
+"""What a connection that breaks, a response that does not come and one that is torn end in."""
 
 MEND = "mend the function; edited, it is another model, and begins anew"
 
@@ -47,7 +51,9 @@ def function_failure(error: FunctionError) -> Failure:
     known = failure_of(error, str(error), error.name)
     if status_of(error) is not None or known.kind is not Kind.PASSING:
         return known
-    if any(isinstance(cause, OSError) for cause in causes(error)):  # connections and time-outs are such
+    if any(
+        isinstance(cause, OSError | json.JSONDecodeError) for cause in causes(error)
+    ):  # connections, time-outs, torn bodies
         return known
     return replace(known, kind=Kind.LASTING, advice=MEND)
 
