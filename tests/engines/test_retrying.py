@@ -60,7 +60,7 @@ DOWN, WRONG = Failure("down", "m"), Failure("wrong", "m", Kind.REQUEST)
         ([WRONG, "yes"], 5, ("failed: wrong", 1)),
         ([DOWN, WRONG, "yes"], 5, ("failed: wrong", 2)),
         ([Failure("key", "m", Kind.LASTING), "yes"], 5, ("failed: key", 1)),
-        ([Failure("gone", "m", Kind.UNREACHABLE), "yes"], 5, ("yes", 2)),
+        ([Failure("gone", "m", Kind.DOUBTFUL), "yes"], 5, ("yes", 2)),
     ],
 )
 def test_a_request_is_sent_as_often_as_its_error_and_the_number_of_retries_say(script, max_retries, expected):

@@ -73,9 +73,10 @@ class Stage:
     def kept(self) -> int:
         """Count the responses that the store holds."""
         path = self.folder / "replies.sqlite"
-        with contextlib.suppress(sqlite3.Error), contextlib.closing(
-            sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        ) as connection:
+        with (
+            contextlib.suppress(sqlite3.Error),
+            contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection,
+        ):
             return int(connection.execute("SELECT coalesce(sum(requests), 0) FROM replies").fetchone()[0])
         return 0
 
@@ -320,5 +321,3 @@ def disk(place: Path, options: str) -> Iterator[None]:
 def protect(folder: Path) -> None:
     """Let nothing be written to the disk that a folder lies on."""
     subprocess.run(["mount", "-o", "remount,ro", str(folder.parent)], check=True)
-
-

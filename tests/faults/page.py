@@ -88,7 +88,9 @@ def _said_of(rows: Sequence[Row], said: Sequence[str]) -> str:
     kinds = dict.fromkeys(said)
     if len(kinds) == 1:
         return said[0]
-    engines = {kind: dict.fromkeys(row.engine for row, one in zip(rows, said, strict=True) if one == kind) for kind in kinds}
+    engines = {
+        kind: dict.fromkeys(row.engine for row, one in zip(rows, said, strict=True) if one == kind) for kind in kinds
+    }
     return "; ".join(f"{kind} ({', '.join(names)})" for kind, names in engines.items())
 
 

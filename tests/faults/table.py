@@ -62,7 +62,9 @@ def killed(name: str, deed: str, promise: Promise, of: str) -> Scenario:
     return Scenario(ENDED, name, (Step((Fault(deed, of=of, requests=(5, 6)),)),), promise, of=of, graded=True)
 
 
-def damaged(name: str, damage: object, command: str = "score", promise: Promise = Promise(), **more: object) -> Scenario:
+def damaged(
+    name: str, damage: object, command: str = "score", promise: Promise = Promise(), **more: object
+) -> Scenario:
     """Return the scenario of a finished run whose files are damaged before a command."""
     steps = (Step(tells=False), Step(command=command, before=damage))  # type: ignore[arg-type]
     return Scenario(FILES, name, steps, promise, **more)  # type: ignore[arg-type]
@@ -76,11 +78,15 @@ def around(name: str, promise: Promise = Promise(), **how: object) -> Scenario:
 def graded(name: str, says: str) -> Scenario:
     """Return the scenario of a grader that says something else about two questions."""
     promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE)
-    return Scenario(GRADERS, name, (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),), promise, graded=True)
+    return Scenario(
+        GRADERS, name, (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),), promise, graded=True
+    )
 
 
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
-NO_ROOM = Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE, received=20 + 2 * AT_ONCE)
+NO_ROOM = Promise(
+    RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE, received=20 + 2 * AT_ONCE
+)
 
 # fmt: off
 SCENARIOS: tuple[Scenario, ...] = (

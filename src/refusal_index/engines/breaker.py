@@ -71,8 +71,8 @@ class CircuitBreaker:
         questions.add(question_id)
         self._troubled[role] = since, questions, attempts + 1
         lasted = self._clock() - since
-        if failure.kind is Kind.UNREACHABLE and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
-            self._open_for(failure, f"was not reached in {attempts + 1} attempts")
+        if failure.kind is Kind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
+            self._open_for(failure, f"failed in each of {attempts + 1} attempts")
         elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
             self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
 

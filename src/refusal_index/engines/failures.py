@@ -34,19 +34,19 @@ class Kind(Enum):
         It will not pass by itself, whatever is asked: it is not sent again, and a row of them ends the run.
     PASSING
         It is sent again; a row of requests that were sent again in vain ends the run.
-    UNREACHABLE
-        As one that passes; where nobody was reached yet, a row of attempts ends the run at once.
+    DOUBTFUL
+        As one that passes; where no reply came yet, it rather lasts, and a row of attempts ends the run at once.
     """
 
     REQUEST = auto()
     LASTING = auto()
     PASSING = auto()
-    UNREACHABLE = auto()
+    DOUBTFUL = auto()
 
     @property
     def is_sent_again(self) -> bool:
         """Whether the request is worth another attempt."""
-        return self in (Kind.PASSING, Kind.UNREACHABLE)
+        return self in (Kind.PASSING, Kind.DOUBTFUL)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
     Examples
     --------
     >>> failure_of(ConnectionRefusedError("refused"), "refused", "openai/gpt-4.1").kind
-    <Kind.UNREACHABLE: 4>
+    <Kind.DOUBTFUL: 4>
     """
     status, wait = status_of(error), retry_after(error)
     advice = ""
@@ -120,7 +120,7 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
     if status is not None and 400 <= status < 500 and status not in TOO_SOON:
         return Failure(message, model, Kind.REQUEST)
     if status is None and _is_unreachable(error):
-        return Failure(message, model, Kind.UNREACHABLE, f"is the server there? check the base URL; {RESUMES}")
+        return Failure(message, model, Kind.DOUBTFUL, f"is the server there? check the base URL; {RESUMES}")
     return Failure(message, model, retry_after=wait)
 
 

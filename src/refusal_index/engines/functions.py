@@ -7,7 +7,6 @@ import functools
 import hashlib
 import importlib
 import inspect
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -28,9 +27,6 @@ LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
 """What a model that grades would say; a function's grades are stored in its words."""
 
 
-OF_A_SERVICE = (OSError, json.JSONDecodeError)
-"""What a connection that breaks, a response that does not come and one that is torn end in."""
-
 MEND = "mend the function; edited, it is another model, and begins anew"
 
 
@@ -45,17 +41,16 @@ class FunctionError(RefusalIndexError, RuntimeError):
 def function_failure(error: FunctionError) -> Failure:
     """Say what an error of a function comes down to.
 
-    One that a service gave it, which has a status or tells of a connection, is treated as any service's. What it raised
-    else will not pass by itself.
+    One that a service gave it, which has a status or tells of a connection, is treated as any service's.
     """
     known = failure_of(error, str(error), error.name)
-    if status_of(error) is not None or known.kind is not Kind.PASSING:
+    if status_of(error) is not None or known.kind is not Kind.PASSING or any(map(_is_of_a_connection, causes(error))):
         return known
-    if any(
-        isinstance(cause, OSError | json.JSONDecodeError) for cause in causes(error)
-    ):  # connections, time-outs, torn bodies
-        return known
-    return replace(known, kind=Kind.LASTING, advice=MEND)
+    return replace(known, kind=Kind.DOUBTFUL, advice=MEND)
+
+
+def _is_of_a_connection(error: BaseException) -> bool:
+    return isinstance(error, OSError)  # among which are those of time-outs
 
 
 def is_function_name(name: str) -> bool:
