@@ -119,14 +119,14 @@ class Response:
     Attributes
     ----------
     replies
-        Text and stop reason of each choice, as the protocol knows them.
+        Text and stop reason of each choice, as the protocol knows them; None for a choice that holds no answer.
     input_tokens, output_tokens, seconds
         Of the whole response.
     logprobs
         Of the first choice, as JSON.
     """
 
-    replies: Sequence[tuple[str, StopReason]]
+    replies: Sequence[tuple[str, StopReason] | None]
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float | None = None
@@ -264,15 +264,18 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
     if not response.replies:
         raise ValueError("the response holds no choices")
     question_id, variant = ask.conversation.question.question_id, variant_of(ask.conversation, ask.request.of)
-    found, sha256 = [], ask.sha256
-    for place, (text, stop_reason) in enumerate(response.replies[: ask.choices]):
-        first = place == 0
+    found: list[Completion] = []
+    sha256 = ask.sha256
+    for place, choice in enumerate(response.replies[: ask.choices]):
+        if choice is None:
+            continue
+        first = not found
         found.append(
             Completion(
                 question_id,
                 variant,
                 ask.due.draw + place,
-                Reply(ask.request.of, ask.request.asked, text, stop_reason),
+                Reply(ask.request.of, ask.request.asked, *choice),
                 ask.request.attempt,
                 response.input_tokens if first else 0,
                 response.output_tokens if first else 0,

@@ -14,7 +14,7 @@ from typing import Any
 
 from refusal_index.almanac import chat
 from refusal_index.almanac.models import count_tokens, model_names
-from refusal_index.engines.engine import ModelError, ask_for
+from refusal_index.engines.engine import ModelError, ask_for, completed
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
@@ -197,10 +197,9 @@ async def _foreseen(
 
         async def said(key: tuple[str, str]) -> Foreseen:
             ask = asks[key]
-            response = await send(ask)
+            came = completed(ask, await send(ask))[0]
             replied()
-            text, stop_reason = response.replies[0]
-            return Foreseen(Reply(ask.request.of, ask.request.asked, text, stop_reason), response.output_tokens)
+            return Foreseen(came.reply, came.output_tokens)
 
         found = await asyncio.gather(*map(said, asks))
     return dict(zip(asks, found, strict=True))

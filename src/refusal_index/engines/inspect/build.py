@@ -32,7 +32,7 @@ from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
 from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.inspect.engine import SAMPLE_RETRIES
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
 from refusal_index.engines.settings import Decoding, Sending
@@ -150,7 +150,7 @@ class _Carrier:
             try:
                 reply = await self._ask(step, candidate)
             except Exception as error:  # whatever the provider raises, once it was sent again as often as planned
-                detail = error_line(repr(error))[:LONGEST_DETAIL]
+                detail = told(error)[:LONGEST_DETAIL]
                 step = Tried(candidate, reason=Reason.REQUEST_FAILED, detail=detail)
                 break
             said.append(Said(without_reasoning(reply.reply.text), TROUBLES.get(reply.reply.stop_reason)))
@@ -192,7 +192,7 @@ class _Carrier:
 
 
 def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion:
-    (text, stop_reason), usage = choices_of(output)[0], output.usage
+    (text, stop_reason), usage = next(filter(None, choices_of(output))), output.usage
     return Completion(
         candidate_id,
         role,
@@ -206,9 +206,9 @@ def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion
 def _refuse_failures(tried: Sequence[Tried]) -> None:
     failed = [one for one in tried if one.reason is Reason.REQUEST_FAILED]
     if len(failed) >= FEW_FAILURES and 2 * len(failed) > len(tried):
-        told = Counter(one.detail for one in failed).most_common(1)[0][0]
+        detail = Counter(one.detail for one in failed).most_common(1)[0][0]
         raise BuildStoppedError(
-            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {told}; "
+            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {detail}; "
             "the same command resumes and pays for no reply twice"
         )
 

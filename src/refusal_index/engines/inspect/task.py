@@ -16,7 +16,7 @@ from refusal_index.engines.breaker import RESUMES, is_key_refused
 from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, Failure, converse
 from refusal_index.engines.functions import MEND, FunctionError
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question
 from refusal_index.engines.inspect.session import Session, current_session, model_asked, send
@@ -38,7 +38,6 @@ from refusal_index.protocol import (
 )
 from refusal_index.stats import ContingencyTable, refusal_index
 
-LONGEST_REASON = 300
 CELLS = {
     (True, True): "refused_wrong",
     (True, False): "refused_right",
@@ -144,14 +143,12 @@ def explain(error: Exception, asked: Asked) -> Failure:
     """Say what an error comes down to that a provider raised, or a function."""
     if isinstance(error, FunctionError):
         return Failure(str(error), error.name, lasts=True, advice=MEND)
-    model, told = model_asked(asked), error_line(repr(error))
+    model, message = model_asked(asked), told(error)
     if not is_key_refused(error):
-        return Failure(told, str(model))
+        return Failure(message, str(model))
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
-    return Failure(
-        told[:LONGEST_REASON], str(model), lasts=True, advice=f"check {' or '.join(known) or 'the key'}; {RESUMES}"
-    )
+    return Failure(message, str(model), lasts=True, advice=f"check {' or '.join(known) or 'the key'}; {RESUMES}")
 
 
 def cell_of(outcome: Outcome) -> str:
