@@ -33,7 +33,7 @@ from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.failures import EndedError, RequestFailedError, failure_of
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
 from refusal_index.engines.inspect.session import ONCE
@@ -186,7 +186,7 @@ class _Carrier:
         )
         return await patiently(
             lambda: model.generate([ChatMessageUser(content=step.message)], config=config),
-            lambda error: failure_of(error, error_line(repr(error)), str(model)),
+            lambda error: failure_of(error, told(error), str(model)),
             self._breaker,
             role=ROLES[step.asked],
             about=candidate.candidate_id,
@@ -200,7 +200,7 @@ class _Carrier:
 
 
 def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion:
-    (text, stop_reason), usage = choices_of(output)[0], output.usage
+    (text, stop_reason), usage = next(filter(None, choices_of(output))), output.usage
     return Completion(
         candidate_id,
         role,
@@ -214,9 +214,9 @@ def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion
 def _refuse_failures(tried: Sequence[Tried]) -> None:
     failed = [one for one in tried if one.reason is Reason.REQUEST_FAILED]
     if len(failed) >= FEW_FAILURES and 2 * len(failed) > len(tried):
-        told = Counter(one.detail for one in failed).most_common(1)[0][0]
+        detail = Counter(one.detail for one in failed).most_common(1)[0][0]
         raise BuildStoppedError(
-            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {told}; "
+            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {detail}; "
             "the same command resumes and pays for no reply twice"
         )
 

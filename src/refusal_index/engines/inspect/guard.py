@@ -1,6 +1,6 @@
 """Between Inspect and a provider: no key comes through, neither in replies nor in errors.
 
-A response without a reply is an error, as Inspect would take it for one.
+A response without a reply is an error, as Inspect would take it for an empty one; so is one that holds an error.
 """
 
 from __future__ import annotations
@@ -11,14 +11,10 @@ from typing import Any
 
 from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 
-from refusal_index.engines.failures import causes
-from refusal_index.engines.inspect.multi_choice import packed
-from refusal_index.errors import RefusalIndexError
+from refusal_index.engines.failures import NoAnswerError, causes
+from refusal_index.engines.inspect.error_bodies import unmask
+from refusal_index.engines.inspect.multi_choice import packed, places_without_answer
 from refusal_index.redaction import redacted_in, remember, remember_named
-
-
-class EmptyResponseError(RefusalIndexError, RuntimeError):
-    """A provider's response without a single choice in it."""
 
 
 def guard(api: ModelAPI) -> None:
@@ -31,6 +27,8 @@ def guard(api: ModelAPI) -> None:
     if hasattr(generate, "guards"):
         return
     remember(api.api_key, getattr(api, "base_url", None))
+    if hooks := getattr(getattr(api, "http_client", None), "event_hooks", None):
+        hooks["response"].append(unmask)
 
     async def generate_guarded(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -42,14 +40,22 @@ def guard(api: ModelAPI) -> None:
         _clean_call(call)
         if isinstance(output, Exception):
             _clean_error(output)
-        elif not output.choices:
-            raise EmptyResponseError("the response holds no choices")
         else:
-            output = _clean_output(packed(output))
+            output = _clean_output(_with_answers(output, call))
         return (output, call) if isinstance(result, tuple) else output
 
     generate_guarded.guards = api  # type: ignore[attr-defined]
     setattr(api, "generate", generate_guarded)  # noqa: B010 - a plain assignment to a method is an error to the type checker
+
+
+def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
+    """Return an output packed, once there is an answer in it."""
+    if not output.choices:
+        raise NoAnswerError("the response holds no choices")
+    without = places_without_answer(call.response if call is not None else None)
+    if without.issuperset(range(len(output.choices))):
+        raise NoAnswerError("the response holds no text")
+    return packed(output, without)
 
 
 def guarded(model: Model) -> Model:

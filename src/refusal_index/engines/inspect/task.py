@@ -16,7 +16,7 @@ from refusal_index.engines.completions import CARRIED, from_metadata, to_metadat
 from refusal_index.engines.engine import Assignment, converse
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.functions import FunctionError, function_failure
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question
 from refusal_index.engines.inspect.session import Session, current_session, model_asked, send
@@ -38,7 +38,6 @@ from refusal_index.protocol import (
 )
 from refusal_index.stats import ContingencyTable, refusal_index
 
-LONGEST_REASON = 300
 CELLS = {
     (True, True): "refused_wrong",
     (True, False): "refused_right",
@@ -148,8 +147,7 @@ def explain(error: Exception, asked: Asked) -> Failure:
     model = model_asked(asked)
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
-    told = error_line(repr(error))[:LONGEST_REASON]
-    return failure_of(error, told, str(model), " or ".join(known) or "the key")
+    return failure_of(error, told(error), str(model), " or ".join(known) or "the key")
 
 
 def cell_of(outcome: Outcome) -> str:
