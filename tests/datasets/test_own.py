@@ -11,14 +11,22 @@ import polars as pl
 import pytest
 
 from refusal_index.datasets import DatasetError, load_dataset
-from refusal_index.datasets.own import check
+from refusal_index.datasets.own import reading
 from refusal_index.outcomes import Question
+from refusal_index.outcomes.source import Problems
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:
     path = tmp_path / name
     path.write_bytes(text.encode(encoding))
     return path
+
+
+def problems(path: Path) -> Problems:
+    read = reading(path)
+    for _ in read:
+        pass
+    return read.problems
 
 
 def test_every_role_is_read_from_its_usual_name(tmp_path):
@@ -119,16 +127,14 @@ def test_everything_that_is_wrong_is_gathered_in_the_order_of_the_lines(tmp_path
         '{"question": "c", "answer": "C"}',
     ]
     path = file(tmp_path, "\n".join(lines), "x.jsonl")
-    checked = check(path)
-    assert checked.questions == ()
-    assert [problem.line for problem in checked.problems] == [1, 2, 3, 4, 4, 5]
+    assert [problem.line for problem in problems(path)] == [1, 2, 3, 4, 4, 5]
     with pytest.raises(DatasetError, match=r"line 1, .*; and 5 more problems, which 'refusal-index validate .*' lists"):
         load_dataset("own", data=path)
 
 
 def test_csv_problems_are_gathered_too(tmp_path):
     path = file(tmp_path, 'id,question,answer\n1,a,A,x\n2,b,B\n2,c,C\n3,,D\n4,"e,E\n')
-    assert [problem.line for problem in check(path).problems] == [2, 3, 5, 6]
+    assert [problem.line for problem in problems(path)] == [2, 3, 5, 6]
 
 
 def test_real_reading_comprehension_questions_are_read_with_their_contexts():
@@ -145,6 +151,16 @@ def test_real_reading_comprehension_questions_are_read_with_their_contexts():
 
 
 BAD = {
+    "a pattern that never ends": (
+        "x.csv",
+        f"question,answer,pattern\na,{'a' * 60}!,(a|aa)+$\n",
+        ["line 2", "'pattern'", "within 1 s", "do not nest"],
+    ),
+    "a pattern that nothing can hold": (
+        "x.csv",
+        "question,answer,pattern\na,A,A\nb,B,((b{1000}){1000}){1000}\n",
+        ["line 3", "'pattern'", "1,000,000,000 parts"],
+    ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
     "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
     "semicolons": ("x.csv", "question;answer\na;A\n", ["found ';'", "commas"]),

@@ -149,6 +149,26 @@ def test_progress_is_told_every_event_in_its_order():
     assert sorted(finished) == [f"q{n}" for n in range(8)]
 
 
+@pytest.mark.parametrize("engine", ["local", "inspect"])
+def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answered_is_asked_again(engine, tmp_path):
+    class Enough(Exception):
+        pass
+
+    def once(event: object) -> None:
+        if isinstance(event, Replied):
+            raise Enough
+
+    ASKED.clear()
+    how = LOCAL | {"engine": engine, "max_connections": 1, "out": tmp_path / "run"}
+    with pytest.raises(Enough):
+        ri.evaluate(models.answer, ROWS, progress=once, **how)
+    asked = ASKED.total()
+    assert asked <= 2, "what was on its way, and nothing after it"
+    run = ri.evaluate(models.answer, ROWS, **how)
+    assert run.is_complete
+    assert set(ASKED.values()) == {1}
+
+
 def test_a_bar_may_show_the_progress(capsys):
     ri.evaluate(models.answer, ROWS, progress=True, **LOCAL)
     assert "8/8" in capsys.readouterr().err

@@ -46,6 +46,15 @@ def test_a_pattern_may_let_more_through():
     assert pattern_grade(Question("q", "?", "Lima", pattern=".*Lima.*"), "It is\nLima, I think") is Grade.CORRECT
 
 
+@pytest.mark.parametrize("of", Pass)
+def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(of):
+    """It hung for good."""
+    endless = Question("q", "Who?", "a", pattern="(a|aa)+$")
+    replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(endless, [*replies, Reply(of, Asked.MODEL, "a" * 60 + "!")], GraderKind.REGEX)
+    assert (outcome.wrong, outcome.unscored_reason) == (None, f"{of}_pattern_timeout")
+
+
 def test_exact_goes_by_choices_where_there_are_such_and_regex_by_patterns():
     assert grade_by_rule(GraderKind.EXACT, CHOICES, "A") is Grade.CORRECT
     assert grade_by_rule(GraderKind.EXACT, PLAIN, "A") is Grade.INCORRECT
@@ -91,6 +100,7 @@ def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of,
     if kind is GraderKind.CHOICE:
         question, reason = CHOICES, "choice_ambiguous"
     else:
+        reason = "pattern_timeout" if kind is GraderKind.REGEX else reason
         monkeypatch.setitem(RULES, kind, replace(RULES[kind], grade=UNDECIDED.grade))
     replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
     outcome = next_step(question, [*replies, Reply(of, Asked.MODEL, "<answer>A) Bob</answer>")], kind)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
@@ -29,6 +31,8 @@ SHOWN = 5
 
 def asking(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run something that asks models; its failure or interruption ends the command with a line that says so."""
+    if threading.current_thread() is threading.main_thread():  # no other may
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         return asyncio.run(coroutine)
     except RunFailedError as error:
@@ -69,6 +73,9 @@ def show_run(run: Run, *, as_json: bool) -> bool:
             console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
+    if run.ended is not None:
+        console.say()
+        console.say(f"ended early: {run.ended}")
     console.say()
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.say(f"{run.path}: {', '.join(places)}")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import zip_longest
 from typing import Any, Literal
 
 from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.text import check_ids
+
+FIELDS = tuple(field.name for field in fields(Question))
+ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
+"""Fields of a question that count in its hash whether they are used or not."""
 
 GraderName = Literal["exact", "choice", "model"]
 """Who can tell right from wrong: a comparison of text or of choices, or a model that reads both answers."""
@@ -32,6 +37,10 @@ class Dataset:
     licence: str  # terms of the source, as far as known
     # in a mix, the names of the datasets that it mixes; each question's topic says which one it comes from
     parts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is worth knowing about it before it is asked
+
+    def __post_init__(self) -> None:
+        check_ids((question.question_id for question in self.questions), self.name, DatasetError)
 
     @property
     def questions_sha256(self) -> str:
@@ -39,13 +48,21 @@ class Dataset:
 
         Fields that a question does not use do not count, so that a release may add some.
         """
-        read = [_used_fields(question) for question in self.questions]
-        return hashlib.sha256(json.dumps(read).encode()).hexdigest()
+        return questions_sha256(self.questions)
+
+
+def questions_sha256(questions: Iterable[Question]) -> str:
+    """Return the checksum of questions, as `Dataset.questions_sha256` has it: that of a JSON list of them."""
+    digest = hashlib.sha256(b"[")
+    for number, question in enumerate(questions):
+        digest.update(f"{', ' if number else ''}{json.dumps(_used_fields(question))}".encode())
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def _used_fields(question: Question) -> dict[str, Any]:
-    first = ("question_id", "text", "gold", "aliases", "topic")  # count in any case
-    return {name: value for name, value in asdict(question).items() if name in first or value}
+    read = {name: getattr(question, name) for name in FIELDS}
+    return {name: value for name, value in read.items() if name in ALWAYS or value}
 
 
 def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:

@@ -29,6 +29,7 @@ NAMED = re.compile(r"\{([a-z_]+)\}")
 
 COUNTED = "shown beside the numbers, and enters no reply and no grade"
 CARRIED = "how requests are carried does not change what they ask"
+ENDS = "what was asked until then stays, and the rest can be asked later"
 ASSUMED = "of a dry run, which asks nothing"
 
 
@@ -204,9 +205,11 @@ class Sending:
     max_connections
         Requests in flight; None for as many as the provider bears.
     max_retries, attempt_timeout
-        How often a failed request is sent again, and after how many seconds one without a response.
+        How often a failed request is sent again at most, and after how many seconds one without a response failed.
     max_choices
         Most draws to ask for in one request.
+    retry
+        Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
     """
 
     engine: str = setting("inspect", harmless=CARRIED)
@@ -214,6 +217,24 @@ class Sending:
     max_retries: int = setting(5, low=0, harmless=CARRIED)
     attempt_timeout: int = setting(60, low=1, harmless=CARRIED)
     max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
+    retry: tuple[str, ...] = setting((), read=_texts, harmless="what is asked again had no outcome")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may take; used up, it ends in order, and can be resumed. None for no limit.
+
+    Attributes
+    ----------
+    max_requests, max_cost
+        Requests and dollars of the run in all.
+    max_time
+        Seconds of one command.
+    """
+
+    max_requests: int | None = setting(None, low=1, harmless=ENDS, of="set")
+    max_cost: float | None = setting(None, low=0, harmless=ENDS, of="set")
+    max_time: float | None = setting(None, low=0, harmless=ENDS, of="set")
 
 
 @dataclass(frozen=True)
@@ -261,7 +282,7 @@ class Settings:
         in ``A,B``; None for the dataset's own.
     seed
         Of the sample of questions and of every request.
-    questions, prompting, decoding, drawing, sending, accounts, forecast
+    questions, prompting, decoding, drawing, sending, limits, accounts, forecast
         The others, by what they are about.
 
     Examples
@@ -279,6 +300,7 @@ class Settings:
     decoding: Decoding = field(default_factory=Decoding)
     drawing: Drawing = field(default_factory=Drawing)
     sending: Sending = field(default_factory=Sending)
+    limits: Limits = field(default_factory=Limits)
     accounts: Accounts = field(default_factory=Accounts)
     forecast: Forecast = field(default_factory=Forecast)
 

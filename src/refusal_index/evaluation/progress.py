@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
 from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
 
@@ -27,7 +28,9 @@ class ProgressBar:
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
         match event:
-            case Opened(finished):
+            case Opened(finished, note):
+                if note is not None:
+                    self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
                 self._progress.start()
                 self._progress.advance(self._task, finished)
             case Begun(variant):

@@ -16,7 +16,7 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan, check_name, grader_of
-from refusal_index.evaluation.results import UnfinishedError, derive, procedure_of
+from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, procedure_of
 from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
@@ -151,7 +151,7 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
         for question_id, draws in sorted(asked[variant].items())
     ]
     if not found:
-        raise UnfinishedError(f"{source.path}: no variant was run to its end; run the same command again to resume")
+        raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     return found
 
 
@@ -165,6 +165,8 @@ def _replied(conversation: Conversation, said: list[Completion], error: str | No
         answered = any(one.reply.of is Pass.FIRST and one.draw == 0 for one in said)
         said, error = (said, None) if answered else ([], error)
     own = tuple(_own(conversation, said))
+    if not own and error is None:
+        error = STILL_TO_COME
     return _Replied(conversation.question, conversation.variant, conversation.draws, own, error)
 
 

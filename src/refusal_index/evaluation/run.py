@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import (
+    Assignment,
+    Begun,
+    Engine,
+    Event,
+    Opened,
+    Progress,
+    RunFailedError,
+    unwatched,
+)
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -19,7 +29,14 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
+from refusal_index.evaluation.results import (
+    Derived,
+    Disagreement,
+    Missing,
+    UnfinishedError,
+    check_nothing_lost,
+    derive,
+)
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
@@ -33,7 +50,7 @@ from refusal_index.outcomes.summary import (
     summarise,
     summary_document,
 )
-from refusal_index.outcomes.table import defused, read_outcomes
+from refusal_index.outcomes.table import defused
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import RefusalIndexResult, refusal_index
 
@@ -62,13 +79,15 @@ class Run:
     summary
         Every metric of every variant, with intervals and cautions.
     missing
-        Questions that ended in an error, where that is known.
+        Questions that ended in an error or are not finished, where that is known.
     document
         The summary as JSON holds it, with the grader.
     disagreements
         How many replies two graders differ over.
     changes
         What another grader changed; None in a run that was graded once.
+    ended
+        Why it ended before all was asked, as it was told to; None where it did not.
     """
 
     folder: RunFolder
@@ -78,6 +97,7 @@ class Run:
     document: Mapping[str, Any] | None = None
     disagreements: int = 0
     changes: GradeChanges | None = None
+    ended: str | None = None
 
     @property
     def path(self) -> Path:
@@ -144,7 +164,7 @@ class Run:
         return as_html(self)
 
 
-async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
+async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Ask what is still to be asked, and write the results into the run's folder.
 
     Parameters
@@ -152,7 +172,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     plan
         The run, as `prepare` returns it.
     progress
-        Is told what happens.
+        Is told what happens; what it raises ends the run, and is raised again.
+    budget
+        What may be used, where several runs share it; None for the run's own.
 
     Raises
     ------
@@ -163,29 +185,80 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     """
     folder = plan.folder
     with open_store(folder, made=False) as store:
-        pending = plan.pending(store)
+        to_ask = plan.pending(store) or plan.asked_again(store)
     # A wrong name or a missing key is told before a folder is made.
-    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if pending else None
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if to_ask else None
     with folder.lock():
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
+            store.retire(plan.asked_again(store))
             pending = plan.pending(store)
-            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+            finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+            progress(Opened(finished, plan.unread(store)))
+            ended = None
             if engine is not None:
-                async with engine.open():
-                    for variant in pending:
-                        progress(Begun(variant))
-                        await engine.carry(assignment_of(plan, variant, store, progress))
-            return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+                ended = await _ask(plan, engine, store, progress, budget or Budget(plan.settings.limits))
+            try:
+                run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+            except UnfinishedError as error:
+                raise RunFailedError(ended or str(error)) from error
+            return replace(run, ended=ended)
 
 
-def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress = unwatched) -> Assignment:
+async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
+    """Ask what is to be asked, and return why it ended before that, as it was told to."""
+    breaker, pending = CircuitBreaker(), plan.pending(store)
+    watch = _Watch(progress, breaker)
+    replies = [*store.replies(), *store.retired()]
+    budget.count_earlier(replies, plan.prices)
+    async with engine.open({one.reply.asked for one in replies}):
+        for variant in pending:
+            watch(Begun(variant))
+            await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))
+            if watch.error is not None:
+                raise watch.error
+            if breaker.reason is not None and not breaker.planned:
+                raise RunFailedError(f"{plan.dataset.name}-{variant}: {breaker.reason}")
+    return breaker.reason
+
+
+class _Watch:
+    """Tells what happens; whoever is told and raises ends the run in order, so that no reply is lost to it."""
+
+    def __init__(self, progress: Progress, breaker: CircuitBreaker) -> None:
+        self._progress, self._breaker = progress, breaker
+        self.error: Exception | None = None
+
+    def __call__(self, event: Event) -> None:
+        if self.error is None:
+            try:
+                self._progress(event)
+            except Exception as error:
+                self.error = error
+                self._breaker.open("the progress callback failed")
+
+
+def assignment_of(
+    plan: Plan,
+    variant: str,
+    store: ReplyStore,
+    progress: Progress = unwatched,
+    breaker: CircuitBreaker | None = None,
+    budget: Budget | None = None,
+) -> Assignment:
     """Return what an engine is to carry of one variant."""
-    conversations = plan.conversations(variant, store)
     return Assignment(
-        plan.dataset.name, variant, conversations, plan.settings, store, plan.folder, progress, CircuitBreaker()
+        plan.dataset.name,
+        variant,
+        plan.conversations(variant, store),
+        plan.settings,
+        store,
+        plan.folder,
+        progress,
+        breaker or CircuitBreaker(),
+        budget or Budget(plan.settings.limits),
     )
 
 
@@ -228,7 +301,9 @@ def write_results(
     Raises
     ------
     UnfinishedError
-        If no variant was asked to its end.
+        If nothing was answered yet.
+    StoreError
+        If replies behind the results that are there have gone: these stay.
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
@@ -236,6 +311,7 @@ def write_results(
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     derived = derive(folder, store, prices)
+    check_nothing_lost(folder, derived.outcomes)
     summary = summarise(
         derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
     )
@@ -255,7 +331,7 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     document = {**summary_document(summary), "grader": settings.get("grader")}
     changes = None
     if "regraded_from" in settings:
-        changes = grade_changes(read_outcomes(folder.path / BEFORE), derived.outcomes)
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
     folder.write_outcomes(derived.outcomes)
     folder.write_summary(as_json(document))
@@ -346,5 +422,4 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
-    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)
+    return Run(folder, folder.read_outcomes(), found[0].summary, document=folder.read_summary())

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import SettingError, Settings
@@ -214,11 +215,12 @@ async def carry_out_sweep(
         Gives, for each run and its place in the set, what is told of its progress.
     """
     results = [CellResult(plan) for plan in sweep.plans]
+    budget = Budget(sweep.plans[0].settings.limits)  # of the set in all
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
         try:
             with watched(place, plan) as progress:
-                results[place] = CellResult(plan, await carry_out(plan, progress))
+                results[place] = CellResult(plan, await carry_out(plan, progress, budget))
         except RefusalIndexError as error:
             results[place] = CellResult(plan, error=str(error))
         sweep.write(results)

@@ -6,10 +6,11 @@ alone and enter no run's settings, so that a new name costs nothing.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from refusal_index.outcomes.files import read_json
 
 SET_VERSION = 1
 """Version of the set's summary."""
@@ -48,7 +49,7 @@ def member_of_set(path: Path) -> SetMember | None:
 def set_document(path: Path) -> dict[str, Any]:
     """Read the summary in a folder, whatever it is of; nothing where there is none that can be read."""
     try:
-        document = json.loads((path / SUMMARY).read_bytes())
+        document = read_json(path / SUMMARY)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

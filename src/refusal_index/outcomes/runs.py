@@ -181,7 +181,7 @@ def read_outcomes_of(path: Path) -> pl.DataFrame:
         raise RunFolderError(
             f"{path} holds no outcomes yet; finish the run, or rebuild them with 'refusal-index score {path}'"
         )
-    return read_outcomes(folder.outcomes)
+    return folder.read_outcomes()
 
 
 def _read_all(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:

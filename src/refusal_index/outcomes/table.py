@@ -28,7 +28,8 @@ from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
-from refusal_index.outcomes.tabular import read_text, sound_text
+from refusal_index.outcomes.tabular import read_text
+from refusal_index.outcomes.text import sound_text
 
 __all__ = [
     "GROUP",

@@ -22,6 +22,7 @@ import polars as pl
 
 from refusal_index.outcomes.errors import TableError, other_separator, shortened
 from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
+from refusal_index.outcomes.text import sound_text
 
 TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
 """Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
@@ -57,10 +58,18 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
     - `data`: the content of a file, or a data frame or dictionaries.
     - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
     """
-    found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
+    found = list(iter_rows(source, data, problems))
     if not found and not problems:
-        raise _empty(source)
+        raise no_rows(source)
     return found
+
+
+def iter_rows(source: Source, data: object, problems: Problems | None = None) -> Iterator[Row]:
+    """Yield the rows as they are read, none where there is none; everything else is as with `read_rows`.
+
+    - `data`: also an open file.
+    """
+    return _rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems)
 
 
 def read_text(
@@ -81,22 +90,12 @@ def read_text(
     else:
         table = _text(Source("the table", "memory", holds, error), data, wanted, first_of_lists)
     if table.lines.is_empty():
-        raise _empty(table.source)
+        raise no_rows(table.source)
     return table
 
 
-def sound_text(text: str) -> str:
-    """Replace halves of surrogate pairs by U+FFFD.
-
-    A reply cut inside an emoji can hold one; no file format of the table can.
-
-    >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
-    True
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _empty(source: Source) -> TableError:
+def no_rows(source: Source) -> TableError:
+    """Return the error for a table without rows."""
     where = "there are any" if source.kind == "memory" else "it is the right file, and whole"
     return source.wrong(f"expected at least one {source.holds}, got none; check that {where}")
 
@@ -184,11 +183,13 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
     try:
         for found in reader:
             begins, line = line, reader.line_num + 1
-            cells = [cell.replace(STAND_IN, "\r") for cell in found]
-            if not any(cell.strip() for cell in cells):
+            cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
+            if not any(map(str.strip, cells)):
                 continue
             if header is None:
                 header = _checked_header(source, cells)
+            elif len(cells) == len(header):
+                yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
                 said = f"expected {len(header)} cells as in the header, got {len(cells)}"
                 _tell(source.wrong(f"{said}; put quotes around text that holds commas", [begins]), problems)

@@ -22,6 +22,7 @@ class StopReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     CONTENT_FILTER = "content_filter"
+    TOOL_CALL = "tool_calls"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class Reading:
     well_formed
         Whether there is exactly one answer tag, complete and not empty.
     unscored_reason
-        ``"truncated"``, ``"content_filter"`` or ``"empty"``; None where the reply can be graded.
+        ``"truncated"``, ``"content_filter"``, ``"tool_call"`` or ``"empty"``; None where the reply can be graded.
     """
 
     answer: str
@@ -74,6 +75,8 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
         return _unscored("truncated")
     if stop_reason is StopReason.CONTENT_FILTER:
         return _unscored("content_filter")
+    if stop_reason is StopReason.TOOL_CALL:
+        return _unscored("tool_call")
     said = without_reasoning(text)
     marks = list(ANSWER_MARK.finditer(said))
     tagged = [said[left.end() : right.start()] for left, right in pairwise(marks) if not left[1] and right[1]]

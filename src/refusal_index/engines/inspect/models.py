@@ -13,7 +13,7 @@ from openai import DefaultAioHttpClient
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.redaction import guard
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
@@ -79,7 +79,9 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
         near = nearest(provider, known)
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
-    arguments: dict[str, Any] = {"http_client": DefaultAioHttpClient()} if provider in AIOHTTP_PROVIDERS else {}
+    arguments: dict[str, Any] = {}
+    if provider in AIOHTTP_PROVIDERS:  # and the client sends nothing again by itself
+        arguments = {"http_client": DefaultAioHttpClient(), "max_retries": 0}
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name

@@ -1,0 +1,70 @@
+"""What a run may take: requests, dollars and time; once it is used up the run ends in order, and resumes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from refusal_index.engines.settings import Limits
+from refusal_index.outcomes.price import Prices
+from refusal_index.protocol import Asked, Completion
+
+
+class Budget:
+    """Counts what requests take.
+
+    Requests and dollars are those of a run in all, from its first command on; the time is that of one command. A
+    request that brought no reply counts as a request, and costs nothing that is known.
+
+    Parameters
+    ----------
+    limits
+        What may be used.
+    clock
+        Tells the time in seconds.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits, self._clock, self._started = limits, clock, clock()
+        self._sent = self._answered = self._in_flight = 0
+        self._cost = 0.0
+
+    def count(self, replies: Iterable[Completion], prices: Prices) -> None:
+        """Count what replies cost."""
+        tokens = {True: (0, 0), False: (0, 0)}
+        for one in replies:
+            self._answered += one.requests
+            read, written = tokens[one.reply.asked is Asked.MODEL]
+            tokens[one.reply.asked is Asked.MODEL] = read + one.input_tokens, written + one.output_tokens
+        self._cost += prices.cost(tokens[True], tokens[False]) or 0.0
+
+    def count_earlier(self, replies: Sequence[Completion], prices: Prices) -> None:
+        """Count what earlier commands took."""
+        self._sent += sum(one.requests for one in replies)
+        self.count(replies, prices)
+
+    @contextmanager
+    def one_request(self) -> Iterator[None]:
+        """Count the request that is sent inside the block."""
+        self._sent += 1
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    def used_up(self) -> str | None:
+        """Return what is used up, in one line; None while another request may be sent."""
+        limits = self._limits
+        if limits.max_requests is not None and self._sent >= limits.max_requests:
+            return f"the budget of {limits.max_requests:,} requests is used up"
+        if limits.max_cost is not None and self._cost + self._expected() > limits.max_cost:
+            return f"the budget of ${limits.max_cost:,.2f} is used up (${self._cost:,.2f} and what is on its way)"
+        if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
+            return f"the time of {limits.max_time:,.0f} seconds is up"
+        return None
+
+    def _expected(self) -> float:
+        """Return what the requests on their way and the next one will cost, as those before did on average."""
+        return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
