@@ -49,7 +49,6 @@ engines.failures.RequestFailedError
 engines.functions.FunctionError
 engines.inspect.build.BuildStoppedError
 engines.inspect.earlier_runs.LogError
-engines.inspect.guard.EmptyResponseError
 engines.settings.SettingError
 engines.store_check.StoreError
 errors.RefusalIndexError
