@@ -84,6 +84,7 @@ def with_secrets(url: str) -> str:
     return f"{url.replace('://', f'://me:{quote(PASSWORD)}@')}?key={ARGUMENT}"
 
 
+@pytest.mark.slow
 def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch):
     pl.DataFrame(ROWS).write_csv("questions.csv")
     command = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
@@ -104,6 +105,7 @@ def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch):
     assert_no_key({"stdout": reported.stdout, "stderr": reported.stderr})
 
 
+@pytest.mark.slow
 def test_the_trace_that_inspect_keeps_of_requests_shows_no_secret_of_their_address(inside, monkeypatch):
     pl.DataFrame(ROWS).write_csv("questions.csv")
     code = """
