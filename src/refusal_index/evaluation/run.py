@@ -20,7 +20,7 @@ from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -128,9 +128,17 @@ class Run:
         ----------
         path
             Where to write it; without one, `report.html` in the run's folder.
+
+        Raises
+        ------
+        NotWrittenError
+            If it cannot be written there.
         """
-        place = self.folder.report if path is None else Path(path)
-        write_report(self.report_runs(), place)
+        place = self.folder.report if path is None else checked_path(path, "path")
+        try:
+            write_report(self.report_runs(), place)
+        except OSError as error:
+            raise NotWrittenError(place, error) from error
         return place
 
     def report_runs(self) -> tuple[ReportRun, ...]:
@@ -233,7 +241,7 @@ def write_results(
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
-    settings, about = folder.read_settings(), folder.read_about()
+    settings, about = folder.read_complete_settings(), folder.read_about()
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     derived = derive(folder, store, prices)
@@ -258,10 +266,14 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     if "regraded_from" in settings:
         changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
-    folder.write_outcomes(derived.outcomes)
-    folder.write_summary(as_json(document))
-    write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
-    _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    try:
+        folder.write_outcomes(derived.outcomes)
+        folder.write_summary(as_json(document))
+        write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
+        _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    except OSError as error:
+        advice = f"every reply is kept: make room, and 'refusal-index score {folder.path}' writes the results"
+        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
     return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
 
 
@@ -342,7 +354,7 @@ def open_run(path: str | Path) -> Run:
     RunFolderError
         If it is not the folder of one run, or has no results yet.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
