@@ -139,8 +139,9 @@ def sha256_of(content: bytes | Path) -> str:
 
 
 def _refuse_device(path: Path) -> None:
-    """Raise OSError where the place is taken by what must not be replaced, as ``/dev/null``."""
-    if os.path.lexists(path) and not stat.S_ISLNK(path.lstat().st_mode):
+    """Raise OSError where the place is taken by what must not be replaced, as ``/dev/null``; a link or a pipe is."""
+    mode = path.lstat().st_mode if os.path.lexists(path) else 0
+    if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
         check_plain(path)
 
 

@@ -144,9 +144,7 @@ class RunFolder:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
         path = path or self.outcomes
         try:
-            return read_outcomes(check_plain(path))
-        except OSError as error:
-            raise cannot_be_read(path, error, OutcomeTableError) from error
+            return read_outcomes(_plain(path))
         except OutcomeTableError as error:
             if path != self.outcomes:
                 raise
@@ -244,6 +242,13 @@ def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any
         raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
     check_types(path, key, value)
     return value
+
+
+def _plain(path: Path) -> Path:
+    try:
+        return check_plain(path)
+    except OSError as error:
+        raise cannot_be_read(path, error, OutcomeTableError) from error
 
 
 def _reason(error: OSError | ValueError) -> str:
