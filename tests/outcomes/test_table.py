@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes import Grade, Outcome, Question, files
+from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.table import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -193,12 +195,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     write_outcomes(one(), path)
     before = path.read_bytes()
 
-    def die_half_way(table: pl.DataFrame, file: Path) -> None:
-        file.write_bytes(b"half")
-        raise ZeroDivisionError
+    def die_half_way(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", die_half_way)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(files, "_flush", die_half_way)
+    with pytest.raises(NotWrittenError, match=r"outcomes\.parquet cannot be written \(No space left on device\)"):
         write_outcomes(one(Outcome(False, False)), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
