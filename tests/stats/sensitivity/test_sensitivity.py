@@ -56,7 +56,7 @@ def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int,
 
 
 @settings(deadline=None, max_examples=50)
-@given(COUNTS, *[st.integers(0, 40)] * 3, st.sampled_from("refused either answered".split()), st.integers(0, 3))
+@given(COUNTS, *[st.integers(0, 40)] * 3, st.sampled_from(["refused", "either", "answered"]), st.integers(0, 3))
 def test_bounds_shrink_as_answers_come(counts, refused: int, either: int, answered: int, came: str, cell: int) -> None:
     before = missing_bounds(ContingencyTable(*counts), refused + 1, either + 1, answered + 1)
     cell = {"refused": cell % 2, "either": cell, "answered": 2 + cell % 2}[came]
