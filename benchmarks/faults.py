@@ -37,7 +37,9 @@ def played(what: tuple[Scenario, Engine]) -> Row | str:
         return f"{scenario.title}: {error}"
     except Exception as error:
         return f"{scenario.title} ({engine.name}): {type(error).__name__}: {error}"
-    print(f"{'ok  ' if not row.broken else 'FAIL'} {row.seconds:5.1f} s  {row.engine}: {scenario.title}", file=sys.stderr)
+    print(
+        f"{'ok  ' if not row.broken else 'FAIL'} {row.seconds:5.1f} s  {row.engine}: {scenario.title}", file=sys.stderr
+    )
     return row
 
 
@@ -67,7 +69,7 @@ def main() -> int:
         print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")
     print(f"{len(rows)} rows, {len(broken)} with a broken promise, {time.monotonic() - began:.0f} s")
     if arguments.write is not None:
-        arguments.write.write_text(page(rows, soaked), encoding="utf-8")
+        arguments.write.write_text(page(SCENARIOS, rows, soaked), encoding="utf-8")
     return int(bool(broken))
 
 

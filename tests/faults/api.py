@@ -114,7 +114,14 @@ class FakeApi:
 
     def _serve(self) -> None:
         self._loop.run_until_complete(self._run())
+        self._loop.run_until_complete(self._end_what_hangs())
         self._loop.close()
+
+    async def _end_what_hangs(self) -> None:
+        hanging = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
 
     async def _run(self) -> None:
         app = web.Application(client_max_size=2**26)
@@ -157,7 +164,10 @@ class FakeApi:
             asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        body = json.loads(await request.read())
+        try:
+            body = json.loads(await request.read())
+        except ConnectionResetError:  # whoever sent it is gone
+            return dropped(request)
         self.headers.append(dict(request.headers))
         if self.is_down:
             return dropped(request)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ import polars as pl
 
 from tests.faults.api import FakeApi
 from tests.faults.kinds import meanwhile
-from tests.faults.plan import Plan
+from tests.faults.plan import Fault, Plan
 from tests.faults.process import Command, Ended, start
 from tests.faults.scenario import DONE, EQUAL, RESUMED, Engine, Row, Scenario, Step
 from tests.faults.world import KEY, answer, write_questions
@@ -50,6 +51,7 @@ class Stage:
     running: list[Command] = field(default_factory=list)
     others: list[Ended] = field(default_factory=list)
     lost: int = 0
+    idle: list[Fault] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -61,12 +63,13 @@ class Stage:
         if step.before is not None:
             step.before(self.folder)
         self.api.come_back()
-        self.api._fault = Plan(step.faults, self._deeds())
+        plan = self.api._fault = Plan(step.faults, self._deeds())
         unkept = len(self.api.answered) - self.kept()
         command = self._start(step)
         self.running.append(command)
         ended = command.wait(self.scenario.limit)
         self.api._fault = None
+        self.idle += [fault for fault, count in zip(step.faults, plan.happened, strict=True) if not count]
         self.lost += max(0, len(self.api.answered) - self.kept() - unkept)
         return ended
 
@@ -83,15 +86,23 @@ class Stage:
     def _start(self, step: Step) -> Command:
         said = self.base / f"said-{len(list(self.base.glob('said-*.out')))}"
         url = self.api.url.replace("127.0.0.1", step.host)
-        environment = {"FAKE_BASE_URL": url, "FAKE_API_KEY": KEY, "COLUMNS": "200", "NO_COLOR": "1"}
-        return start(self._arguments(step), self.base / "work", said, environment, step.around)
+        arguments = self._arguments(step)
+        patience = dict(pairwise(arguments)).get("--attempt-timeout", "5")
+        environment = {
+            "FAKE_TIMEOUT": patience,
+            "FAKE_BASE_URL": url,
+            "FAKE_API_KEY": KEY,
+            "COLUMNS": "200",
+            "NO_COLOR": "1",
+        }
+        return start(arguments, self.base / "work", said, environment, step.around)
 
     def _arguments(self, step: Step) -> list[str]:
         if step.command != "run":
             return [step.command, self.scenario.out, *step.options]
         asked = ["--model", self.engine.model, "--engine", self.engine.name, "--data", str(self.base / "questions.csv")]
         graded = ["--grader", self.engine.grader if self.scenario.graded else "exact"]
-        patience = ["--max-retries", "5", "--attempt-timeout", "2", "--max-connections", "10", "--variants", "normal"]
+        patience = ["--max-retries", "5", "--attempt-timeout", "5", "--max-connections", "10", "--variants", "normal"]
         given = [*patience, *self.scenario.options, *step.options]
         return ["run", *asked, *graded, *_last_of_each(given), "--out", self.scenario.out]
 
@@ -103,7 +114,6 @@ class Stage:
             "terminate": meanwhile(lambda: self._signal(signal.SIGTERM), late=0.2),
             "fill the disk": meanwhile(lambda: fill(self.folder.parent)),
             "use up the files": meanwhile(lambda: use_up_files(self.folder.parent)),
-            "protect": meanwhile(lambda: protect(self.folder)),
             "another run": meanwhile(self._another),
         }
 
@@ -218,17 +228,25 @@ def _promised(
 
 def _always(stage: Stage) -> Iterator[str]:
     """Say which of the promises was broken that hold whatever happens."""
+    for fault in stage.idle:
+        yield f"nothing happened of {fault}"
     said = {path.name: path.read_bytes() for path in stage.base.glob("said-*")}
     for name, text in said.items():
         if b"Traceback (most recent call last)" in text:
             yield f"a traceback in {name}"
-    files = {str(path.relative_to(stage.base)): text for path in stage.folder.rglob("*") for text in contents(path)}
-    for name, text in (said | files).items():
-        if KEY.encode() in text:
-            yield f"the key in {name}"
+    found = [(str(path.relative_to(stage.base)), text) for path in files(stage.folder) for text in contents(path)]
+    for name in dict.fromkeys(name for name, text in [*said.items(), *found] if KEY.encode() in text):
+        yield f"the key in {name}"
     for other in stage.others:
         if other.status != 2 or "in use by another process" not in other.err:
             yield f"the other run ended with {other.status}: {message_of(other)}"
+
+
+def files(folder: Path) -> list[Path]:
+    """Return all files below a folder; none where it cannot be."""
+    with contextlib.suppress(OSError):
+        return list(folder.rglob("*"))
+    return []
 
 
 def contents(path: Path) -> Iterator[bytes]:

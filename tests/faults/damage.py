@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,11 @@ def linked(folder: Path) -> None:
     there = folder.with_name("there")
     there.mkdir()
     folder.symlink_to(there, target_is_directory=True)
+
+
+def piped(folder: Path) -> None:
+    """Put a named pipe among the logs, which whoever opens it waits for."""
+    os.mkfifo(folder / "logs" / "2026-01-01_pipe.eval")
 
 
 def half_renamed(folder: Path) -> None:

@@ -86,11 +86,17 @@ class Plan:
         In the order in which they are looked at.
     deeds
         What the names among their deeds stand for.
+
+    Attributes
+    ----------
+    happened
+        How many requests each fault has met.
     """
 
     def __init__(self, faults: Sequence[Fault], deeds: dict[str, Misdeed] | None = None) -> None:
         self._faults, self._deeds = faults, deeds or {}
         self._matched = [0] * len(faults)
+        self.happened = [0] * len(faults)
         self._began: float | None = None
         self._lock = threading.Lock()
         self.clock: Callable[[], float] = time.monotonic
@@ -101,6 +107,7 @@ class Plan:
             self._began = now if self._began is None else self._began
             for place, fault in enumerate(self._faults):
                 if self._applies(place, fault, message, sent_before, now - self._began):
+                    self.happened[place] += 1
                     return self._deeds[fault.deed] if isinstance(fault.deed, str) else fault.deed
         return None
 

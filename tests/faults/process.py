@@ -18,12 +18,13 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
 FIRST_WAIT = 0.02
 """Seconds before a request is sent again for the first time; each further wait is longer."""
 
-PRELOADED = ("refusal_index.cli.commands.run", "tests.faults.preloaded")
+PRELOADED = ("tests.faults.preloaded",)
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,14 @@ def start(
     told = (list(arguments), str(folder), str(said), variables, around)
     if around.fresh:
         return Command(_fresh(*told), said)
-    process = _server().Process(target=_forked, args=told)
-    process.start()
+    with _lock:
+        process = _server().Process(target=_forked, args=told)
+        ours = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # else every fork imports this process's own main module
+        try:
+            process.start()
+        finally:
+            sys.modules["__main__"] = ours
     return Command(process, said)
 
 
@@ -133,10 +140,9 @@ _lock = threading.Lock()
 
 @cache
 def _server() -> ForkServerContext:
-    with _lock:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(list(PRELOADED))
-        return context
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
 
 
 def _forked(

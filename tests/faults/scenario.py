@@ -135,7 +135,7 @@ class Scenario:
     out: str = "r"
     texts: bool = True
     engines: tuple[str, ...] = tuple(engine.name for engine in ENGINES)
-    limit: float = 40.0
+    limit: float = 120.0
 
     @property
     def title(self) -> str:

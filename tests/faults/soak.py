@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tests.faults import kinds
-from tests.faults.carrying import Stage, paid_for, staged
+from tests.faults.carrying import Stage, message_of, paid_for, staged
 from tests.faults.plan import Fault
 from tests.faults.process import Command
 from tests.faults.scenario import Engine, Scenario, Step
@@ -35,7 +35,7 @@ OF_ALL_KINDS = (
 )
 LOOK = 0.1  # seconds between looks at the memory
 REQUESTS_A_QUESTION = 1.5  # half of the questions are refused
-PATIENCE = ("--max-connections", str(CONNECTIONS), "--attempt-timeout", "10", "--max-retries", "8")
+PATIENCE = ("--max-connections", str(CONNECTIONS), "--attempt-timeout", "20", "--max-retries", "8")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Soaked:
 
     Attributes
     ----------
-    engine, requests, status
+    engine, requests, status, message
         Who carried how many requests that were answered well, and how the command ended.
     faults, repeated, wrong
         Requests that met with a fault, that were paid for twice, and questions whose outcome is another than scripted.
@@ -55,6 +55,7 @@ class Soaked:
     engine: str
     requests: int
     status: int | None
+    message: str
     faults: int
     repeated: int
     wrong: int
@@ -79,6 +80,7 @@ def soak(engine: Engine, requests: int) -> Soaked:
             engine.name,
             paid.total(),
             ended.status,
+            message_of(ended),
             stage.api.received.total() - paid.total(),
             paid.total() - len(paid),
             _wrong(stage),

@@ -10,6 +10,7 @@ from tests.faults.damage import (
     emptied,
     half_renamed,
     linked,
+    piped,
     removed,
     replaced,
     scrambled,
@@ -21,6 +22,7 @@ from tests.faults.scenario import BAD_INPUT, INCOMPLETE, INTERRUPTED, RESUMED, P
 from tests.faults.world import KEY
 
 INSPECT = ("inspect",)
+FINE = Promise()
 AT_ONCE = 10  # requests in flight, unless a scenario says otherwise
 TRIES = 6
 ROW = 20 + AT_ONCE  # failures in a row that end a run, and those in flight meanwhile
@@ -42,19 +44,20 @@ GRADERS = "The grader is of no use"
 AGAIN = "A run is resumed or extended"
 
 
-def passing(name: str, deed: kinds.Misdeed, **which: object) -> tuple[Scenario, ...]:
+def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **which: object) -> tuple[Scenario, ...]:
     """Return the scenarios of a fault that passes, one in each pass."""
     which = which or {"share": 0.2}
+    faults = {of: Fault(deed, of=of, **which) for of in PASSES}  # type: ignore[arg-type]
     return tuple(
-        Scenario(PASSING, name, (Step((Fault(deed, of=of, **which),)),), of=of, graded=True)  # type: ignore[arg-type]
-        for of in PASSES
+        Scenario(PASSING, name, (Step((fault,)),), of=of, graded=True, questions=30, options=options)
+        for of, fault in faults.items()
     )
 
 
 def lasting(name: str, deed: kinds.Misdeed, says: str, tries: int = 1, **which: object) -> Scenario:
     """Return the scenario of a fault that does not pass by itself, from a request on."""
     promise = Promise(RESUMED, INCOMPLETE, says, received=ROW * tries + int(which.pop("good", 0)))  # type: ignore[call-overload]
-    return Scenario(LASTING, name, (Step((Fault(deed, **which),)),), promise)  # type: ignore[arg-type]
+    return Scenario(LASTING, name, (Step((Fault(deed, **which),)),), promise, questions=60)  # type: ignore[arg-type]
 
 
 def killed(name: str, deed: str, promise: Promise, of: str) -> Scenario:
@@ -62,28 +65,27 @@ def killed(name: str, deed: str, promise: Promise, of: str) -> Scenario:
     return Scenario(ENDED, name, (Step((Fault(deed, of=of, requests=(5, 6)),)),), promise, of=of, graded=True)
 
 
-def damaged(
-    name: str, damage: object, command: str = "score", promise: Promise = Promise(), **more: object
-) -> Scenario:
+def damaged(name: str, damage: object, command: str = "score", promise: Promise = FINE, **more: object) -> Scenario:
     """Return the scenario of a finished run whose files are damaged before a command."""
     steps = (Step(tells=False), Step(command=command, before=damage))  # type: ignore[arg-type]
     return Scenario(FILES, name, steps, promise, **more)  # type: ignore[arg-type]
 
 
-def around(name: str, promise: Promise = Promise(), **how: object) -> Scenario:
+def around(name: str, promise: Promise = FINE, **how: object) -> Scenario:
     """Return the scenario of a run in other surroundings."""
     return Scenario(AROUND, name, (Step(around=Surroundings(**how)),), promise)  # type: ignore[arg-type]
 
 
 def graded(name: str, says: str) -> Scenario:
     """Return the scenario of a grader that says something else about two questions."""
-    promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE)
+    promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE, repeats=2 * TRIES)
     return Scenario(
         GRADERS, name, (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),), promise, graded=True
     )
 
 
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
+AS_LOGGED = Promise(status=(0, BAD_INPUT), received=0)  # Inspect's logs hold the replies, too
 NO_ROOM = Promise(
     RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE, received=20 + 2 * AT_ONCE
 )
@@ -93,7 +95,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     *passing("a burst of 429", kinds.RATE_LIMIT, requests=(3, 18)),
     *passing("a burst of 429 that says when to come back", kinds.RATE_LIMIT_WITH_WAIT, requests=(3, 18)),
     *passing("a fifth of 500", kinds.SERVER_ERROR),
-    *passing("a fifth of 503", kinds.OVERLOADED),
     *passing("a fifth of 502 with an HTML body", kinds.HTML),
     *passing("a fifth of 200 with an HTML body", kinds.HTML_AS_JSON),
     *passing("a fifth of truncated JSON", kinds.TRUNCATED_JSON),
@@ -102,7 +103,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *passing("a fifth of 200 with an error as its body", kinds.ERROR_BODY),
     *passing("a fifth of dropped connections", kinds.dropped_connection),
     *passing("a fifth of connections cut within the body", kinds.cut_connection),
-    *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1),
+    *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1, options=("--attempt-timeout", "2")),
     *passing("the server is down for a moment", kinds.down(0.3), requests=(7, 8)),
     *passing("slow answers", kinds.slow(0.3), share=0.2),
     Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(repeats=40), options=("--draws", "4"), choices=4, engines=INSPECT),
@@ -117,6 +118,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     lasting("the server goes and does not come back", kinds.down(3600), "[Cc]onnect", TRIES, requests=(20, 21), good=21),
     lasting("200 with an error as its body, always", kinds.ERROR_BODY, "out of order", TRIES),
     Scenario(REPLIES, "one question always ends in 400", (Step((Fault(kinds.PERMANENT, questions=(3,)),)),), Promise(RESUMED, INCOMPLETE, "breaks the server")),
+    Scenario(REPLIES, "one question always ends in 500", (Step((Fault(kinds.SERVER_ERROR, questions=(3,)),)),), Promise(RESUMED, INCOMPLETE, received=39 + TRIES + 19)),
     Scenario(REPLIES, "one prompt is filtered (400, content_filter)", (Step((Fault(kinds.FILTERED_PROMPT, questions=(4,)),)),), Promise("content_filter 1|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "one reply is filtered", (Step((Fault(kinds.FILTERED, questions=(4,)),)),), Promise("first_content_filter 1", INCOMPLETE), texts=False, engines=INSPECT),
     Scenario(REPLIES, "a forced answer is filtered, in seven variants", (Step((Fault(kinds.FILTERED, of=FORCED, questions=(3,)),)),), Promise("forced_content_filter 7", INCOMPLETE), options=("--prompts", "paraphrases", "--variants", "all"), texts=False, engines=INSPECT),
@@ -128,6 +130,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(REPLIES, "an error repeats the key (content_filter)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "content_filter"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (500)", (Step((Fault(kinds.refused(500, f"bad key {KEY}"), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
+    Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE)),
     *(killed("kill -9", "kill", Promise(RESUMED, -9, repeats=AT_ONCE), of) for of in PASSES),
     Scenario(ENDED, "kill -9 twice at 100 connections", (Step((Fault("kill", requests=(80, 81)),)), Step((Fault("kill", requests=(60, 61)),))), Promise(RESUMED, -9, repeats=200), questions=200, options=("--max-connections", "100")),
     *(killed("interrupted (SIGINT)", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes", AT_ONCE), of) for of in PASSES),
@@ -155,14 +158,15 @@ SCENARIOS: tuple[Scenario, ...] = (
     damaged("the log is empty", emptied("logs/*"), engines=INSPECT),
     damaged("the log is cut", cut("logs/*"), engines=INSPECT),
     damaged("the log is scrambled, before the run's own command", scrambled("logs/*"), "run", engines=INSPECT),
+    damaged("a named pipe lies among the logs", piped, promise=Promise(status=(0, BAD_INPUT)), engines=INSPECT),
     damaged("run.json is empty", emptied("run.json"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
     damaged("run.json is cut, before score", cut("run.json"), "score", Promise(status=BAD_INPUT, says="error: .*run.json")),
     damaged("run.json is a list", replaced("run.json", "[]"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
-    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", KEPT_OUT),
+    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", AS_LOGGED),
     damaged("the store of replies is cut", cut("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled", scrambled("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled, before score", scrambled("replies.sqlite"), "score", KEPT_OUT),
-    damaged("the store of replies is gone", removed("replies.sqlite"), "run", KEPT_OUT),
+    damaged("the store of replies is gone", removed("replies.sqlite"), "run", AS_LOGGED),
     damaged("a half-written file was left behind", half_renamed, "run"),
     Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1"),
     Scenario(PLACES, "a name beyond ASCII", (Step(),), out="läuft 走る 🦙"),
@@ -171,7 +175,6 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(PLACES, "behind a symbolic link", (Step(before=linked),)),
     Scenario(PLACES, "on a disk that is read-only from the start", (Step(before=protect),), Promise(RESUMED, BAD_INPUT, "error: .*[Rr]ead-only", received=0), disk=DISK),
     Scenario(PLACES, "on a disk that is read-only, before score", (Step(tells=False), Step(command="score", before=protect)), Promise(status=BAD_INPUT, says="error: .*[Rr]ead-only"), disk=DISK),
-    Scenario(PLACES, "on a disk that becomes read-only on the way", (Step((Fault("protect", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: ", AT_ONCE, received=20 + 2 * AT_ONCE), disk=DISK),
     around("no HOME", environment=(("HOME", None), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
     around("a HOME that cannot be written", environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
     around("LANG=C", environment=(("LANG", "C"), ("LC_ALL", "C"), ("PYTHONUTF8", "0")), fresh=True),
@@ -188,6 +191,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW), options=("--draws", "3")),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1))),
+    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=("local",)),
     Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True),
 )
 """Every scenario."""
