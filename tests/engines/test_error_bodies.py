@@ -102,7 +102,7 @@ def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for):
         derived = run(plan)
     assert derived.outcomes["unscored_reason"].to_list()[3] == "request_failed"
     (line,) = failures(plan)
-    assert line.startswith("RateLimitError: 429: no room, [31m try ")
+    assert line.startswith("RateLimitError: 429: no room, try ")
 
 
 def failures(plan: Any) -> list[str]:

@@ -18,7 +18,7 @@ from tests.engines.fake_api import FakeApi
     ("shown", "expected"),
     [
         ("Error code: 401 - nope", "Error code: 401 - nope"),
-        ("EmptyResponseError('the response holds no choices')", "EmptyResponseError: the response holds no choices"),
+        ("NoAnswerError('the response holds no choices')", "NoAnswerError: the response holds no choices"),
         ("JSONDecodeError('Unterminated (char 12)')", "JSONDecodeError: Unterminated (char 12)"),
         ("ModelGenerateError('\\nRequest:\\n{}\\n\\nBadRequestError(\\'no\\')')", "BadRequestError: no"),
         ("two\n  lines", "two lines"),

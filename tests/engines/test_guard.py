@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from inspect_ai.model import ModelCall, ModelOutput
 
-from refusal_index.engines.inspect.guard import EmptyResponseError, guard
+from refusal_index.engines.failures import NoAnswerError
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
@@ -84,9 +85,9 @@ def test_an_error_that_is_returned_is_cleaned_with_the_response_beside_it():
 
 
 def test_a_response_without_choices_is_an_error_and_any_other_passes_unchanged():
-    with pytest.raises(EmptyResponseError):
+    with pytest.raises(NoAnswerError):
         guarded(lambda: SimpleNamespace(choices=[]))
-    with pytest.raises(EmptyResponseError):
+    with pytest.raises(NoAnswerError):
         guarded(lambda: (SimpleNamespace(choices=[]), None))
     output = ModelOutput.from_content("m", "a reply")
     assert guarded(lambda: output) is output

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from inspect_ai.model import GenerateConfig, ModelOutput
 
-from refusal_index.engines.inspect.guard import EmptyResponseError
+from refusal_index.engines.failures import NoAnswerError
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.multi_choice import choices_of, places_without_answer
 from refusal_index.protocol import StopReason
@@ -69,7 +69,7 @@ def test_each_kind_of_response_is_told_apart(came, message, finish_reason, expec
 @pytest.mark.parametrize("choices", [[(LOST, "stop")], [(LOST, None)], [({}, "stop")], [(LOST, "stop")] * 3])
 def test_a_response_without_any_text_is_no_answer(came, choices):
     """It was kept as an empty reply, and never asked for again."""
-    with pytest.raises(EmptyResponseError, match="the response holds no text"):
+    with pytest.raises(NoAnswerError, match="the response holds no text"):
         came(*choices)
 
 

@@ -49,13 +49,14 @@ engines.failures.RequestFailedError
 engines.functions.FunctionError
 engines.inspect.build.BuildStoppedError
 engines.inspect.earlier_runs.LogError
-engines.inspect.guard.EmptyResponseError
 engines.settings.SettingError
 engines.store_check.StoreError
+engines.supply.IncompatibleError
 errors.RefusalIndexError
 evaluation.configuration.ConfigError
 evaluation.results.UnfinishedError
 evaluation.run.ComparabilityError
+outcomes.errors.NotWrittenError
 outcomes.errors.OutcomeTableError
 outcomes.errors.RunFolderError
 outcomes.errors.TableError
@@ -117,4 +118,4 @@ def test_everything_that_can_reach_a_user_has_one_root():
 def test_each_is_also_what_python_calls_it():
     for name, one in errors().items():
         if name not in {"errors.RefusalIndexError", "almanac.errors.AlmanacError"}:
-            assert issubclass(one, ValueError | RuntimeError), name
+            assert issubclass(one, ValueError | RuntimeError | OSError), name

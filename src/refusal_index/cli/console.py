@@ -88,8 +88,14 @@ def show(blocks: Iterable[Block]) -> None:
 
 
 def document(content: Any) -> None:
-    """Print a document as JSON, unrounded, for programs to read."""
-    typer.echo(json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False))
+    """Print a document as JSON, unrounded, for programs to read; what a terminal obeys stands there as JSON escapes."""
+    told = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in told.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    """Return a line of JSON with what is not printed as escapes; only its strings can hold such characters."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
 
 
 def terminal(*, stderr: bool = False, width: int | None = None) -> Console:

@@ -94,7 +94,7 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
 def _parameter(setting: Setting, words: str) -> inspect.Parameter:
     kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
-    if not setting.optional and setting.name not in REPEATED and default != "":
+    if not setting.optional and setting.name not in REPEATED and default not in ("", ()):
         words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
     shown = typer.Option(
         option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one

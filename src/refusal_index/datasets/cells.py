@@ -17,11 +17,11 @@ from refusal_index.outcomes.text import sound_text, wrong_id
 
 def text_cell(row: Row, column: str) -> str:
     """Read one text, without surrounding white space; empty where the cell is."""
-    value = _value(row, column)
-    if value is None:
-        return ""
+    value = row.cells.get(column)
     if isinstance(value, str):
         return sound_text(value).strip()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):

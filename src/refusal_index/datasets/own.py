@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +196,9 @@ class Survey:
         self._columns, self._notes = questions.columns, list(repeated_note(questions.repeated_texts))
 
     def _seen(self, row: Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
-        self._counts.update(_features(question))
+        self._counts[""] += 1
+        for name in _features(question):
+            self._counts[name] += 1
         if question.topic is not None:
             self._topics[question.topic] += 1
         self._context = max(self._context, len(question.context or ""))
@@ -225,10 +228,9 @@ FEATURES = ("with a context", "with choices", "with aliases", "with a pattern", 
 
 
 def _features(question: Question) -> Iterator[str]:
-    """Yield what counts of a question; the empty text for the question itself."""
+    """Yield what counts of a question."""
     has = (question.context is not None, question.choices, question.aliases, question.pattern is not None)
-    yield ""
-    yield from (name for name, there in zip(FEATURES, (*has, question.gold is None), strict=True) if there)
+    return compress(FEATURES, (*has, question.gold is None))
 
 
 def _too_long(question: Question, tokens: int, most: int, has_ids: bool) -> str:

@@ -252,6 +252,8 @@ class ReplyStore:
             yield
         except (sqlite3.Error, OSError, UnicodeError) as error:  # a name in a damaged schema need not be text
             advice = f"; {ADVICE}" if _is_damage(error) else ""
+            if _code(error) == sqlite3.SQLITE_READONLY:
+                advice = "; it cannot be written to: make room, or see what may be done in its folder"
             said = " ".join(str(error).split())[:300]
             raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
 
@@ -288,8 +290,11 @@ def _row(one: Completion) -> tuple[object, ...]:
 
 
 def _is_damage(error: Exception) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    return isinstance(error, UnicodeError) or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+    return isinstance(error, UnicodeError) or _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def _question(question_id: str, document: str) -> Question:

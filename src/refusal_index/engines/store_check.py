@@ -27,7 +27,9 @@ WAL, SHARED, JOURNAL = "-wal", "-shm", "-journal"
 JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 """Ends a rollback journal that names another file, which ours never do: SQLite may remove that file."""
 
-UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+UNWRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR})
+"""What SQLite says where nothing can be written, as on a full disk or a medium that is read only."""
+
 STORED = {"TEXT": "text", "INTEGER": "integer", "REAL": "real"}
 ADVICE = "restore the file from a copy, or run into another folder"
 

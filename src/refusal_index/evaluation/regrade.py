@@ -82,7 +82,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         If the run, the grader or the folder cannot be used.
     """
     source = RunFolder(run)
-    before = source.read_settings()
+    before = source.read_complete_settings()
     if "first_pass" in before:
         raise SettingError(
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "

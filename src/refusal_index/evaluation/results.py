@@ -150,7 +150,7 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
     RunFolderError
         If the folder is not a run's.
     """
-    settings = folder.read_settings()
+    settings = folder.read_complete_settings()
     procedure = procedure_of(settings)
     order = [FORCED] if "first_pass" in settings else settings["prompts"]["variants"]
     questions, failures, asked = store.questions(), store.failures(), store.asked()

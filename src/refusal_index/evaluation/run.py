@@ -37,7 +37,7 @@ from refusal_index.evaluation.results import (
     check_nothing_lost,
     derive,
 )
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, nearest
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -148,9 +148,17 @@ class Run:
         ----------
         path
             Where to write it; without one, `report.html` in the run's folder.
+
+        Raises
+        ------
+        NotWrittenError
+            If it cannot be written there.
         """
-        place = self.folder.report if path is None else Path(path)
-        write_report(self.report_runs(), place)
+        place = self.folder.report if path is None else checked_path(path, "path")
+        try:
+            write_report(self.report_runs(), place)
+        except OSError as error:
+            raise NotWrittenError(place, error) from error
         return place
 
     def report_runs(self) -> tuple[ReportRun, ...]:
@@ -199,7 +207,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             progress(Opened(finished, plan.unread(store)))
             ended = None
             if engine is not None:
-                ended = await _ask(plan, engine, store, progress, budget or Budget(plan.settings.limits))
+                ended = await _ask(plan, pending, engine, store, progress, budget or Budget(plan.settings.limits))
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:
@@ -207,9 +215,11 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             return replace(run, ended=ended)
 
 
-async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress, budget: Budget) -> str | None:
+async def _ask(
+    plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget
+) -> str | None:
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
-    breaker, pending = CircuitBreaker(), plan.pending(store)
+    breaker = CircuitBreaker()
     watch = _Watch(progress, breaker)
     replies = [*store.replies(), *store.retired()]
     budget.count_earlier(replies, plan.prices)
@@ -219,9 +229,11 @@ async def _ask(plan: Plan, engine: Engine, store: ReplyStore, progress: Progress
             await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))
             if watch.error is not None:
                 raise watch.error
-            if breaker.reason is not None and not breaker.planned:
+            if breaker.planned:
+                return breaker.reason
+            if breaker.reason is not None:
                 raise RunFailedError(f"{plan.dataset.name}-{variant}: {breaker.reason}")
-    return breaker.reason
+    return None
 
 
 class _Watch:
@@ -307,7 +319,7 @@ def write_results(
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
-    settings, about = folder.read_settings(), folder.read_about()
+    settings, about = folder.read_complete_settings(), folder.read_about()
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     derived = derive(folder, store, prices)
@@ -333,10 +345,14 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     if "regraded_from" in settings:
         changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
-    folder.write_outcomes(derived.outcomes)
-    folder.write_summary(as_json(document))
-    write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
-    _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    try:
+        folder.write_outcomes(derived.outcomes)
+        folder.write_summary(as_json(document))
+        write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
+        _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    except OSError as error:
+        advice = f"every reply is kept: make room, and 'refusal-index score {folder.path}' writes the results"
+        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
     return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
 
 
@@ -417,7 +433,7 @@ def open_run(path: str | Path) -> Run:
     RunFolderError
         If it is not the folder of one run, or has no results yet.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:

@@ -13,9 +13,11 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
+
+from refusal_index.outcomes.errors import NotWrittenError
 
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of every half-written file; the name begins with a dot."""
@@ -75,9 +77,15 @@ def opened_file(path: Path, most: int | None = None) -> BinaryIO:
 def read_json(path: Path, most: int = MOST_JSON) -> Any:
     """Read a JSON document; raises OSError as `check_plain` does, and ValueError where it is none."""
     try:
-        return json.loads(read_plain(path, most))
+        document = json.loads(read_plain(path, most), parse_constant=_refuse_constant)
+        json.dumps(document, ensure_ascii=False).encode()  # halves of surrogate pairs can be written nowhere else
     except RecursionError:
         raise ValueError("its values lie within each other without end") from None
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check(found: os.stat_result, path: Path, most: int | None) -> None:
@@ -99,20 +107,27 @@ def _kind(mode: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, which takes its place when the block ends without an error."""
+    """Give a temporary path beside `path`, which takes its place when the block ends without an error.
+
+    Raises NotWrittenError if it cannot be written: then what was there stays.
+    """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         yield temporary
         _flush(temporary)
+        _refuse_device(path)
         temporary.replace(path)
+    except OSError as error:
+        raise NotWrittenError(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write the whole file or leave what was there."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
 
 
 def sha256_of(content: bytes | Path) -> str:
@@ -121,6 +136,13 @@ def sha256_of(content: bytes | Path) -> str:
         return hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_device(path: Path) -> None:
+    """Raise OSError where the place is taken by what must not be replaced, as ``/dev/null``; a link or a pipe is."""
+    mode = path.lstat().st_mode if os.path.lexists(path) else 0
+    if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        check_plain(path)
 
 
 def _flush(path: Path) -> None:

@@ -20,6 +20,7 @@ from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_p
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
+from refusal_index.outcomes.shape import check_complete, check_types
 from refusal_index.outcomes.source import cannot_be_read
 from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, write_outcomes
 from refusal_index.redaction import redacted
@@ -128,19 +129,23 @@ class RunFolder:
 
         Raises RunFolderError if there is no `run.json`, or it cannot be read, or it was written by a newer release.
         """
-        return _mapping(self.run_json, self._read_run_json(), "settings")
+        return _section(self.run_json, self._read_run_json(), "settings")
+
+    def read_complete_settings(self) -> dict[str, Any]:
+        """Read the settings, with all that the results of a run are made from; it raises as `read_settings` does."""
+        settings = self.read_settings()
+        check_complete(self.run_json, settings)
+        return settings
 
     def read_about(self) -> dict[str, Any]:
         """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
-        return _mapping(self.run_json, self._read_run_json(), "about")
+        return _section(self.run_json, self._read_run_json(), "about")
 
     def read_outcomes(self, path: Path | None = None) -> pl.DataFrame:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
         path = path or self.outcomes
         try:
-            return read_outcomes(check_plain(path))
-        except OSError as error:
-            raise cannot_be_read(path, error, OutcomeTableError) from error
+            return read_outcomes(_plain(path))
         except OutcomeTableError as error:
             if path != self.outcomes:
                 raise
@@ -232,11 +237,19 @@ class RunFolder:
             raise RunFolderError(f"{folder} cannot be made ({error.strerror}); choose another place") from error
 
 
-def _mapping(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = document.get(key)
     if not isinstance(value, dict):
         raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
+    check_types(path, key, value)
     return value
+
+
+def _plain(path: Path) -> Path:
+    try:
+        return check_plain(path)
+    except OSError as error:
+        raise cannot_be_read(path, error, OutcomeTableError) from error
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from refusal_index.outcomes.errors import RunFolderError
@@ -69,4 +69,5 @@ def _take(descriptor: int, path: Path) -> None:
         raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
     os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    with suppress(OSError):  # only what others are told: a full disk keeps nobody from the lock
+        os.write(descriptor, f"{os.getpid()}\n".encode())

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import polars as pl
 
 from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.sensitivity import outcome_counts
 from refusal_index.stats import ContingencyTable, missing_bounds
 from refusal_index.stats.estimate import Status
@@ -52,6 +54,12 @@ def missing_range(outcomes: pl.DataFrame) -> MissingRange | None:
         return None
     found = missing_bounds(contingency_table(outcomes), refused, unknown, answered)
     return MissingRange(found.low, found.high, found.status, found.reason, refused, answered, unknown)
+
+
+def missing_ranges(variants: Mapping[str | None, pl.DataFrame]) -> dict[str | None, MissingRange]:
+    """Bound the index of every variant of which a question is missing, by its first draws."""
+    found = {variant: missing_range(first_draws(rows)) for variant, rows in variants.items()}
+    return {variant: missing for variant, missing in found.items() if missing is not None}
 
 
 @dataclass(frozen=True)

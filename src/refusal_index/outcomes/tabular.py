@@ -184,7 +184,7 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
         for found in reader:
             begins, line = line, reader.line_num + 1
             cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
-            if not any(map(str.strip, cells)):
+            if not any(map(str.strip, cells)) and not _may_be_unscored(header, cells):
                 continue
             if header is None:
                 header = _checked_header(source, cells)
@@ -197,6 +197,11 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
         _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+
+
+def _may_be_unscored(header: list[str] | None, cells: list[str]) -> bool:
+    """Whether a row without a word is a question without a grade: in a table of nothing but grades."""
+    return header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
 
 
 def _csv_lines(lines: Iterable[str]) -> Iterator[str]:

@@ -17,7 +17,11 @@ def sound_text(text: str) -> str:
     >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
     True
     """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def wrong_id(question_id: str) -> str | None:

@@ -15,7 +15,7 @@ READ, DEEPEST = 5_000, 20  # characters of an error that are looked at, and erro
 WRAPPERS = ("RetryError", "ModelGenerateError")
 """What retries, and what Inspect, wrap an error in; each holds the one that counts."""
 
-MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>")
+MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
 SHOWN_ERROR = re.compile(r"([A-Z]\w*(?:Error|Exception))\(")
 OPENING_QUOTE, CLOSING_QUOTES = re.compile(r"^\\*['\"]"), re.compile(r"(?:\\*['\"]\)+)+$")

@@ -12,6 +12,7 @@ from typing import Any
 from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 
 from refusal_index.engines.failures import NoAnswerError, causes
+from refusal_index.engines.inspect.clean_logs import clean_trace
 from refusal_index.engines.inspect.error_bodies import unmask
 from refusal_index.engines.inspect.multi_choice import packed, places_without_answer
 from refusal_index.redaction import redacted_in, remember, remember_named
@@ -27,6 +28,7 @@ def guard(api: ModelAPI) -> None:
     if hasattr(generate, "guards"):
         return
     remember(api.api_key, getattr(api, "base_url", None))
+    clean_trace()
     if hooks := getattr(getattr(api, "http_client", None), "event_hooks", None):
         hooks["response"].append(unmask)
 
