@@ -17,7 +17,15 @@ from refusal_index.engines.first_passes import Imported, import_file
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings
 from refusal_index.evaluation.first_passes import first_pass_table, mixture
 from refusal_index.evaluation.identity import about, identity
-from refusal_index.evaluation.plan import RUNS, Plan, check_name, function_sources, grader_of, placement_of
+from refusal_index.evaluation.plan import (
+    RUNS,
+    Plan,
+    check_name,
+    check_sending,
+    function_sources,
+    grader_of,
+    placement_of,
+)
 from refusal_index.evaluation.run import Run, carry_out
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -96,6 +104,7 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
+    check_sending(settings, asks_grader=bool(graders))
     for each in (settings.model, *graders):
         check_name(each, {})
     sources = function_sources(settings, graders, {})

@@ -296,7 +296,7 @@ def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
     return (given,) if given in prompts.variants else prompts.family(name)
 
 
-def check_sending(settings: Settings, *, asks_grader: bool = False) -> None:
+def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
     """Raise where what is to be asked again, or a budget, cannot be told.
 
     Raises
@@ -310,7 +310,7 @@ def check_sending(settings: Settings, *, asks_grader: bool = False) -> None:
             raise unknown("retry", reason, known)
     lacking = [
         name
-        for name, is_asked in (("price", True), ("grader_price", asks_grader))
+        for name, is_asked in (("price", asks_model), ("grader_price", asks_grader))
         if is_asked and settings.value(name) is None
     ]
     if settings.limits.max_cost is not None and lacking:

@@ -15,7 +15,7 @@ from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
-from refusal_index.evaluation.plan import RUNS, Plan, check_name, grader_of
+from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
 from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, procedure_of
 from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -97,6 +97,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         asked.setdefault(one.variant, {})[one.question] = one.draws
     questions = {one.question.question_id: one.question for one in replied}
     check_gradable(questions.values(), kind)
+    check_sending(settings, asks_model=False, asks_grader=bool(graders))
     for name in graders:
         check_name(name, {})
     made_of = {

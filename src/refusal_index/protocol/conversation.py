@@ -231,6 +231,8 @@ def kept_unscored(conversation: Conversation, said: Iterable[Completion], reason
         if reason not in reasons or reason not in ASKED_AGAIN:
             continue
         of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
+        if kind in REPLY_REASONS and not conversation.procedure.asks_model:
+            continue  # nobody would reply
         first = known.first_drawn[of][known.own[of][draw]]
         for one in replies:
             of_model = one.reply.asked is Asked.MODEL
