@@ -87,7 +87,7 @@ class Stage:
         said = self.base / f"said-{len(list(self.base.glob('said-*.out')))}"
         url = self.api.url.replace("127.0.0.1", step.host)
         arguments = self._arguments(step)
-        patience = dict(pairwise(arguments)).get("--attempt-timeout", "5")
+        patience = dict(pairwise(arguments)).get("--attempt-timeout", "20")
         environment = {
             "FAKE_TIMEOUT": patience,
             "FAKE_BASE_URL": url,
@@ -102,7 +102,7 @@ class Stage:
             return [step.command, self.scenario.out, *step.options]
         asked = ["--model", self.engine.model, "--engine", self.engine.name, "--data", str(self.base / "questions.csv")]
         graded = ["--grader", self.engine.grader if self.scenario.graded else "exact"]
-        patience = ["--max-retries", "5", "--attempt-timeout", "5", "--max-connections", "10", "--variants", "normal"]
+        patience = ["--max-retries", "5", "--attempt-timeout", "20", "--max-connections", "10", "--variants", "normal"]
         given = [*patience, *self.scenario.options, *step.options]
         return ["run", *asked, *graded, *_last_of_each(given), "--out", self.scenario.out]
 
