@@ -101,5 +101,5 @@ def _soak_line(one: Soaked) -> str:
     return (
         f"{one.engine}: {one.requests:,} requests at 500 connections, {one.faults:,} more met with a fault; "
         f"{one.wrong} outcomes differ, {one.repeated} paid for twice, exit status {_status(one.status)}; "
-        f"{one.seconds:.0f} s; {megabytes} MB at a third, two thirds and the end"
+        f"{one.seconds:.0f} s; {megabytes} MB when a third, two thirds and nearly all were answered"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import polars as pl
@@ -12,7 +12,6 @@ import polars as pl
 from tests.faults import kinds
 from tests.faults.carrying import Stage, message_of, paid_for, staged
 from tests.faults.plan import Fault
-from tests.faults.process import Command
 from tests.faults.scenario import Engine, Scenario, Step
 
 CONNECTIONS = 500
@@ -33,6 +32,7 @@ OF_ALL_KINDS = (
     kinds.hanging(60),
     kinds.slow(0.5),
 )
+MARKS = (1 / 3, 2 / 3, 0.95)
 LOOK = 0.1  # seconds between looks at the memory
 REQUESTS_A_QUESTION = 1.5  # half of the questions are refused
 PATIENCE = ("--max-connections", str(CONNECTIONS), "--attempt-timeout", "20", "--max-retries", "8")
@@ -49,7 +49,7 @@ class Soaked:
     faults, repeated, wrong
         Requests that met with a fault, that were paid for twice, and questions whose outcome is another than scripted.
     seconds, megabytes
-        How long it took, and memory held when a third, two thirds and all of the requests were answered.
+        How long it took, and memory held when the `MARKS` of the requests were answered.
     """
 
     engine: str
@@ -64,8 +64,8 @@ class Soaked:
 
     @property
     def growth(self) -> float:
-        """Kilobytes by which the memory grew with each request of the last two thirds."""
-        return 1000 * (self.megabytes[-1] - self.megabytes[0]) / (2 / 3 * max(1, self.requests))
+        """Kilobytes by which the memory grew with each request between the first and the last of the marks."""
+        return 1000 * (self.megabytes[-1] - self.megabytes[0]) / ((MARKS[-1] - MARKS[0]) * max(1, self.requests))
 
 
 def soak(engine: Engine, requests: int) -> Soaked:
@@ -91,17 +91,17 @@ def soak(engine: Engine, requests: int) -> Soaked:
 
 @contextmanager
 def _watched(stage: Stage, requests: int) -> Iterator[dict[float, float]]:
-    """Take down the memory at a third, at two thirds and as late as there is any."""
+    """Take down the memory that is held when shares of the requests are answered: summing up takes more."""
     found: dict[float, float] = {}
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(LOOK):
-            for command in stage.running[-1:]:
-                share = len(stage.api.answered) / requests
-                for mark in (1 / 3, 2 / 3, 1.0):
-                    if mark not in found or (mark == 1.0 and share > 2 / 3):
-                        _note(found, mark, share, command)
+            share = len(stage.api.answered) / requests
+            for mark in MARKS:
+                if share >= mark and mark not in found:
+                    with suppress(OSError, IndexError):  # it has ended
+                        found[mark] = stage.running[-1].memory() / 1e6
 
     watching = threading.Thread(target=look)
     watching.start()
@@ -110,15 +110,6 @@ def _watched(stage: Stage, requests: int) -> Iterator[dict[float, float]]:
     finally:
         over.set()
         watching.join()
-
-
-def _note(found: dict[float, float], mark: float, share: float, command: Command) -> None:
-    try:
-        held = command.memory() / 1e6
-    except (OSError, IndexError):
-        return
-    if share >= min(mark, 0.999) and held > 1:
-        found[mark] = max(held, found.get(mark, 0))
 
 
 def _wrong(stage: Stage) -> int:
