@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -34,7 +34,6 @@ from refusal_index.protocol import (
     Reply,
     TwoPass,
     finished_draws,
-    outcomes,
     so_far,
     taken,
     verdict_of,
@@ -190,18 +189,14 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
     """Return what became of a question; where further draws are missing, of those before them, the first at least."""
-    once = replace(conversation, draws=1)
     first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    if first_replies:
-        drawn = finished_draws(conversation, said)
-        # the first draw stands for itself, whose forced answer is asked for only where it refused
-        found = drawn if len(drawn) > 1 or conversation.draws == 1 else outcomes(once, said)
-        if found:
-            lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
-            return _Answered(conversation.question, found, taken(conversation, said), error or lacking)
     known = taken(conversation, said) if first_replies else []
-    partial = so_far(once, known, NOT_FINISHED if error is None else REQUEST_FAILED)
-    return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+    found = finished_draws(conversation, said) if first_replies else []
+    if not found:
+        partial = so_far(conversation, known, NOT_FINISHED if error is None else REQUEST_FAILED)
+        return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+    lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
+    return _Answered(conversation.question, found, known, error or lacking)
 
 
 def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
