@@ -192,9 +192,8 @@ def load_questions(settings: Settings) -> Dataset:
     asked = settings.questions
     name = asked.dataset or ("own" if asked.data else ALMANAC)
     columns = dict(asked.column) or None
-    dataset = load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed)
     limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
-    return dataset if limit is None else sample(dataset, limit, settings.seed)
+    return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:

@@ -141,7 +141,7 @@ def _is_of_pandas(data: object) -> bool:
 
 def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
-        data = data.astype(object).where(data.notna(), None).to_dict("records")
+        data = _records_of_pandas(source, data)
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
         said = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
         raise source.wrong(said)
@@ -150,6 +150,21 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
             said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
             raise source.wrong(said, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
+
+
+def _records_of_pandas(source: Source, data: Any) -> Iterator[dict[str, Any]]:
+    names = _each_once(source, [str(name) for name in data.columns])
+    columns = (_cells_of_pandas(data.iloc[:, place]) for place in range(len(names)))
+    return (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
+
+
+def _cells_of_pandas(column: Any) -> list[Any]:
+    """Return the cells of a column; whole numbers that pandas made fractions of, to have gaps, are whole again."""
+    there = column.notna()
+    cells: list[Any] = column.astype(object).where(there, None).tolist()
+    if column.dtype.kind == "f" and not there.all() and all(cell is None or cell == cell // 1 for cell in cells):
+        return [cell if cell is None or math.isinf(cell) else int(cell) for cell in cells]
+    return cells
 
 
 def _plain(cell: Any) -> Any:
@@ -218,10 +233,14 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
     if len(header) == 1 and (separator := other_separator(header[0])):
         raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
-    twice = sorted({column for column in header if header.count(column) > 1})
+    return _each_once(source, header)
+
+
+def _each_once(source: Source, names: list[str]) -> list[str]:
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise source.wrong(f"expected every column once, got {twice[0]!r} twice; rename or remove one of the two")
-    return header
+    return names
 
 
 def _json_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:
