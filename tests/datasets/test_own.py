@@ -13,7 +13,7 @@ import pytest
 
 from refusal_index.datasets import Dataset, DatasetError, load_dataset, sample
 from refusal_index.datasets.own import reading
-from refusal_index.outcomes import Question
+from refusal_index.outcomes import Question, tabular
 from refusal_index.outcomes.source import Problems
 
 
@@ -377,3 +377,14 @@ def test_objects_of_json_lines_may_each_have_other_columns(tmp_path):
     records = [{"problem": "a", "answer": "A"}, {"problem": "b", "answer": "B", "topic": "t"}]
     path = file(tmp_path, "\n".join(map(json.dumps, records)), "x.jsonl")
     assert [question.topic for question in load_dataset("own", data=path).questions] == [None, "t"]
+
+
+def test_a_parquet_file_is_read_part_by_part(tmp_path, monkeypatch):
+    path, frame = tmp_path / "x.parquet", pl.DataFrame({"question": [f"q{n}" for n in range(25)], "answer": ["A"] * 25})
+    frame.write_parquet(path, row_group_size=7)
+    whole = load_dataset("own", data=path).questions
+    monkeypatch.setattr(tabular, "ROWS_OF_PARQUET", 10)
+    assert load_dataset("own", data=path).questions == whole
+    assert len(whole) == 25
+    (problem,) = problems(file(tmp_path, "question,answer\n" + "q,A\n" * 12 + "q,\n"))
+    assert problem.line == 14

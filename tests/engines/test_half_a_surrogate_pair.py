@@ -8,7 +8,9 @@ import refusal_index as ri
 from tests.engines.fake_api import FakeApi, is_grading
 
 HALF = "cut \ud83d"
-QUESTIONS = [{"id": "q1", "question": "What is it?", "answer": "it \ud83d", "context": "half \udc00", "topic": "t\ud83d"}]
+QUESTIONS = [
+    {"id": "q1", "question": "What is it?", "answer": "it \ud83d", "context": "half \udc00", "topic": "t\ud83d"}
+]
 
 
 def scripted(message: str) -> str:
