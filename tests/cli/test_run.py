@@ -313,3 +313,10 @@ def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_l
     pipeline.__init__()
     pipeline.stops_after, pipeline.stopping = 0, KeyboardInterrupt()
     assert " 0/20" in command(*SUMS, "--seed", "1", "--out", "s").stderr
+
+
+def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tmp_path):
+    Path("q.csv").write_text("question,answer\nWhat is 2 plus 2?,4\nWhat is 2 plus 2?,4\n")
+    done = command("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--dry-run")
+    assert done.exit_code == 0
+    assert "note: own/q: 1 question asks again what another does; the ids made of the texts end in -2" in done.stderr
