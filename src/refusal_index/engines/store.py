@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from refusal_index.engines.settings import MOST_DRAWS
 from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
 from refusal_index.outcomes.question import LETTERS, Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
@@ -103,6 +104,11 @@ class ReplyStore:
         lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
         if lost is not None:
             raise StoreError(f"{self.path}: question {lost[0][:60]!r} is asked and not there; {ADVICE}")
+        (most,) = self._connection.execute("SELECT max(draws) FROM asked").fetchone()
+        if most is not None and most > MOST_DRAWS:
+            raise StoreError(
+                f"{self.path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}"
+            )
 
     def __enter__(self) -> Self:
         return self
