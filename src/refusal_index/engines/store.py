@@ -70,10 +70,12 @@ class ReplyStore:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         with self._telling():
-            self._connection = sqlite3.connect(":memory:", check_same_thread=False) if path is None else connect(path)
+            self._connection, is_copy = connect(path)
         try:
             with self._telling():
                 self._open()
+                if is_copy:  # what is put there would be lost
+                    self._connection.execute("PRAGMA query_only = ON")
             self._read()
         except StoreError:
             self._connection.close()
