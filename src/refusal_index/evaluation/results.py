@@ -18,7 +18,6 @@ from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
 from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import KEY
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (
@@ -41,6 +40,9 @@ from refusal_index.protocol import (
 
 STILL_TO_COME = "it was not asked to its end"
 """What is missing of a question that nothing kept from being finished, but that the run ended before."""
+
+PLACE = ("variant", "question_id", "draw")
+"""What tells the outcomes of one run apart."""
 
 FURTHER_DRAWS = "its further draws were not asked to their end"
 """What is missing of a question of which not every draw is whole."""
@@ -214,7 +216,7 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
     kept = table.filter(~lacking.fill_null(value=False))
     scored = before.drop_nulls(["refused", "wrong"])
-    lost = scored.join(kept, on=KEY, how="anti", nulls_equal=True, maintain_order="left")
+    lost = scored.join(kept, on=PLACE, how="anti", nulls_equal=True, maintain_order="left")
     if lost.height:
         first = ", ".join(str(lost[name][0]) for name in ("variant", "question_id") if lost[name][0] is not None)
         raise StoreError(
