@@ -13,6 +13,8 @@ from functools import lru_cache
 
 import regex
 
+from refusal_index.errors import RefusalIndexError
+
 SECONDS = 1.0
 """Of the processor's time, for one match: right patterns take microseconds, and no text is worth more."""
 
@@ -37,7 +39,7 @@ MEMBER = re.compile(r"\\.|.", re.DOTALL)
 ASCII_ONLY = re.compile(r"\(\?[imsux]*a")
 
 
-class PatternError(ValueError):
+class PatternError(RefusalIndexError, ValueError):
     """A pattern that is no regular expression, or one that nothing could hold; the message says why."""
 
 
