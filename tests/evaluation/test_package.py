@@ -56,6 +56,7 @@ evaluation.run.ComparabilityError
 outcomes.errors.OutcomeTableError
 outcomes.errors.RunFolderError
 outcomes.errors.TableError
+outcomes.patterns.PatternError
 outcomes.price.PriceError
 protocol.graders.GraderError
 protocol.lengths.PromptLengthError
