@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import polars as pl
@@ -320,23 +321,8 @@ def everything_beside(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file() and folder not in path.parents}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(
-    st.sampled_from(["run.json", "replies.sqlite", "outcomes.parquet", "summary.json", ".lock"]),
-    st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
-    st.one_of(st.none(), st.integers(0, 2**20)),
-)
-def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished, other, name, changes, length):
-    work = Path("work")
-    shutil.rmtree(work, ignore_errors=True)
-    shutil.copytree(finished, work)
-    content = bytearray((work / name).read_bytes()) or bytearray(b"\n")
-    for place, given_bytes in changes:
-        start = place % len(content)
-        content[start : start + len(given_bytes)] = given_bytes
-    (work / name).write_bytes(content if length is None else content[: length % len(content)])
+def read_it_all(work: Path) -> None:
+    """Expect every reader to end well or to say why, and nothing beside the folder to change."""
     before = everything_beside(work)
     for read in (
         lambda: ri.open_run(work),
@@ -347,3 +333,108 @@ def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished,
         with suppress(RefusalIndexError):
             read()
     assert everything_beside(work) == before
+
+
+def copied(finished: Path) -> Path:
+    work = Path("work")
+    shutil.rmtree(work, ignore_errors=True)
+    return Path(shutil.copytree(finished, work))
+
+
+FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(
+    st.sampled_from(["run.json", "replies.sqlite", "outcomes.parquet", "summary.json", ".lock"]),
+    st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(0, 2**20)),
+)
+def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished, other, name, changes, length):
+    work = copied(finished)
+    content = bytearray((work / name).read_bytes()) or bytearray(b"\n")
+    for place, given_bytes in changes:
+        start = place % len(content)
+        content[start : start + len(given_bytes)] = given_bytes
+    (work / name).write_bytes(content if length is None else content[: length % len(content)])
+    read_it_all(work)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(document: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of every value within a document."""
+    if path:
+        yield path
+    inside = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in inside:
+        yield from places(value, *path, key)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.sampled_from(["run.json", "summary.json"]), st.integers(0, 2**20), JSON)
+def test_whatever_value_stands_in_a_document_every_reader_ends_well_or_says_why(finished, other, name, number, value):
+    work = copied(finished)
+    document = json.loads((work / name).read_text())
+    found = list(places(document))
+    *path, last = found[number % len(found)]
+    inside = document
+    for key in path:
+        inside = inside[key]
+    inside[last] = value
+    (work / name).write_text(json.dumps(document))
+    read_it_all(work)
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.integers(0, 2**20), VALUES)
+def test_whatever_value_stands_in_the_store_every_reader_ends_well_or_says_why(finished, other, number, value):
+    work = copied(finished)
+    with closing(sqlite3.connect(work / "replies.sqlite")) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        columns = [(name, one[1]) for name in tables for one in connection.execute(f"PRAGMA table_info({name})")]
+        table, column = columns[number % len(columns)]
+        with suppress(sqlite3.Error, OverflowError):  # what the schema itself does not take
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = 1 + {number % 7}", (value,))  # noqa: S608
+            connection.commit()
+    read_it_all(work)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.integers(0, 2**20), VALUES)
+def test_whatever_value_stands_in_the_outcomes_every_reader_ends_well_or_says_why(finished, other, number, value):
+    work = copied(finished)
+    table = pl.read_parquet(work / "outcomes.parquet")
+    name = table.columns[number % table.width]
+    cells: list[object] = table[name].to_list()
+    cells[number % 7] = value
+    column = pl.Series(name, cells, strict=False)
+    if column.dtype == pl.Object:  # what no column holds beside the others
+        column = pl.Series(name, [value] * table.height)
+    table.with_columns(column).write_parquet(work / "outcomes.parquet")
+    read_it_all(work)

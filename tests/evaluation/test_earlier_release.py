@@ -15,6 +15,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import refusal_index as ri
 from refusal_index.engines.engine import Event, Opened, Replied
@@ -201,3 +203,28 @@ def test_nor_in_a_dry_run_nor_when_graded_anew_nor_rebuilt(folder, planted):
     prepared = prepare_regrade(folder, Settings.of(grader="exact"), out=Path("regraded"))
     asyncio.run(regrade(prepared))
     assert not planted.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(0, 2**20)),
+)
+def test_whatever_bytes_of_a_log_are_changed_it_is_read_or_named(folder, changes, length):
+    shutil.rmtree("work", ignore_errors=True)
+    work = Path(shutil.copytree(folder, "work"))
+    (log,) = work.glob("logs/*almanac-low*.eval")
+    content = bytearray(log.read_bytes())
+    for place, given_bytes in changes:
+        start = place % len(content)
+        content[start : start + len(given_bytes)] = given_bytes
+    log.write_bytes(content if length is None else content[: length % len(content)])
+    try:
+        rebuild(work)
+    except LogError as error:
+        told = str(error)
+    else:
+        told = log.name
+    assert log.name in told

@@ -120,6 +120,14 @@ def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wr
     assert (row["first_grade"], row["first_reply"]) == ("unscored", RIGHT)
 
 
+def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still_to_come(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False)]
+    assert derived.usage["low"].requests == 3, "what was paid for counts, whether it is used yet or not"
+
+
 def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
     store.ask("low", {QUESTION: 5})
     store.put([said(of, RIGHT, draw) for draw in range(3) for of in Pass])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 from pathlib import Path
@@ -12,6 +13,7 @@ from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.files import check_folder, check_plain, opened_plain, read_json, read_plain
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.runs import read_runs
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -161,3 +163,13 @@ def test_json_that_is_none_is_told_in_one_line(tmp_path, content):
             read(RunFolder(tmp_path))
         assert str(caught.value).startswith(f"{tmp_path / name}")
         assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", ["../r", "/etc", "..", ".", "", "a/b", "a\0b", "x" * 300, 7, None, ["r"]])
+def test_a_set_leads_nowhere_else(tmp_path, name):
+    (tmp_path / "set").mkdir()
+    runs = [{"folder": name, "model": "m", "dataset": "d"}, {"folder": "r", "model": "m", "dataset": "d"}]
+    (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": 1, "runs": runs}))
+    assert [one.folder for one in set_members(tmp_path / "set")] == [tmp_path / "set" / "r"]
+    with pytest.raises(RunFolderError, match="r is not begun yet"):
+        read_runs([tmp_path / "set"])

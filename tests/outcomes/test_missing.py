@@ -119,7 +119,7 @@ def by_hand(failed: int, refused: int, ungraded: int, answered: int) -> float:
     return sum(ways) / math.comb(n, drawn)
 
 
-@pytest.mark.parametrize(("failed", "ungraded"), [(5, 0), (10, 3), (12, 9), (8, 10), (6, 20)])
+@pytest.mark.parametrize(("failed", "ungraded"), [(5, 0), (10, 3), (12, 9), (8, 10), (6, 20), (5, 80)])
 def test_failures_go_with_refusals_by_the_hypergeometric_distribution(failed: int, ungraded: int) -> None:
     found = failures_by_refusal(ContingencyTable(200, 50, 400, 340), failed, ungraded)
     pvalue = by_hand(failed, 250 + failed, ungraded, 740 + ungraded)

@@ -82,6 +82,12 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     return run.is_complete
 
 
+def tell_notes(plans: Sequence[Plan]) -> None:
+    """Print what is worth knowing of the datasets of runs, each once."""
+    for note in dict.fromkeys(f"{plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes):
+        console.note(f"note: {note}")
+
+
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print what runs would send."""
     found = asking(_estimates(plans))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from heapq import nsmallest
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Literal
 
 from refusal_index.outcomes.errors import TableError
@@ -77,21 +79,44 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     - `seed`: of the draw.
     - returned: with the drawn questions in the order of the source.
     """
-    size = len(dataset.questions)
+    if not dataset.parts:
+        return replace(dataset, questions=drawn(dataset.questions, limit, seed, dataset.name))
+    _check_limit(limit, len(dataset.questions), dataset.name)
+    by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
+    taken = {question.question_id for question in _evenly(by_lot, dataset.parts)[:limit]}
+    return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in taken))
+
+
+def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tuple[Question, ...]:
+    """Draw questions as `sample` does, and hold no others while they are read.
+
+    - `questions`: in the order of the source.
+    - `limit`, `seed`: as for `sample`.
+    - `name`: of the dataset, for messages.
+    """
+    size = 0
+
+    def lots() -> Iterator[tuple[bytes, int, Question]]:
+        nonlocal size
+        for question in questions:
+            size += 1
+            yield _lot(seed, question.question_id), size, question
+
+    least = nsmallest(max(limit, 1), lots(), key=itemgetter(0, 1))
+    _check_limit(limit, size, name)
+    return tuple(question for _, _, question in sorted(least, key=itemgetter(1)))
+
+
+def _check_limit(limit: int, size: int, name: str) -> None:
     if not 1 <= limit <= size:
         raise DatasetError(
-            f"limit: expected a number from 1 to {size}, the questions of {dataset.name!r}, got {limit}; "
+            f"limit: expected a number from 1 to {size}, the questions of {name!r}, got {limit}; "
             "leave the limit out to ask all of them"
         )
-    by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
-    drawn = {question.question_id for question in _evenly(by_lot, dataset.parts)[:limit]}
-    return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in drawn))
 
 
 def _evenly(questions: Sequence[Question], parts: Sequence[str]) -> list[Question]:
     """Order questions so that the parts of a mix take turns."""
-    if not parts:
-        return list(questions)
     by_part = [[question for question in questions if question.topic == part] for part in parts]
     return [question for turn in zip_longest(*by_part) for question in turn if question is not None]
 

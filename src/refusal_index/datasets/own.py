@@ -6,12 +6,13 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets.columns import missing_column, resolve_columns
-from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, questions_sha256
+from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
 from refusal_index.datasets.questions import Sheet
 from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.files import sha256_of
@@ -33,6 +34,10 @@ USUAL_NAMES = {
 """Column names, in any case, that need not be pointed out."""
 
 
+Draw = Callable[[Iterable[Question]], Sequence[Question]]
+Sha256 = Callable[[Sequence[Question]], str]
+
+
 class Reading:
     """Questions of a user's own, checked as they are read; nothing is held but what the whole of them can tell.
 
@@ -49,6 +54,7 @@ class Reading:
         """Column by role, as given or found, from the first row on."""
         self.problems: Problems = []
         """Everything that is wrong, in the order of the lines, once all rows were read."""
+        self._all_have_choices = True
         self.repeated_texts = 0
         """Questions whose id was made of a text that occurred before."""
 
@@ -82,21 +88,27 @@ class Reading:
         with data if isinstance(data, io.IOBase) else nullcontext():
             yield from iter_rows(self.source, data, malformed)
 
-    def dataset(self, name: str, source: str, sha256: Callable[[Sequence[Question]], str], lister: str = "") -> Dataset:
-        """Read all questions, or raise DatasetError with the first of what is wrong with them.
+    def dataset(self, name: str, source: str, sha256: Sha256, *, lister: str = "", draw: Draw = tuple) -> Dataset:
+        """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
 
         - `name`, `source`: as `Dataset` has them.
         - `sha256`: makes the checksum, of the questions.
         - `lister`: what else to say where there is more.
+        - `draw`: takes those that are to be asked, all unless told otherwise.
         """
-        questions = tuple(question for _, question in self)
+        questions = tuple(draw(self._sound(lister)))
+        grader: GraderName = "choice" if self._all_have_choices else "model"
+        notes = tuple(repeated_note(self.repeated_texts))
+        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=notes)
+
+    def _sound(self, lister: str) -> Iterator[Question]:
+        for _, question in self:
+            self._all_have_choices = self._all_have_choices and bool(question.choices)
+            yield question
         if self.problems:
             more = len(self.problems) - 1
             told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
             raise DatasetError(f"{self.problems[0]}{told if more else ''}")
-        grader: GraderName = "choice" if all(question.choices for question in questions) else "model"
-        notes = tuple(repeated_note(self.repeated_texts))
-        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=notes)
 
 
 def repeated_note(repeated: int) -> Iterator[str]:
@@ -106,7 +118,9 @@ def repeated_note(repeated: int) -> Iterator[str]:
         yield f"{repeated:,} {asks} again what another does; the ids made of the texts end in -2, -3 and so on there"
 
 
-def load(data: object = None, columns: Mapping[str, str] | None = None) -> Dataset:
+def load(
+    data: object = None, columns: Mapping[str, str] | None = None, limit: int | None = None, seed: int = 0
+) -> Dataset:
     """Read questions from a file and check every row.
 
     Raises DatasetError if the questions cannot be used as they are; the message names the line.
@@ -125,6 +139,8 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
         - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
+    limit, seed
+        How many questions to draw, as `sample` does while they are read; None for all of them.
     """
     if data is None:
         raise DatasetError(
@@ -132,13 +148,16 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
             "give a .csv, .jsonl or .parquet file with the columns question and answer"
         )
     if not isinstance(data, str | Path):
-        return questions_from(data, columns)
+        found = questions_from(data, columns)
+        return found if limit is None else sample(found, limit, seed)
     path = Path(data)
+    name = f"own/{path.name.split('.')[0]}"
     return reading(path, columns).dataset(
-        f"own/{path.name.split('.')[0]}",
+        name,
         f"own file {path.name}",
         lambda _questions: sha256_of(path),
-        f", which 'refusal-index validate {path}' lists",
+        lister=f", which 'refusal-index validate {path}' lists",
+        draw=tuple if limit is None else partial(drawn, limit=limit, seed=seed, name=name),
     )
 
 

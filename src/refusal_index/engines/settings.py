@@ -22,6 +22,9 @@ from refusal_index.outcomes.price import Price, PriceError
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
+MOST_DRAWS = 1_000_000
+"""Most draws of a question."""
+
 COMPARABILITY_VERSION = 1
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
 
@@ -188,7 +191,9 @@ class Drawing:
         Draws of a question, and how many of the questions are drawn more than once; None for all of them.
     """
 
-    draws: int = setting(1, low=1, harmless="further draws are added to those that are there", of="dataset")
+    draws: int = setting(
+        1, low=1, high=MOST_DRAWS, harmless="further draws are added to those that are there", of="dataset"
+    )
     repeat_questions: int | None = setting(
         None, low=2, harmless="further draws are added to those that are there", of="dataset"
     )

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from refusal_index.engines.settings import MOST_DRAWS
 from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
 from refusal_index.outcomes.question import LETTERS, Question
 from refusal_index.outcomes.text import sound_text
@@ -78,10 +79,12 @@ class ReplyStore:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         with self._telling():
-            self._connection = sqlite3.connect(":memory:", check_same_thread=False) if path is None else connect(path)
+            self._connection, is_copy = connect(path)
         try:
             with self._telling():
                 self._open()
+                if is_copy:  # what is put there would be lost
+                    self._connection.execute("PRAGMA query_only = ON")
             self._load()
         except StoreError:
             self._connection.close()
@@ -113,6 +116,11 @@ class ReplyStore:
         lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
         if lost is not None:
             raise StoreError(f"{self.path}: question {lost[0][:60]!r} is asked and not there; {ADVICE}")
+        (most,) = self._connection.execute("SELECT max(draws) FROM asked").fetchone()
+        if most is not None and most > MOST_DRAWS:
+            raise StoreError(
+                f"{self.path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}"
+            )
 
     def __enter__(self) -> Self:
         return self

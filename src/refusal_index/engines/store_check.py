@@ -38,21 +38,25 @@ class StoreError(RefusalIndexError, ValueError):
     """A store of replies that cannot be read or written; the message names the file."""
 
 
-def connect(path: Path) -> sqlite3.Connection:
-    """Open a store's file, or make it; one that cannot be written to is read into memory and stays as it is.
+def connect(path: Path | None) -> tuple[sqlite3.Connection, bool]:
+    """Open a store's file, or make it, and return whether it is a copy, in which nothing must be put.
+
+    A file that cannot be written to is read into memory and stays as it is; None is a store in memory alone.
 
     Raises
     ------
     StoreError
         If it or one of the files that SQLite keeps beside it is a link, a pipe or the like, or names other files.
     """
+    if path is None:
+        return sqlite3.connect(":memory:", check_same_thread=False), False
     _check_files(path)
     try:
-        return _connected(path)
+        return _connected(path), False
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in UNWRITABLE or not path.exists():
             raise
-        return _copied(path)
+        return _copied(path), True
 
 
 def check_schema(connection: sqlite3.Connection, tables: str, path: Path | None) -> bool:
@@ -157,7 +161,7 @@ def _guard(connection: sqlite3.Connection) -> None:
 
 
 def _copied(path: Path) -> sqlite3.Connection:
-    """Return a copy in memory, which takes nothing in: what is put there would be lost."""
+    """Return a copy in memory."""
     memory = sqlite3.connect(":memory:", check_same_thread=False)
     with TemporaryDirectory() as place:
         copy = Path(place) / path.name
@@ -168,5 +172,4 @@ def _copied(path: Path) -> sqlite3.Connection:
         with closing(_connected(copy)) as there:
             there.backup(memory)
     _guard(memory)
-    memory.execute("PRAGMA query_only = ON")
     return memory

@@ -7,7 +7,7 @@ nothing and it will reply the same; of any other model it is assumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -121,12 +121,10 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
     with ReplyStore(None) as store:
         remark = _known_replies(plan, store)
         pending = plan.pending(store)
-        talks = [one for variant in pending for one in plan.conversations(variant, store)]
-        asked = {_key(talk): ToAsk(_wording(talk), talk.question, talk.draws) for talk in talks}
-        foreseen = await _foreseen(plan, talks, store, counting)
+        foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
         assumed = assumptions(plan)
         found = estimate(
-            list(asked.values()),
+            (ToAsk(_wording(talk), talk.question, talk.draws) for talk in _talks(plan, pending, store)),
             _tokens(plan),
             assumed,
             _paid(store),
@@ -149,6 +147,11 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         connections=connections,
         remark=remark,
     )
+
+
+def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
+    """Yield what is still to be talked over, of which there may be more than memory holds."""
+    return (one for variant in variants for one in plan.each_conversation(variant, store))
 
 
 def _known_replies(plan: Plan, store: ReplyStore) -> str | None:

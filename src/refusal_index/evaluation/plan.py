@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,12 +113,14 @@ class Plan:
 
         Where the model is not asked, a question without a reply of it leaves nothing to do.
         """
+        return list(self.each_conversation(variant, store))
+
+    def each_conversation(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
+        """Yield the conversations of a variant one by one, for whom there are too many to hold."""
         before, procedure = store.asked().get(variant, {}), self.procedures[variant]
-        return [
-            Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
-            for question, draws in self.draws[variant].items()
-            if procedure.asks_model or store.said(question.question_id, variant)
-        ]
+        for question, draws in self.draws[variant].items():
+            if procedure.asks_model or store.said(question.question_id, variant):
+                yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
 
     def pending(self, store: ReplyStore) -> list[str]:
         """Return the variants in which something is still to be asked."""
@@ -126,7 +128,8 @@ class Plan:
             variant
             for variant in self.procedures
             if any(
-                due(one, store.said(one.question.question_id, variant)) for one in self.conversations(variant, store)
+                due(one, store.said(one.question.question_id, variant))
+                for one in self.each_conversation(variant, store)
             )
         ]
 
@@ -219,9 +222,8 @@ def load_questions(settings: Settings) -> Dataset:
     asked = settings.questions
     name = asked.dataset or ("own" if asked.data else ALMANAC)
     columns = dict(asked.column) or None
-    dataset = load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed)
     limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
-    return dataset if limit is None else sample(dataset, limit, settings.seed)
+    return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -18,7 +18,6 @@ from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
 from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import KEY
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (
@@ -34,7 +33,6 @@ from refusal_index.protocol import (
     Reply,
     TwoPass,
     finished_draws,
-    outcomes,
     so_far,
     taken,
     verdict_of,
@@ -42,6 +40,9 @@ from refusal_index.protocol import (
 
 STILL_TO_COME = "it was not asked to its end"
 """What is missing of a question that nothing kept from being finished, but that the run ended before."""
+
+PLACE = ("variant", "question_id", "draw")
+"""What tells the outcomes of one run apart."""
 
 FURTHER_DRAWS = "its further draws were not asked to their end"
 """What is missing of a question of which not every draw is whole."""
@@ -190,18 +191,14 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
     """Return what became of a question; where further draws are missing, of those before them, the first at least."""
-    once = replace(conversation, draws=1)
     first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    if first_replies:
-        drawn = finished_draws(conversation, said)
-        # the first draw stands for itself, whose forced answer is asked for only where it refused
-        found = drawn if len(drawn) > 1 or conversation.draws == 1 else outcomes(once, said)
-        if found:
-            lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
-            return _Answered(conversation.question, found, taken(conversation, said), error or lacking)
     known = taken(conversation, said) if first_replies else []
-    partial = so_far(once, known, NOT_FINISHED if error is None else REQUEST_FAILED)
-    return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+    found = finished_draws(conversation, said) if first_replies else []
+    if not found:
+        partial = so_far(conversation, known, NOT_FINISHED if error is None else REQUEST_FAILED)
+        return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+    lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
+    return _Answered(conversation.question, found, known, error or lacking)
 
 
 def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
@@ -219,7 +216,7 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
     kept = table.filter(~lacking.fill_null(value=False))
     scored = before.drop_nulls(["refused", "wrong"])
-    lost = scored.join(kept, on=KEY, how="anti", nulls_equal=True, maintain_order="left")
+    lost = scored.join(kept, on=PLACE, how="anti", nulls_equal=True, maintain_order="left")
     if lost.height:
         first = ", ".join(str(lost[name][0]) for name in ("variant", "question_id") if lost[name][0] is not None)
         raise StoreError(

@@ -16,6 +16,7 @@ SET_VERSION = 1
 """Version of the set's summary."""
 
 SUMMARY = "summary.json"
+LONGEST_NAME = 255  # bytes, of most file systems
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ def set_document(path: Path) -> dict[str, Any]:
 def _member(path: Path, run: Any) -> SetMember | None:
     """Read one entry; a folder elsewhere is none of the set's."""
     match run:
-        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if name == Path(name).name != "..":
-            return SetMember(path / name, model, dataset) if name else None
+        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if _is_name(name):
+            return SetMember(path / name, model, dataset)
     return None
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can name a folder directly in another one."""
+    return bool(name) and name == Path(name).name != ".." and "\0" not in name and len(name.encode()) <= LONGEST_NAME

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats import upper_orthant
+from refusal_index.stats import metrics, scoring_ranges, upper_orthant
 from refusal_index.stats.sensitivity.missing import OutcomeCounts, missing_bounds, scoring_rules
 
 COUNTS = st.tuples(*[st.integers(1, 400)] * 4)
@@ -182,3 +182,17 @@ def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(c
 def test_a_number_that_is_no_count_is_an_error() -> None:
     with pytest.raises(TypeError, match="unscored_first must be one number"):
         OutcomeCounts(1, 2, 3, 4, unscored_first=None)
+
+
+@pytest.mark.parametrize("missing", [(0, 0, 0, 3), (2, 0, 0, 2), (1, 1, 1, 1), (0, 2, 2, 1)])
+def test_ranges_of_all_other_metrics_against_brute_force(missing: tuple[int, int, int, int]) -> None:
+    known = (7, 3, 4, 6)
+    either = [[(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 0)], [(0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0)]]
+    kinds = (either[0], either[0], [*either[0], *either[1]], either[1])
+    each = [kind for kind, count in zip(kinds, missing, strict=True) for _ in range(count)]
+    tables = {tuple(np.sum([known, *chosen], axis=0).tolist()) for chosen in itertools.product(*each)}
+    every = [metrics(ContingencyTable(*counts)) for counts in tables]
+    for place, found in enumerate(scoring_ranges(OutcomeCounts(*known, *missing))):
+        values = [one[place].estimate for one in every]
+        if found.name != "refusal_index":
+            assert (found.low, found.high) == pytest.approx((min(values), max(values))), found.name

@@ -126,7 +126,8 @@ class InspectEngine:
         return Session(assignment, conversations, self._functions)
 
     async def _evaluate(self, task: Task, assignment: Assignment) -> None:
-        logs = await self._eval(task, assignment)
+        # In a task of its own: Inspect takes a cancellation of the one that it runs in for an interruption.
+        logs = await asyncio.create_task(self._eval(task, assignment))
         if not logs or logs[0].status == "cancelled":
             ours = asyncio.current_task()
             # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
