@@ -44,8 +44,9 @@ def check_names(package: str, names: Iterable[str]) -> None:
         module, _, name = each.partition(":")
         import_module(module.partition(".")[0])
         try:
-            getattr(import_module(module), name)
-        except (ImportError, AttributeError) as error:
+            if not hasattr(import_module(module), name):
+                import_module(f"{module}.{name}")
+        except ImportError as error:
             raise IncompatibleError(
                 f"{package} {_installed(package)} has no {each}: this release was tested with "
                 f"{package} {range_of(package) or 'another one'}; pip install '{package}{range_of(package)}'"

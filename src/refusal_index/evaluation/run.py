@@ -351,7 +351,9 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
         write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
         _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
     except OSError as error:
-        advice = f"every reply is kept: make room, and 'refusal-index score {folder.path}' writes the results"
+        advice = (
+            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
+        )
         raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
     return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
 
