@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from aiohttp import web
 
+from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.settings import SettingError
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run, carry_out, open_store
@@ -100,3 +102,16 @@ def test_verdicts_that_cannot_be_read_are_asked_for_again_and_the_answers_are_no
 def test_a_reason_that_is_none_is_told_with_those_that_are(plan_for):
     with pytest.raises(SettingError, match=r"retry.*first_truncated.*did you mean 'first_empty'"):
         plan_for("http://127.0.0.1:9/v1", retry="first_emty")
+
+
+def test_a_check_of_the_grader_that_was_paid_for_is_not_sent_again_though_nothing_was_graded(plan_for):
+    with FakeApi(sums, lambda message, _: None if is_grading(message) else web.Response(status=401)) as api:
+        plan = plan_for(api.url, count=30, **GRADED)
+        api._answer = lambda message: "A" if is_grading(message) else sums(message)
+        for _ in range(2):
+            with pytest.raises(RunFailedError, match="401"):
+                run(plan)
+        assert len(api.answered) == 1, "the check"
+        api._fault = None
+        assert run(plan).is_complete
+    assert sum("capital of France" in message for message in api.messages()) == 1

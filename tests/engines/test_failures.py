@@ -111,3 +111,14 @@ def test_a_status_is_a_number_of_http_and_no_other():
     assert status_of(HttpError(7)) is None
     assert status_of(HttpError(True)) is None
     assert status_of(None) is None
+
+
+class TornBodyError(Exception):
+    """As a client raises it that names a torn body by a code of its own, without a response."""
+
+    code = 400
+
+
+def test_a_torn_body_is_no_answer_of_the_provider_and_is_sent_again():
+    assert status_of(wrapped(TornBodyError())) is None
+    assert failure_of(wrapped(TornBodyError()), "told", "openai/any").kind is Kind.PASSING

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
@@ -179,13 +179,13 @@ class Assignment:
 class Engine(Protocol):
     """Carries requests; opened once for all variants of a run, since models may be costly to load."""
 
-    def open(self, known: Collection[Asked] = ()) -> AbstractAsyncContextManager[None]:
+    def open(self, store: ReplyStore | None = None) -> AbstractAsyncContextManager[None]:
         """Make sure that graders grade a plain case rightly, and close all models at the end.
 
         Parameters
         ----------
-        known
-            Who has replied in this run before, and so need not be tried.
+        store
+            Of the run: who has replied there is known, and need not be tried; the reply of who is goes there.
 
         Raises
         ------

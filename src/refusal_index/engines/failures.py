@@ -125,9 +125,12 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """Return the status of the response that an error, or one that led to it, stands for; None without one."""
+    """Return the status of the response that an error, or one that led to it, stands for; None without one.
+
+    A bare ``code`` counts beside a response only: some clients give a torn body one of their own.
+    """
     for cause in causes(error):
-        for name in ("status_code", "code", "status"):
+        for name in ("status_code", "status", *(("code",) if hasattr(cause, "response") else ())):
             value = getattr(cause, name, None)
             if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
                 return value

@@ -183,6 +183,10 @@ class ReplyStore:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
         return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
 
+    def has_heard(self, asked: Asked) -> bool:
+        """Whether somebody has replied, be it that all of it was set aside."""
+        return any(place[3] is asked for place in (*self._places, *self._retired))
+
     def replies(self) -> Iterator[Completion]:
         """Yield every reply."""
         for replies in self._said.values():

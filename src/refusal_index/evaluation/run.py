@@ -221,9 +221,8 @@ async def _ask(
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker = CircuitBreaker()
     watch = _Watch(progress, breaker)
-    replies = [*store.replies(), *store.retired()]
-    budget.count_earlier(replies, plan.prices)
-    async with engine.open({one.reply.asked for one in replies}):
+    budget.count_earlier([*store.replies(), *store.retired()], plan.prices)
+    async with engine.open(store):
         for variant in pending:
             watch(Begun(variant))
             await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from refusal_index.engines.inspect.preflight import check_grader
 from refusal_index.engines.inspect.session import GRADER_ROLE, ONCE, SECOND_GRADER_ROLE, Session, working_for
 from refusal_index.engines.inspect.task import task_of
 from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
 from refusal_index.protocol import Asked
 
 WAIT = 0.05  # seconds between looks whether another thread is done
@@ -96,7 +97,7 @@ class InspectEngine:
         return model
 
     @asynccontextmanager
-    async def open(self, known: Collection[Asked] = ()) -> AsyncIterator[None]:
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
         """Check the graders that have not replied before, and close all models at the end.
 
         Raises
@@ -108,8 +109,10 @@ class InspectEngine:
             for model in self._own:
                 await stack.enter_async_context(model)
             for asked, grader in self._graders.items():
-                if asked not in known:
-                    await check_grader(grader)
+                if store is None or not store.has_heard(asked):
+                    checked = await check_grader(grader, asked)
+                    if store is not None:
+                        store.put([checked])
             yield
 
     async def carry(self, assignment: Assignment) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
 from refusal_index.almanac.chat import Message
@@ -20,7 +20,7 @@ from refusal_index.engines.functions import (
     load_function,
 )
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.store import StoreError
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.protocol import Asked, Conversation, StopReason
 
 ALMANAC = "almanac"
@@ -47,7 +47,7 @@ class LocalEngine:
         self._senders = {asked: _sender(asked, name, objects.get(name)) for asked, name in names.items()}
 
     @asynccontextmanager
-    async def open(self, known: Collection[Asked] = ()) -> AsyncIterator[None]:  # noqa: ARG002 - as engines do
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - as engines do
         """Open nothing: functions and embedded models are there."""
         yield
 
