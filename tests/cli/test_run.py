@@ -245,7 +245,7 @@ def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
-    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and pays for no reply twice"
+    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and asks for nothing that is stored"
     assert "Traceback" not in errors
     kept = stored("r")
     assert 4 <= len(kept) < 24
@@ -263,7 +263,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
     ("stopping", "status", "told"),
     [
         (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function"),
-        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and pays for no reply twice"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and asks for nothing that is stored"),
     ],
 )
 def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_not(

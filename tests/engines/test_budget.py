@@ -33,7 +33,7 @@ def test_requests_are_counted_as_they_are_sent():
         assert budget.used_up() is None
         with budget.one_request():
             pass
-    assert budget.used_up() == "the budget of 3 requests is used up"
+    assert budget.used_up() == "the budget of 3 requests is used up; a larger one goes on from here"
 
 
 def test_requests_of_earlier_commands_count():
@@ -71,7 +71,7 @@ def test_seconds_against_a_clock():
     now[0] = 64.9
     assert budget.used_up() is None
     now[0] = 65.0
-    assert budget.used_up() == "the time of 60 seconds is up"
+    assert budget.used_up() == "the time of 60 seconds is up; the same command resumes"
 
 
 def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_budget(plan_for):

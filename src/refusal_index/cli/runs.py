@@ -6,13 +6,15 @@ import asyncio
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, RunFailedError
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
@@ -24,33 +26,57 @@ from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.outcomes.run_sets import SUMMARY
 
 T = TypeVar("T")
-RESUMES = "interrupted; the same command resumes, and pays for no reply twice"
+RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
+WAITS = "interrupted: what is on its way is waited for; once more ends at once"
 PLACES = ("report.html", "outcomes.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
 SHOWN = 5
 
 
-def asking(coroutine: Coroutine[Any, Any, T]) -> T:
+def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T:
     """Run something that asks models; its failure or interruption ends the command with a line that says so."""
     if threading.current_thread() is threading.main_thread():  # no other may
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        return asyncio.run(coroutine)
+        found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget))
     except RunFailedError as error:
-        console.error(error)
-        raise typer.Exit(INCOMPLETE) from error
+        if budget is None or budget.ended is None:
+            console.error(error)
+            raise typer.Exit(INCOMPLETE) from error
     except KeyboardInterrupt:
-        console.note(RESUMES)
-        raise typer.Exit(INTERRUPTED) from None
+        pass
+    else:
+        if budget is None or budget.ended is None:
+            return found
+    console.note(RESUMES)
+    raise typer.Exit(INTERRUPTED)
 
 
-def carrying(plan: Plan, carry: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget) -> T:
+    """Take the first interruption for the end of the budget: what is on its way comes back; the second ends at once."""
+    loop, at_once = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+
+    def interrupted() -> None:
+        if budget.ended is None and callable(at_once):
+            budget.end("interrupted")
+            signal.signal(signal.SIGINT, at_once)
+            console.note(WAITS)
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    with suppress(NotImplementedError, RuntimeError):  # a system without it, or a thread that is not the main one
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+    return await coroutine
+
+
+def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
     """Run what asks the questions of a plan, a progress bar beside it until it ends, however it does."""
+    budget = Budget(plan.settings.limits)
 
     async def watched() -> T:
         with _watching(plan) as progress:
-            return await carry(progress)
+            return await carry(progress, budget)
 
-    return asking(watched())
+    return asking(watched(), budget)
 
 
 @contextmanager
@@ -109,8 +135,9 @@ def _counting(title: str, size: int) -> AbstractContextManager[Callable[[], None
 
 def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     """Carry out a set, print its results, and return whether every run of it is complete."""
+    budget = Budget(sweep.plans[0].settings.limits)
     with sweep.held():
-        results = asking(_carried_out(sweep))
+        results = asking(_carried_out(sweep, budget), budget)
     if as_json:
         console.document(sweep.to_document(results))
     else:
@@ -120,9 +147,10 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     return all(result.status == "complete" for result in results)
 
 
-async def _carried_out(sweep: Sweep) -> list[CellResult]:
+async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
     found = []
-    async for result in carry_out_sweep(sweep, lambda place, plan: _watching_one(place, plan, len(sweep.plans))):
+    watched = partial(_watching_one, size=len(sweep.plans))
+    async for result in carry_out_sweep(sweep, watched, budget):
         found.append(result)
         if result.error is not None:
             console.error(f"{result.plan.called}: {result.error}")

@@ -85,6 +85,10 @@ class CircuitBreaker:
             self.reason, self.planned = reason, planned
             self._opened.set()
 
+    async def opened(self) -> None:
+        """Wait until it opens."""
+        await self._opened.wait()
+
     async def wait(self, seconds: float) -> None:
         """Wait so long, and no longer than until it opens."""
         with suppress(TimeoutError):

@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
+from refusal_index.engines.failures import RESUMES
 from refusal_index.engines.settings import Limits
 from refusal_index.outcomes.price import Prices
 from refusal_index.protocol import Asked, Completion
+
+MORE = "a larger one goes on from here"
 
 
 class Budget:
@@ -23,9 +26,18 @@ class Budget:
         What may be used.
     clock
         Tells the time in seconds.
+
+    Attributes
+    ----------
+    ended
+        Why nothing more may be used whatever is left; None unless somebody said so.
+    on_end
+        What is done when somebody does.
     """
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.ended: str | None = None
+        self.on_end: Callable[[str], object] = lambda _reason: None
         self._limits, self._clock, self._started = limits, clock, clock()
         self._sent = self._answered = self._in_flight = 0
         self._cost = 0.0
@@ -54,15 +66,29 @@ class Budget:
         finally:
             self._in_flight -= 1
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is on its way."""
+        return not self._in_flight
+
+    def end(self, reason: str) -> None:
+        """Let nothing more be used, for a reason."""
+        self.ended = reason
+        self.on_end(reason)
+
     def used_up(self) -> str | None:
         """Return what is used up, in one line; None while another request may be sent."""
+        if self.ended is not None:
+            return self.ended
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
-            return f"the budget of {limits.max_requests:,} requests is used up"
+            return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
         if limits.max_cost is not None and self._cost + self._expected() > limits.max_cost:
-            return f"the budget of ${limits.max_cost:,.2f} is used up (${self._cost:,.2f} and what is on its way)"
+            return (
+                f"the budget of ${limits.max_cost:,.2f} is used up (${self._cost:,.2f} and what is on its way); {MORE}"
+            )
         if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
-            return f"the time of {limits.max_time:,.0f} seconds is up"
+            return f"the time of {limits.max_time:,.0f} seconds is up; {RESUMES}"
         return None
 
     def _expected(self) -> float:

@@ -5,6 +5,7 @@ Everything else follows from the store, so that one engine may finish what anoth
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ from refusal_index.protocol import (
     due,
     request_seed,
 )
+
+LOOK = 0.02  # seconds between looks at what is on its way
 
 
 class ModelError(SettingError):
@@ -175,6 +178,13 @@ class Assignment:
         """What its models cost."""
         return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
 
+    async def ended(self) -> None:
+        """Wait until it ends early, and what is on its way then has come back."""
+        await self.breaker.opened()
+        while not self.budget.is_idle:
+            await asyncio.sleep(LOOK)
+        await asyncio.sleep(LOOK)  # for whoever it came to
+
 
 class Engine(Protocol):
     """Carries requests; opened once for all variants of a run, since models may be costly to load."""
@@ -246,7 +256,7 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
 
     async def once() -> list[Completion]:
         if reason := budget.used_up():
-            breaker.open(f"{reason}; a larger one goes on from here", planned=True)
+            breaker.open(reason, planned=True)
             raise EndedError
         with budget.one_request():
             return completed(ask, await send(ask))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets import Dataset
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.completions import to_metadata
 from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.settings import SettingError, Settings
@@ -121,7 +122,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     return RegradePlan(plan, source, replied)
 
 
-async def regrade(prepared: RegradePlan, progress: Progress = unwatched) -> Run:
+async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Have the replies graded and write the results into the new folder; it raises as `carry_out` does."""
     plan = prepared.plan
     with plan.folder.lock():
@@ -135,7 +136,7 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched) -> Run:
                 store.put(one.replies)
                 if one.error is not None:
                     store.fail(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
-    return await carry_out(plan, progress)
+    return await carry_out(plan, progress, budget)
 
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -207,7 +208,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             progress(Opened(finished, plan.unread(store)))
             ended = None
             if engine is not None:
-                ended = await _ask(plan, pending, engine, store, progress, budget or Budget(plan.settings.limits))
+                budget = budget or Budget(plan.settings.limits)
+                budget.count_earlier([*store.replies(), *store.retired()], plan.prices)
+                ended = budget.used_up() or await _ask(plan, pending, engine, store, progress, budget)
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:
@@ -220,8 +223,8 @@ async def _ask(
 ) -> str | None:
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker = CircuitBreaker()
+    budget.on_end = partial(breaker.open, planned=True)
     watch = _Watch(progress, breaker)
-    budget.count_earlier([*store.replies(), *store.retired()], plan.prices)
     async with engine.open(store):
         for variant in pending:
             watch(Begun(variant))

@@ -203,7 +203,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
 
 
 async def carry_out_sweep(
-    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]]
+    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]], budget: Budget | None = None
 ) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
 
@@ -213,11 +213,15 @@ async def carry_out_sweep(
         The set, held by the caller.
     watched
         Gives, for each run and its place in the set, what is told of its progress.
+    budget
+        What they may use together; None for what their settings say.
     """
     results = [CellResult(plan) for plan in sweep.plans]
-    budget = Budget(sweep.plans[0].settings.limits)  # of the set in all
+    budget = budget or Budget(sweep.plans[0].settings.limits)  # of the set in all
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
+        if budget.ended is not None:
+            break
         try:
             with watched(place, plan) as progress:
                 results[place] = CellResult(plan, await carry_out(plan, progress, budget))

@@ -130,12 +130,23 @@ class InspectEngine:
 
     async def _evaluate(self, task: Task, assignment: Assignment) -> None:
         # In a task of its own: Inspect takes a cancellation of the one that it runs in for an interruption.
-        logs = await asyncio.create_task(self._eval(task, assignment))
+        running, ours = asyncio.create_task(self._eval(task, assignment)), asyncio.current_task()
+        ending = asyncio.create_task(_cancel_at_end(running, assignment))
+        try:
+            logs = await running
+        except asyncio.CancelledError:
+            if assignment.breaker.reason is None or (ours and ours.cancelling()):
+                raise
+            logs = []
+        finally:
+            ending.cancel()
+        if ours and ours.cancelling():
+            raise asyncio.CancelledError  # Inspect keeps a cancellation to itself
+        if assignment.breaker.reason is not None:
+            return
         if not logs or logs[0].status == "cancelled":
-            ours = asyncio.current_task()
-            # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
-            raise asyncio.CancelledError if ours and ours.cancelling() else KeyboardInterrupt
-        if logs[0].status != "success" and assignment.breaker.reason is None:
+            raise KeyboardInterrupt
+        if logs[0].status != "success":
             said = logs[0].error.message if logs[0].error else "no reason given"
             raise RunFailedError(f"{task.name}: Inspect ended with status {logs[0].status!r}: {error_line(said)}")
 
@@ -160,6 +171,12 @@ class InspectEngine:
             max_retries=ONCE,
             max_connections=sending.max_connections,
         )
+
+
+async def _cancel_at_end(running: asyncio.Task[Any], assignment: Assignment) -> None:
+    """Keep Inspect from going through every question that is left, to ask nothing."""
+    await assignment.ended()
+    running.cancel()
 
 
 @asynccontextmanager
