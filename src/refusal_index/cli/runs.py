@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 import typer
@@ -53,19 +55,27 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T
 
 async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget) -> T:
     """Take the first interruption for the end of the budget: what is on its way comes back; the second ends at once."""
-    loop, at_once = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        return await coroutine
+    loop, before, interruptions = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT), count(1)
 
-    def interrupted() -> None:
-        if budget.ended is None and callable(at_once):
-            budget.end("interrupted")
-            signal.signal(signal.SIGINT, at_once)
-            console.note(WAITS)
-        else:
-            signal.raise_signal(signal.SIGINT)
+    def end() -> None:
+        budget.end("interrupted")
+        console.note(WAITS)
 
-    with suppress(NotImplementedError, RuntimeError):  # a system without it, or a thread that is not the main one
-        loop.add_signal_handler(signal.SIGINT, interrupted)
-    return await coroutine
+    def interrupted(*_: object) -> None:
+        if next(interruptions) == 1:
+            loop.call_soon_threadsafe(end)
+        else:  # whatever hangs: all that came is on the disk
+            shown = "\x1b[?25h" if os.isatty(2) else ""  # the cursor, which the progress bar hides
+            os.write(2, f"{shown}\n{RESUMES}\n".encode())
+            os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        return await coroutine
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
