@@ -30,6 +30,7 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     check_gradable,
+    finished_draws,
     taken,
 )
 from refusal_index.version import __version__
@@ -158,12 +159,12 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return what was said to a question; where it was not asked to its end, in its first draw.
+    """Return what was said to a question; where it was not asked to its end, in its finished draws, the first at least.
 
     A question that was answered, and whose grader failed, is graded like any other.
     """
     if error is not None:
-        conversation = replace(conversation, draws=1)
+        conversation = replace(conversation, draws=max(1, len(finished_draws(conversation, said))))
         answered = any(one.reply.of is Pass.FIRST and one.draw == 0 for one in said)
         said, error = (said, None) if answered else ([], error)
     own = tuple(_own(conversation, said))
