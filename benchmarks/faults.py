@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="scenarios whose group or name matches this pattern")
     parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine only")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="scenarios at a time")
-    parser.add_argument("--write", type=Path, help="write the page for the documentation")
+    parser.add_argument("--write", type=Path, help="write what came out into the page of the documentation")
     parser.add_argument("--soak", type=int, default=3000, help="requests of the soak; 0 for none")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -69,7 +69,8 @@ def main() -> int:
         print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")
     print(f"{len(rows)} rows, {len(broken)} with a broken promise, {time.monotonic() - began:.0f} s")
     if arguments.write is not None:
-        arguments.write.write_text(page(SCENARIOS, rows, soaked), encoding="utf-8")
+        before = arguments.write.read_text(encoding="utf-8") if arguments.write.exists() else ""
+        arguments.write.write_text(page(before, SCENARIOS, rows, soaked), encoding="utf-8")
     return int(bool(broken))
 
 

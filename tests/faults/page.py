@@ -9,23 +9,10 @@ from tests.faults.soak import Soaked
 
 COLUMNS = ("fault", "engine", "outcome equal", "requests paid", "repeated", "exit status", "message")
 
-HEAD = """\
-<!-- Written by `python -m benchmarks.faults --write docs/what-happens-when.md`: run it, do not edit. -->
-# What happens when...
-
-A run that is interrupted, or meets with faults, loses no answer that is paid for, pays for none twice that is stored,
-and prints no number as sound where answers are missing. This page is what came of trying: every line is a scenario that
-was played with every engine ({engines}) against a server on loopback that misbehaves as planned. *Equal* is an outcome
-table that equals the undisturbed run's, question by question.
-
-- **equal**: the run itself got there.
-- **equal, after resuming**: the run ended early and said why; the same command, once the cause was gone, asked only
-  what was missing.
-- anything else is what then lacks, and the run says so itself.
-
-A reply on its way when a process is killed is paid for and not yet stored. These are the only ones that are asked for
-again, so there are no more of them than `--max-connections`.
-"""
+BELOW = (
+    "<!-- Below: written by `python -m benchmarks.faults --write docs/what-happens-when.md`; run it, do not edit. -->"
+)
+"""Parts what is written by hand from what came out."""
 
 
 def table(rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
@@ -56,9 +43,9 @@ def _escaped(text: str) -> str:
     return " ".join(text.split())
 
 
-def page(scenarios: Sequence[Scenario], rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
-    """Return the page: a section a group, and a line a fault, whatever the pass and the engine."""
-    parts = [HEAD.format(engines=", ".join(f"`{name}`" for name in dict.fromkeys(row.engine for row in rows)))]
+def page(document: str, scenarios: Sequence[Scenario], rows: Sequence[Row], soaked: Sequence[Soaked] = ()) -> str:
+    """Return the page anew: a section a group, and a line a fault, whatever the pass and the engine."""
+    parts = [document.partition(BELOW)[0] + BELOW, ""]
     for group in dict.fromkeys(one.group for one in scenarios):
         names = dict.fromkeys(one.name for one in scenarios if one.group == group)
         lines = [_summed_up(name, [row for row in rows if row.scenario.name == name]) for name in names]

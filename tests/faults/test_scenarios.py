@@ -89,7 +89,8 @@ def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
         Row(one, "local", "yes, after resuming", 1, "error: <b>", 60, 60, 3, 60, (), 1.0),
         Row(other, "local", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
     ]
-    shown = page([one, other, Scenario("h", "d", ())], rows)
+    shown = page("by hand", [one, other, Scenario("h", "d", ())], rows)
+    assert shown.startswith("by hand<!-- Below")
     assert "| d | not played where this page was written |  |  |" in shown
     assert (
         "| a\\|b | equal (inspect); equal, after resuming (local) | those on their way | 0 (inspect); 1 (local) |"
