@@ -10,7 +10,7 @@ from tests.faults.soak import Soaked
 COLUMNS = ("fault", "engine", "outcome equal", "requests paid", "repeated", "exit status", "message")
 
 BELOW = (
-    "<!-- Below: written by `python -m benchmarks.faults --write docs/what-happens-when.md`; run it, do not edit. -->"
+    "<!-- From here on: `python -m benchmarks.faults --write docs/what-happens-when.md` -->"
 )
 """Parts what is written by hand from what came out."""
 

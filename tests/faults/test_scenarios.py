@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.faults.carrying import NotPossibleHereError, carry
-from tests.faults.page import _escaped, page, table
+from tests.faults.page import BELOW, _escaped, page, table
 from tests.faults.scenario import ENGINES, Engine, Row, Scenario
 from tests.faults.soak import soak
 from tests.faults.table import SCENARIOS
@@ -73,7 +73,8 @@ def test_every_scenario_has_a_title_of_its_own_and_engines_that_exist():
 
 
 def test_the_page_tells_of_every_scenario_and_of_no_other():
-    lines = re.findall(r"^\| (.*?) \| ", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    written = PAGE.read_text(encoding="utf-8").partition(BELOW)[2]
+    lines = re.findall(r"^\| (.*?) \| ", written, re.MULTILINE)
     told = [line for line in lines if line != "what happens"]
     assert told == list(dict.fromkeys(_escaped(scenario.name) for scenario in SCENARIOS))
 
@@ -90,7 +91,7 @@ def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
         Row(other, "local", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
     ]
     shown = page("by hand", [one, other, Scenario("h", "d", ())], rows)
-    assert shown.startswith("by hand<!-- Below")
+    assert shown.startswith("by hand<!-- From here on")
     assert "| d | not played where this page was written |  |  |" in shown
     assert (
         "| a\\|b | equal (inspect); equal, after resuming (local) | those on their way | 0 (inspect); 1 (local) |"
