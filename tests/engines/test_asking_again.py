@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from refusal_index.engines.settings import SettingError
+from refusal_index.engines.setting import SettingError
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run, carry_out, open_store
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of

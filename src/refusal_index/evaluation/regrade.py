@@ -12,7 +12,8 @@ from typing import Any
 from refusal_index.datasets import Dataset
 from refusal_index.engines.completions import to_metadata
 from refusal_index.engines.engine import Progress, unwatched
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
