@@ -126,11 +126,15 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
 
 def status_of(error: BaseException | None) -> int | None:
     """Return the status of the response that an error, or one that led to it, stands for; None without one."""
-    for cause in causes(error):
-        for name in ("status_code", "code", "status"):
-            value = getattr(cause, name, None)
-            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
-                return value
+    return next((status for cause in causes(error) if (status := own_status(cause)) is not None), None)
+
+
+def own_status(error: BaseException) -> int | None:
+    """Return the status that an error itself holds, by whatever name its client has for it; None without one."""
+    for name in ("status_code", "code", "status"):
+        value = getattr(error, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+            return value
     return None
 
 
