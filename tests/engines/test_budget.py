@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import nullcontext
 
 import pytest
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import unwatched
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits
-from refusal_index.evaluation.configuration import Config
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run, carry_out
-from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.outcomes.price import UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.engines.fake_api import FakeApi
@@ -95,26 +91,6 @@ def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_bu
         assert len(api.answered) == needed
     assert last.ended is None
     assert last.outcomes.equals(whole.outcomes)
-
-
-def test_a_set_that_resumes_counts_what_its_whole_runs_took(plan_for, tmp_path):
-    def carried(sweep: Sweep) -> list[CellResult]:
-        async def all_of() -> list[CellResult]:
-            return [one async for one in carry_out_sweep(sweep, lambda _place, _plan: nullcontext(unwatched))]
-
-        with sweep.held():
-            return asyncio.run(all_of())
-
-    with FakeApi(sums) as api:
-        plans = tuple(plan_for(api.url, count=count, out=f"set/{count}", max_requests=8) for count in (3, 12))
-        sweep = Sweep(tmp_path / "set", Config("set", "set.toml", "0" * 64, {}, (), ()), plans)
-        whole, ended = carried(sweep)
-        assert whole.run.ended is None
-        assert ended.run.ended is not None
-        assert len(api.answered) == 8
-        again = carried(sweep)
-        assert len(api.answered) == 8, "nothing further is sent within the same budget"
-    assert again[1].run.ended == ended.run.ended
 
 
 def test_a_budget_in_dollars_needs_prices(plan_for):

@@ -204,10 +204,6 @@ class ReplyStore:
         """Yield every reply that was set aside."""
         return self._read("retired")
 
-    def paid_for(self) -> list[Completion]:
-        """Return every reply, also those that were set aside."""
-        return [*self.replies(), *self.retired()]
-
     def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
         """Return how many replies were set aside at a place."""
         return self._retired[question_id, variant, of, asked, draw]

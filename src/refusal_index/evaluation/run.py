@@ -181,7 +181,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
     progress
         Is told what happens; what it raises ends the run, and is raised again.
     budget
-        What may be used, where several runs share it, with what they took before; None for the run's own.
+        What may be used, where several runs share it; None for the run's own.
 
     Raises
     ------
@@ -206,10 +206,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             progress(Opened(finished, plan.unread(store)))
             ended = None
             if engine is not None:
-                if budget is None:
-                    budget = Budget(plan.settings.limits)
-                    budget.count_earlier(store.paid_for(), plan.prices)
-                ended = await _ask(plan, pending, engine, store, progress, budget)
+                ended = await _ask(plan, pending, engine, store, progress, budget or Budget(plan.settings.limits))
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:
@@ -223,7 +220,9 @@ async def _ask(
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker = CircuitBreaker()
     watch = _Watch(progress, breaker)
-    async with engine.open({one.reply.asked for one in store.paid_for()}):
+    replies = [*store.replies(), *store.retired()]
+    budget.count_earlier(replies, plan.prices)
+    async with engine.open({one.reply.asked for one in replies}):
         for variant in pending:
             watch(Begun(variant))
             await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))

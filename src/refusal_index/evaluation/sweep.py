@@ -217,9 +217,6 @@ async def carry_out_sweep(
     """
     results = [CellResult(plan) for plan in sweep.plans]
     budget = Budget(sweep.plans[0].settings.limits)  # of the set in all
-    for plan in sweep.plans:
-        with open_store(plan.folder, made=False) as store:
-            budget.count_earlier(store.paid_for(), plan.prices)
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
         try:
