@@ -8,9 +8,10 @@ import pytest
 from aiohttp import web
 
 from refusal_index.engines.engine import RunFailedError
-from refusal_index.engines.settings import SettingError
+from refusal_index.engines.setting import SettingError
+from refusal_index.evaluation.dry_run import estimate_run
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.run import Run, carry_out, open_store
+from refusal_index.evaluation.run import Run, carry_out, open_run, open_store
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.engines.test_run import sums
 
@@ -65,6 +66,18 @@ def test_just_what_is_unscored_for_these_reasons_is_asked_again(plan_for, retry,
     others = [name for name in first.outcomes["question_id"] if name not in asked]
     same = first.outcomes.filter(first.outcomes["question_id"].is_in(others))
     assert again.outcomes.filter(again.outcomes["question_id"].is_in(others)).equals(same)
+
+
+def test_a_dry_run_counts_what_is_asked_again(plan_for):
+    with FakeApi(faulty) as api:
+        run(plan_for(api.url))
+        sent = len(api.answered)
+        plan = plan_for(api.url, retry="first_empty")
+        found = asyncio.run(estimate_run(plan))
+        assert found.pending == ("normal",)
+        assert found.found.first.requests.expected == 1
+        assert len(api.answered) == sent
+    assert reasons(open_run(plan.folder.path)) == UNSCORED
 
 
 def test_what_was_set_aside_still_counts_as_paid_for_and_the_request_has_a_seed_of_its_own(plan_for):

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.settings import Limits, SettingError
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Limits
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run, carry_out
 from refusal_index.outcomes.price import UNPRICED, Price, Prices

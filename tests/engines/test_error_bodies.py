@@ -149,7 +149,10 @@ def given_up(error: Exception) -> RetryError:
     ("error", "line"),
     [
         (given_up(Said("Error code: 429 - slow", status_code=429)), "Said: 429: slow"),
-        (raised(ModelGenerateError("\nRequest:\n{}"), given_up(Said("slow", code=503))), "Said: 503: slow"),
+        (
+            raised(ModelGenerateError("\nRequest:\n{}"), given_up(Said("slow", code=503, response=None))),
+            "Said: 503: slow",
+        ),
         (
             raised(Said("Connection error."), OSError("refused")),
             "Said: Connection error.: OSError: refused",

@@ -49,7 +49,7 @@ engines.failures.RequestFailedError
 engines.functions.FunctionError
 engines.inspect.build.BuildStoppedError
 engines.inspect.earlier_runs.LogError
-engines.settings.SettingError
+engines.setting.SettingError
 engines.store_check.StoreError
 engines.supply.IncompatibleError
 errors.RefusalIndexError

@@ -9,9 +9,7 @@ from tests.faults.soak import Soaked
 
 COLUMNS = ("fault", "engine", "outcome equal", "requests paid", "repeated", "exit status", "message")
 
-BELOW = (
-    "<!-- From here on: `python -m benchmarks.faults --write docs/what-happens-when.md` -->"
-)
+BELOW = "<!-- From here on: `python -m benchmarks.faults --write docs/what-happens-when.md` -->"
 """Parts what is written by hand from what came out."""
 
 

@@ -92,11 +92,12 @@ def test_property_a_pattern_matches_where_it_does_for_python(pattern, text):
 
 
 @pytest.mark.parametrize("pattern", [r"(a|aa)+$", r"(a+)+$", r"(\w|\w\w)*x", r"(.*a){25}", r"(x+x+)+y"])
-def test_nested_repetitions_end_in_time(pattern):
+def test_nested_repetitions_end_in_time(pattern, monkeypatch):
+    monkeypatch.setattr(patterns, "SECONDS", 0.1)
     started = time.process_time()
     with suppress(TimeoutError):
         assert not matches(pattern, "a" * 60 + "!")
-    assert time.process_time() - started < 5 * patterns.SECONDS
+    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(

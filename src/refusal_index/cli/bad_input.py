@@ -11,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import NotWrittenError, nearest
+from refusal_index.outcomes.errors import NotWrittenError, suggestion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,9 +47,7 @@ def one_of(option: str, given: str, known: Sequence[str]) -> str:
     """
     if given in known:
         return given
-    guess = nearest(given, known)
-    advice = f"; did you mean {guess!r}?" if guess else ""
-    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{advice}")
+    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
 
 
 def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:

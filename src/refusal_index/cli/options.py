@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli.bad_input import option
-from refusal_index.engines.settings import SETTINGS, Setting
+from refusal_index.engines.setting import Setting
+from refusal_index.engines.settings import SETTINGS
 
 HELP = {
     "model": "The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.",

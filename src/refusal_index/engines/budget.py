@@ -18,7 +18,7 @@ class Budget:
     """Counts what requests take.
 
     Requests and dollars are those of a run in all, from its first command on; the time is that of one command. A
-    request that brought no reply counts as a request, and costs nothing that is known.
+    request that brought no reply costs nothing that is known, and counts as a request in the command that sent it.
 
     Parameters
     ----------

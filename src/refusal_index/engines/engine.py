@@ -17,7 +17,8 @@ from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.failures import RESUMES, EndedError, Failure, NoAnswerError, RequestFailedError
 from refusal_index.engines.retrying import patiently
-from refusal_index.engines.settings import Decoding, Limits, SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Decoding, Limits, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder

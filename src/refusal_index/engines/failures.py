@@ -125,15 +125,19 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """Return the status of the response that an error, or one that led to it, stands for; None without one.
+    """Return the status of the response that an error, or one that led to it, stands for; None without one."""
+    return next((status for cause in causes(error) if (status := own_status(cause)) is not None), None)
+
+
+def own_status(error: BaseException) -> int | None:
+    """Return the status that an error itself holds, by whatever name its client has for it; None without one.
 
     A bare ``code`` counts beside a response only: some clients give a torn body one of their own.
     """
-    for cause in causes(error):
-        for name in ("status_code", "status", *(("code",) if hasattr(cause, "response") else ())):
-            value = getattr(cause, name, None)
-            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
-                return value
+    for name in ("status_code", "status", *(("code",) if hasattr(error, "response") else ())):
+        value = getattr(error, name, None)
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+            return value
     return None
 
 

@@ -12,7 +12,8 @@ from refusal_index.datasets import Dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.settings import SettingError, Settings, unknown
+from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar

@@ -155,9 +155,10 @@ def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[C
 
 
 def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
-    """Copy what a folder has paid for into a store, and say what of it is not read."""
+    """Copy what a folder has paid for into a store, but for what is asked again, and say what of it is not read."""
     with open_store(plan.folder, made=False) as there:
         store.put_all(there)
+    store.retire(plan.asked_again(store))
     return plan.unread(store)
 
 

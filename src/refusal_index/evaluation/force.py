@@ -15,7 +15,8 @@ from refusal_index.datasets.imports.known import filled_in, has_ids, of_one_mode
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.first_passes import Imported, import_file
-from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.evaluation.first_passes import first_pass_table, mixture
 from refusal_index.evaluation.identity import about, identity
 from refusal_index.evaluation.plan import (

@@ -11,7 +11,8 @@ from refusal_index.almanac.models import context_length, model_names, token_coun
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.registry import check_engine
-from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
+from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import about, identity
 from refusal_index.outcomes.folder import RunFolder, default_run_name

@@ -13,7 +13,8 @@ from refusal_index.datasets import Dataset
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.completions import to_metadata
 from refusal_index.engines.engine import Progress, unwatched
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
@@ -30,7 +31,6 @@ from refusal_index.protocol import (
     Procedure,
     Regrading,
     check_gradable,
-    finished_draws,
     taken,
 )
 from refusal_index.version import __version__
@@ -159,18 +159,25 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return what was said to a question; where it was not asked to its end, in its finished draws, the first at least.
+    """Return what was said to a question, in those of its draws that the model was asked to their end, one at least.
 
     A question that was answered, and whose grader failed, is graded like any other.
     """
-    if error is not None:
-        conversation = replace(conversation, draws=max(1, len(finished_draws(conversation, said))))
-        answered = any(one.reply.of is Pass.FIRST and one.draw == 0 for one in said)
-        said, error = (said, None) if answered else ([], error)
-    own = tuple(_own(conversation, said))
-    if not own and error is None:
-        error = STILL_TO_COME
-    return _Replied(conversation.question, conversation.variant, conversation.draws, own, error)
+    draws = _draws_replied(conversation, said)
+    own = tuple(one for one in _own(conversation, said) if one.draw < draws)
+    if any(one.reply.of is Pass.FIRST for one in own):
+        return _Replied(conversation.question, conversation.variant, draws, own, None)
+    return _Replied(conversation.question, conversation.variant, draws, (), error or STILL_TO_COME)
+
+
+def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
+    """Return how many draws the model was asked to their end, from the first one on, one at least."""
+    there = {(one.reply.of, one.draw) for one in said if one.reply.asked is Asked.MODEL}
+    is_forced = conversation.draws > 1 and conversation.question.gold is not None
+    needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
+    draws = range(conversation.draws)
+    lacking = (draw for draw in draws if any((of, draw) not in there for of in needed))
+    return max(next(lacking, conversation.draws), 1)
 
 
 def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:

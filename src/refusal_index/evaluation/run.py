@@ -38,7 +38,7 @@ from refusal_index.evaluation.results import (
     check_nothing_lost,
     derive,
 )
-from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, nearest
+from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -131,8 +131,7 @@ class Run:
         if variant is None and len(self.variants) == 1:
             variant = self.variants[0]
         if variant not in self.variants:
-            near = nearest(variant or "", self.variants)
-            guess = f"; did you mean {near!r}?" if near else ""
+            guess = suggestion(variant or "", self.variants)
             raise OutcomeTableError(f"variant: expected one of {', '.join(self.variants)}, got {variant!r}{guess}")
         return refusal_index(self.summary.variants[self.variants.index(variant)].table)
 

@@ -17,7 +17,8 @@ from typing import Any
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare

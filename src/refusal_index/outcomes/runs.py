@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.outcomes.counts import variant_groups
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, suggestion
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.run_sets import member_of_set, set_members
@@ -159,10 +159,8 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
     for run in runs:
         if name not in run.variants:
             known = [str(variant) for variant in run.variants]
-            near = nearest(name, known)
             raise OutcomeTableError(
-                f"{run.label} has no variant {name!r}; expected one of {', '.join(known)}"
-                + (f"; did you mean {near!r}?" if near else "")
+                f"{run.label} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
             )
     return name
 

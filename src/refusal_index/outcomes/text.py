@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import shortened
 
 NUL = "\0"
 
@@ -36,10 +37,7 @@ def wrong_id(question_id: str) -> str | None:
         what = "halves of surrogate pairs"
     else:
         return None
-    shown = ascii(question_id)
-    return (
-        f"expected an id without {what}, got {shown if len(shown) <= 60 else shown[:57] + '...'}; remove that character"
-    )
+    return f"expected an id without {what}, got {shortened(question_id)}; remove that character"
 
 
 def check_ids(ids: Iterable[str], name: str, error: type[RefusalIndexError]) -> None:

@@ -13,16 +13,16 @@ from functools import partial
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
+from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.procedures import REFUSAL, Procedure
 from refusal_index.protocol.records import Asked, Completion, Pass, Reply, Step
+from refusal_index.protocol.replies import REPLY_REASONS
 
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,)}
 """What stands for the first pass where a pass is looked at by itself."""
 
-REPLY_REASONS = ("truncated", "content_filter", "empty", "tool_call")
-GRADE_REASONS = ("grade_unreadable", "graders_disagree")
 ASKED_AGAIN = tuple(f"{of}_{reason}" for of in Pass for reason in (*REPLY_REASONS, *GRADE_REASONS))
-"""Why a question can be unscored though every reply came; another reply may score it."""
+"""Why a question is unscored that another reply, or another verdict, may score."""
 
 
 @dataclass(frozen=True)

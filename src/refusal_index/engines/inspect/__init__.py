@@ -1,4 +1,4 @@
-"""Inspect as the engine: its providers, retries and logs, driven by the two-pass protocol."""
+"""Inspect as the engine: its providers and logs, driven by the two-pass protocol."""
 
 from refusal_index.engines.supply import check_names
 

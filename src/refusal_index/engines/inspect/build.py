@@ -36,7 +36,7 @@ from refusal_index.engines.failures import EndedError, RequestFailedError, failu
 from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
-from refusal_index.engines.inspect.session import ONCE
+from refusal_index.engines.inspect.session import NO_RETRIES
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.settings import Decoding, Sending
 from refusal_index.engines.store import ReplyStore
@@ -180,7 +180,7 @@ class _Carrier:
         config = to_config(self._plan.writing if writes else self._plan.answering).merge(
             GenerateConfig(
                 seed=request_seed(self._plan.seed, candidate.candidate_id, step.asked),
-                max_retries=ONCE,
+                max_retries=NO_RETRIES,
                 attempt_timeout=self._plan.sending.attempt_timeout,
             )
         )

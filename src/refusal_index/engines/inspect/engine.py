@@ -1,4 +1,4 @@
-"""The engine that has Inspect carry requests: its providers, its retries, and its logs for ``inspect view``."""
+"""The engine that has Inspect carry requests: its providers, and its logs for ``inspect view``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
-from refusal_index.engines.inspect.session import GRADER_ROLE, ONCE, SECOND_GRADER_ROLE, Session, working_for
+from refusal_index.engines.inspect.session import GRADER_ROLE, NO_RETRIES, SECOND_GRADER_ROLE, Session, working_for
 from refusal_index.engines.inspect.task import task_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
@@ -62,10 +62,10 @@ class InspectEngine:
         self._own: list[Model] = []  # a user's own models stay open
         self._functions: dict[Asked, GradingFunction] = {}
         self._graders: dict[Asked, Model] = {}
-        retries = GenerateConfig(max_retries=ONCE)
+        once = GenerateConfig(max_retries=NO_RETRIES)
         for asked in ROLES:
             if asked in names:
-                self._add_grader(asked, names[asked], objects, retries)
+                self._add_grader(asked, names[asked], objects, once)
         stand_in = next(iter(self._graders.values()), None)
         if Asked.MODEL in names:
             self._model = self._resolved(names[Asked.MODEL], objects, None, "model")
@@ -168,7 +168,7 @@ class InspectEngine:
             ctl_server=False,
             fail_on_error=False,
             continue_on_fail=True,
-            max_retries=ONCE,
+            max_retries=NO_RETRIES,
             max_connections=sending.max_connections,
         )
 

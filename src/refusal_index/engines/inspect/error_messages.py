@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from refusal_index.engines.failures import own_status
 from refusal_index.engines.inspect.error_bodies import SAID
 from refusal_index.redaction import redacted
 
@@ -69,9 +70,8 @@ def _root(error: BaseException) -> BaseException:
 
 def _status(error: BaseException) -> int | None:
     """Return the status as it was sent."""
-    said = getattr(getattr(error, "response", None), "extensions", {}).get(SAID)
-    named = (said, *(getattr(error, name, None) for name in ("status_code", "code", "status")))
-    return next((one for one in named if isinstance(one, int) and 100 <= one < 600), None)
+    said: int | None = getattr(getattr(error, "response", None), "extensions", {}).get(SAID)
+    return own_status(error) if said is None else said
 
 
 def _content_type(error: BaseException) -> str:

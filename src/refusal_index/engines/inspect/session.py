@@ -17,7 +17,7 @@ from refusal_index.engines.inspect.multi_choice import choices_of
 from refusal_index.engines.settings import DEFAULT_GRADER
 from refusal_index.protocol import Asked, Conversation, Message, Request
 
-ONCE = 0
+NO_RETRIES = 0
 """Retries of Inspect's own: the policy is the engines', for all of them the same."""
 
 GRADER_ROLE, SECOND_GRADER_ROLE = str(Asked.GRADER), str(Asked.SECOND_GRADER)
@@ -68,7 +68,7 @@ async def send(ask: Ask) -> Response:
     settings = session.assignment.settings.sending if session else None
     config = GenerateConfig(
         seed=ask.seed,
-        max_retries=ONCE if settings else None,
+        max_retries=NO_RETRIES if settings else None,
         attempt_timeout=settings.attempt_timeout if settings else None,
         num_choices=ask.choices if ask.choices > 1 else None,
     )

@@ -14,7 +14,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, converse
-from refusal_index.engines.failures import Failure, failure_of
+from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
 from refusal_index.engines.functions import FunctionError, function_failure
 from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import to_config
@@ -126,7 +126,12 @@ def two_pass(
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
         known = session.conversations.get(str(state.sample_id))
         conversation = known or _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
-        await converse(assignment, conversation, send, explain)
+        try:
+            await converse(assignment, conversation, send, explain)
+        except (
+            RequestFailedError
+        ) as error:  # said in one line: Inspect takes a third of a second to draw what led to it
+            raise error.with_traceback(None) from None
         said = taken(conversation, assignment.store.said(conversation.question.question_id, conversation.variant))
         state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
         state.metadata[CARRIED] = to_metadata(said)
