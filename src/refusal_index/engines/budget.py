@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,9 @@ from contextlib import contextmanager
 from refusal_index.engines.settings import Limits
 from refusal_index.outcomes.price import Prices
 from refusal_index.protocol import Asked, Completion
+
+LOOK = 0.02
+"""Seconds between looks whether the first reply has come."""
 
 
 class Budget:
@@ -54,17 +58,29 @@ class Budget:
         finally:
             self._in_flight -= 1
 
+    async def turn(self) -> None:
+        """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
+        while self._limits.max_cost is not None and not self._answered and self._in_flight:
+            await asyncio.sleep(LOOK)
+
     def used_up(self) -> str | None:
         """Return what is used up, in one line; None while another request may be sent."""
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up"
-        if limits.max_cost is not None and self._cost + self._expected() > limits.max_cost:
-            return f"the budget of ${limits.max_cost:,.2f} is used up (${self._cost:,.2f} and what is on its way)"
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+            return (
+                f"the budget of {_dollars(limits.max_cost)} is used up ({_dollars(self._cost)} and what is on its way)"
+            )
         if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
-            return f"the time of {limits.max_time:,.0f} seconds is up"
+            return f"the time of {limits.max_time:,.10g} seconds is up"
         return None
 
     def _expected(self) -> float:
         """Return what the requests on their way and the next one will cost, as those before did on average."""
         return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+
+
+def _dollars(amount: float) -> str:
+    cents, exact = f"{amount:,.2f}", f"{round(amount, 6):,.10g}"
+    return f"${cents if float(exact.replace(',', '')) == float(cents.replace(',', '')) else exact}"

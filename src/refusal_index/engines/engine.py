@@ -248,6 +248,7 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
     breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.asked
 
     async def once() -> list[Completion]:
+        await budget.turn()
         if reason := budget.used_up():
             breaker.open(f"{reason}; a larger one goes on from here", planned=True)
             raise EndedError

@@ -182,7 +182,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
     progress
         Is told what happens; what it raises ends the run, and is raised again.
     budget
-        What may be used, where several runs share it; None for the run's own.
+        What may be used, where several runs share it, with what they took earlier counted; None for the run's own.
 
     Raises
     ------
@@ -207,7 +207,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             progress(Opened(finished, plan.unread(store)))
             ended = None
             if engine is not None:
-                ended = await _ask(plan, pending, engine, store, progress, budget or Budget(plan.settings.limits))
+                ended = await _ask(plan, pending, engine, store, progress, budget)
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:
@@ -216,13 +216,15 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
 
 
 async def _ask(
-    plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget
+    plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget | None
 ) -> str | None:
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     breaker = CircuitBreaker()
     watch = _Watch(progress, breaker)
     replies = [*store.replies(), *store.retired()]
-    budget.count_earlier(replies, plan.prices)
+    if budget is None:
+        budget = Budget(plan.settings.limits)
+        budget.count_earlier(replies, plan.prices)
     async with engine.open({one.reply.asked for one in replies}):
         for variant in pending:
             watch(Begun(variant))

@@ -17,7 +17,7 @@ from typing import Any
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.settings import Limits, SettingError, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
@@ -215,7 +215,7 @@ async def carry_out_sweep(
         Gives, for each run and its place in the set, what is told of its progress.
     """
     results = [CellResult(plan) for plan in sweep.plans]
-    budget = Budget(sweep.plans[0].settings.limits)  # of the set in all
+    budget = _budget_of(sweep)
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
         try:
@@ -225,6 +225,17 @@ async def carry_out_sweep(
             results[place] = CellResult(plan, error=str(error))
         sweep.write(results)
         yield results[place]
+
+
+def _budget_of(sweep: Sweep) -> Budget:
+    """Return the budget of a set in all: what its runs took earlier counts, also of those that need nothing more."""
+    limits = sweep.plans[0].settings.limits
+    budget = Budget(limits)
+    if limits != Limits():
+        for plan in sweep.plans:
+            with open_store(plan.folder, made=False) as store:
+                budget.count_earlier([*store.replies(), *store.retired()], plan.prices)
+    return budget
 
 
 @contextmanager
