@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from pathlib import Path
 
 import pytest
 
 from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits
 from refusal_index.evaluation.plan import Plan
@@ -39,7 +42,7 @@ def test_requests_are_counted_as_they_are_sent():
 
 def test_requests_of_earlier_commands_count():
     budget = Budget(Limits(max_requests=3))
-    budget.count_earlier([reply(), reply(requests=0), reply()], UNPRICED)
+    budget.count_earlier(Path("run"), [reply(), reply(requests=0), reply()], UNPRICED)
     assert budget.used_up() is None
     with budget.one_request():
         assert budget.used_up() is not None
@@ -96,3 +99,26 @@ def test_a_run_ends_in_order_after_so_many_requests_and_goes_on_with_a_larger_bu
 def test_a_budget_in_dollars_needs_prices(plan_for):
     with pytest.raises(SettingError, match=r"max_cost.*expected .*price.* beside it"):
         plan_for("http://127.0.0.1:9/v1", max_cost=1.0)
+
+
+@pytest.mark.parametrize(("max_cost", "most"), [(0.0, 0), (1e-9, 1), (0.00005, 2)])
+def test_no_request_goes_beside_the_first_before_its_cost_is_known(plan_for, max_cost, most):
+    """As many requests as connections were sent, whatever they cost, also where nothing was to be spent."""
+    with FakeApi(sums) as api:
+        plan = plan_for(api.url, count=12, max_cost=max_cost, price="1,1")
+        with contextlib.suppress(RunFailedError):
+            assert run(plan).ended is not None
+        assert len(api.answered) <= most
+
+
+def test_a_small_budget_is_told_as_it_was_given():
+    """It was told as $0.00, and the time as 0 seconds."""
+    assert "$0.004 is" in (exceeded(Limits(max_cost=0.004)) or "")
+    assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; the same command resumes"
+
+
+def exceeded(limits: Limits) -> str | None:
+    times = iter((0.0, 1.0))
+    budget = Budget(limits, lambda: next(times))
+    budget.count([reply()], PRICES)
+    return budget.used_up()

@@ -258,3 +258,25 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
     assert len(sent) == 2
     with ReplyStore(path) as store:
         assert [one.reply.text for one in store.replies()] == ["<answer>Ann</answer>"]
+
+
+@pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
+def test_a_file_that_is_taken_away_while_a_run_writes_to_it_is_told_with_the_next_reply(path, taken, monkeypatch):
+    """SQLite went on writing into a file that nobody finds, and a whole run was paid for and lost."""
+    there = path.absolute().parent / "run" / path.name
+    there.parent.mkdir()
+    with ReplyStore(there) as store:
+        store.put([said("kept")])
+        monkeypatch.chdir("/")  # which does no harm
+        store.put([said("kept", 1)])
+        moved = there.parent.rename(there.parent.with_name("elsewhere")) / there.name
+        if taken == "removed":
+            moved.unlink()
+        if taken == "replaced":
+            there.parent.mkdir()
+            there.write_bytes(b"")
+        with pytest.raises(StoreError, match="was removed, moved or replaced"):
+            store.put([said("late", 2)])
+    if taken == "moved":
+        with ReplyStore(moved) as store:
+            assert [one.reply.text for one in store.replies()] == ["kept", "kept", "late"]

@@ -50,6 +50,7 @@ engines.functions.FunctionError
 engines.inspect.build.BuildStoppedError
 engines.inspect.earlier_runs.LogError
 engines.setting.SettingError
+engines.store.StoreGoneError
 engines.store_check.StoreError
 engines.supply.IncompatibleError
 errors.RefusalIndexError

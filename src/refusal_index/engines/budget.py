@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 from refusal_index.engines.failures import RESUMES
 from refusal_index.engines.settings import Limits
 from refusal_index.outcomes.price import Prices
 from refusal_index.protocol import Asked, Completion
+
+LOOK = 0.02
+"""Seconds between looks whether the first reply has come."""
 
 MORE = "a larger one goes on from here"
 
@@ -41,6 +46,7 @@ class Budget:
         self._limits, self._clock, self._started = limits, clock, clock()
         self._sent = self._answered = self._in_flight = 0
         self._cost = 0.0
+        self._counted: set[Path] = set()
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what replies cost."""
@@ -51,8 +57,11 @@ class Budget:
             tokens[one.reply.asked is Asked.MODEL] = read + one.input_tokens, written + one.output_tokens
         self._cost += prices.cost(tokens[True], tokens[False]) or 0.0
 
-    def count_earlier(self, replies: Sequence[Completion], prices: Prices) -> None:
-        """Count what earlier commands took."""
+    def count_earlier(self, run: Path, replies: Sequence[Completion], prices: Prices) -> None:
+        """Count what earlier commands took for a run, once."""
+        if run in self._counted:
+            return
+        self._counted.add(run)
         self._sent += sum(one.requests for one in replies)
         self.count(replies, prices)
 
@@ -76,6 +85,11 @@ class Budget:
         self.ended = reason
         self.on_end(reason)
 
+    async def turn(self) -> None:
+        """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
+        while self._limits.max_cost is not None and not self._answered and self._in_flight:
+            await asyncio.sleep(LOOK)
+
     def used_up(self) -> str | None:
         """Return what is used up, in one line; None while another request may be sent."""
         if self.ended is not None:
@@ -83,14 +97,18 @@ class Budget:
         limits = self._limits
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
-        if limits.max_cost is not None and self._cost + self._expected() > limits.max_cost:
-            return (
-                f"the budget of ${limits.max_cost:,.2f} is used up (${self._cost:,.2f} and what is on its way); {MORE}"
-            )
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+            spent = f"{_dollars(self._cost)} and what is on its way"
+            return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
         if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
-            return f"the time of {limits.max_time:,.0f} seconds is up; {RESUMES}"
+            return f"the time of {limits.max_time:,.10g} seconds is up; {RESUMES}"
         return None
 
     def _expected(self) -> float:
         """Return what the requests on their way and the next one will cost, as those before did on average."""
         return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+
+
+def _dollars(amount: float) -> str:
+    cents, exact = f"{amount:,.2f}", f"{round(amount, 6):,.10g}"
+    return f"${cents if float(exact.replace(',', '')) == float(cents.replace(',', '')) else exact}"

@@ -19,7 +19,7 @@ from refusal_index.engines.failures import RESUMES, EndedError, Failure, NoAnswe
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Decoding, Limits, Settings
-from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.engines.store import ReplyStore, StoreError, StoreGoneError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import Prices
@@ -37,6 +37,9 @@ from refusal_index.protocol import (
 )
 
 LOOK = 0.02  # seconds between looks at what is on its way
+
+MOST_TOKENS = 2**31
+"""Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
 
 
 class ModelError(SettingError):
@@ -256,6 +259,7 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
     breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.asked
 
     async def once() -> list[Completion]:
+        await budget.turn()
         if reason := budget.used_up():
             breaker.open(reason, planned=True)
             raise EndedError
@@ -274,7 +278,12 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
     try:
         assignment.store.put(completions)
     except StoreError as error:
-        breaker.open(f"{error}; nothing further is asked: make room; {RESUMES}")
+        advice = "" if isinstance(error, StoreGoneError) else ": make room"
+        breaker.open(f"{error}; nothing further is asked{advice}; {RESUMES}")
+        raise
+    except Exception as error:  # else every further reply would be paid for and lost, too
+        said = f"{type(error).__name__}: {error}"[:300]
+        breaker.open(f"a reply cannot be kept ({said}); nothing further is asked: please report this; {RESUMES}")
         raise
     return completions
 
@@ -331,13 +340,18 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
         raise NoAnswerError("the response holds no answer")
     took = replace(
         found[0],
-        input_tokens=response.input_tokens,
-        output_tokens=response.output_tokens,
+        input_tokens=_believable(response.input_tokens),
+        output_tokens=_believable(response.output_tokens),
         requests=1,
         seconds=response.seconds,
         logprobs=response.logprobs,
     )
     return [took, *found[1:]]
+
+
+def _believable(tokens: int) -> int:
+    """Return a provider's count, or 0, as where there is none, for one that no response can have."""
+    return tokens if 0 <= tokens <= MOST_TOKENS else 0
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:

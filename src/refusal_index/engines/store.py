@@ -25,7 +25,7 @@ from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 from refusal_index.redaction import redacted, redacted_in
 
-__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError"]
+__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError", "StoreGoneError"]
 
 STORE_VERSION = 2
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
@@ -54,6 +54,10 @@ INSERT_REPLY = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 
 
+class StoreGoneError(StoreError):
+    """A store whose file was taken away while it is open."""
+
+
 class ReplyStore:
     """The replies of a run; a context manager that closes it.
 
@@ -80,8 +84,11 @@ class ReplyStore:
         self.path = path
         with self._telling():
             self._connection, is_copy = connect(path)
+        # Absolute, as SQLite keeps it: whoever evaluates in a process of theirs may change its working directory.
+        self._place = None if path is None or is_copy else path.absolute()
         try:
             with self._telling():
+                self._file = self._place and _file_at(self._place)
                 self._open()
                 if is_copy:  # what is put there would be lost
                     self._connection.execute("PRAGMA query_only = ON")
@@ -170,7 +177,8 @@ class ReplyStore:
         Raises
         ------
         StoreError
-            If they cannot be written, as when the disk is full: then nothing further should be paid for.
+            If they cannot be written, as when the disk is full, or their file has gone: then nothing further should
+            be paid for.
         """
         new = [_plain(one) for one in completions if _place(one) not in self._places]
         with self._telling(), self._connection as connection:
@@ -178,6 +186,15 @@ class ReplyStore:
         for one in new:
             self._places.add(_place(one))
             self._said.setdefault(one.question_id, []).append(one)
+        self._check_there()
+
+    def _check_there(self) -> None:
+        """Raise StoreError if the file is no longer where it was: SQLite goes on writing into what nobody finds."""
+        if self._place is not None and _file_at(self._place) != self._file:
+            raise StoreGoneError(
+                f"{self.path}: the store of replies was removed, moved or replaced while a run writes to it; put it "
+                "back"
+            )
 
     def said(self, question_id: str, variant: str) -> list[Completion]:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
@@ -268,6 +285,15 @@ class ReplyStore:
                 advice = "; it cannot be written to: make room, or see what may be done in its folder"
             said = " ".join(str(error).split())[:300]
             raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
+
+
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return which file lies at a place, whatever it is called; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _plain(one: Completion) -> Completion:

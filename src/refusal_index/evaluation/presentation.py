@@ -58,6 +58,8 @@ def _index(result: CellResult) -> Iterator[str]:
 def _why_unfinished(result: CellResult) -> str:
     if result.error is not None:
         return result.error
+    if result.run is not None and result.run.ended is not None:
+        return result.run.ended
     return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
 
 

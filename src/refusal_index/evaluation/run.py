@@ -208,7 +208,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             ended = None
             if engine is not None:
                 budget = budget or Budget(plan.settings.limits)
-                budget.count_earlier([*store.replies(), *store.retired()], plan.prices)
+                budget.count_earlier(folder.path, [*store.replies(), *store.retired()], plan.prices)
                 ended = budget.used_up() or await _ask(plan, pending, engine, store, progress, budget)
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)

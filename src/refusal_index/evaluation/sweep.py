@@ -18,7 +18,7 @@ from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import Limits, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
@@ -218,7 +218,8 @@ async def carry_out_sweep(
         What they may use together; None for what their settings say.
     """
     results = [CellResult(plan) for plan in sweep.plans]
-    budget = budget or Budget(sweep.plans[0].settings.limits)  # of the set in all
+    budget = budget or Budget(sweep.plans[0].settings.limits)
+    _count_earlier(sweep, budget)
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
         if budget.ended is not None:
@@ -230,6 +231,13 @@ async def carry_out_sweep(
             results[place] = CellResult(plan, error=str(error))
         sweep.write(results)
         yield results[place]
+
+
+def _count_earlier(sweep: Sweep, budget: Budget) -> None:
+    """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
+    for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
+        with open_store(plan.folder, made=False) as store:
+            budget.count_earlier(plan.folder.path, [*store.replies(), *store.retired()], plan.prices)
 
 
 @contextmanager
