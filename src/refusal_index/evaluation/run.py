@@ -199,6 +199,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
     with folder.lock():
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
+            _check_own(plan, store)
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
             store.retire(plan.asked_again(store))
@@ -215,6 +216,17 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             except UnfinishedError as error:
                 raise RunFailedError(ended or str(error)) from error
             return replace(run, ended=ended)
+
+
+def _check_own(plan: Plan, store: ReplyStore) -> None:
+    """Raise StoreError if another run's store lies in the folder: its questions would be counted among this one's."""
+    ours = {question.question_id for draws in plan.draws.values() for question in draws}
+    others = {one for asked in store.asked().values() for one in asked} - ours
+    if others:
+        raise StoreError(
+            f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
+            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or run into another folder"
+        )
 
 
 async def _ask(

@@ -15,7 +15,7 @@ from refusal_index.engines.failures import NoAnswerError, causes
 from refusal_index.engines.inspect.clean_logs import clean_trace
 from refusal_index.engines.inspect.error_bodies import unmask
 from refusal_index.engines.inspect.multi_choice import packed, places_without_answer
-from refusal_index.redaction import redacted_in, remember, remember_named
+from refusal_index.redaction import redacted_in, remember, remember_named, secrets_in_url
 
 
 def guard(api: ModelAPI) -> None:
@@ -27,7 +27,7 @@ def guard(api: ModelAPI) -> None:
     generate: Callable[..., Awaitable[Any]] = api.generate
     if hasattr(generate, "guards"):
         return
-    remember(api.api_key, getattr(api, "base_url", None))
+    remember(api.api_key, *secrets_in_url(str(getattr(api, "base_url", None) or "")))
     clean_trace()
     if hooks := getattr(getattr(api, "http_client", None), "event_hooks", None):
         hooks["response"].append(unmask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -87,7 +88,18 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
         raise ModelError(f"model {name!r}: {_plain(str(error)) or type(error).__name__}") from error
     guard(model.api)
+    _check_account(name, model.api)
     return model
+
+
+def _check_account(name: str, api: ModelAPI) -> None:
+    """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
+    key, address = api.api_key, getattr(api, "base_url", None)
+    if key and not (key.isascii() and key.isprintable()):
+        where = next((one for one in api.api_key_vars if os.environ.get(one)), "its key")
+        raise ModelError(f"model {name!r}: {where} holds a line break or a character that no key has; set it anew")
+    if name.startswith("openai") and address and not str(address).startswith(("http://", "https://")):
+        raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got {address!r}")
 
 
 def provider_names() -> list[str]:
