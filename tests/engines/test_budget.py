@@ -114,6 +114,7 @@ def test_no_request_goes_beside_the_first_before_its_cost_is_known(plan_for, max
 def test_a_small_budget_is_told_as_it_was_given():
     """It was told as $0.00, and the time as 0 seconds."""
     assert "$0.004 is" in (exceeded(Limits(max_cost=0.004)) or "")
+    assert "$0.00005 is" in (exceeded(Limits(max_cost=0.00005)) or "")
     assert exceeded(Limits(max_time=0.5)) == "the time of 0.5 seconds is up; the same command resumes"
 
 

@@ -110,5 +110,5 @@ class Budget:
 
 
 def _dollars(amount: float) -> str:
-    cents, exact = f"{amount:,.2f}", f"{round(amount, 6):,.10g}"
-    return f"${cents if float(exact.replace(',', '')) == float(cents.replace(',', '')) else exact}"
+    whole, _, rest = f"{amount:,.6f}".partition(".")
+    return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"
