@@ -16,7 +16,7 @@ from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums
 from tests.tiers import one_fast
 
-COUNT = 60
+COUNT = 40
 NO = Failure("no", "openai/any", Kind.LASTING)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from refusal_index.engines.settings import MOST_DRAWS
 from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
+from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.question import LETTERS, Question
 from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
@@ -122,7 +123,7 @@ class ReplyStore:
         check_values(self._connection, TABLES, self.path)
         lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
         if lost is not None:
-            raise StoreError(f"{self.path}: question {lost[0][:60]!r} is asked and not there; {ADVICE}")
+            raise StoreError(f"{self.path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
         (most,) = self._connection.execute("SELECT max(draws) FROM asked").fetchone()
         if most is not None and most > MOST_DRAWS:
             raise StoreError(
@@ -169,7 +170,9 @@ class ReplyStore:
             return _question(question_id, document)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             said = f"{type(error).__name__}: {error}"[:200]
-            raise StoreError(f"{self.path}: question {question_id[:60]!r} cannot be read ({said}); {ADVICE}") from error
+            raise StoreError(
+                f"{self.path}: question {shortened(question_id)} cannot be read ({said}); {ADVICE}"
+            ) from error
 
     def put(self, completions: Sequence[Completion]) -> None:
         """Keep replies, all of them or none; they are safe when this returns, and a place that is taken stays as it is.
@@ -267,7 +270,7 @@ class ReplyStore:
             try:
                 reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
             except ValueError as error:
-                said = f"{self.path}: a reply to {question_id[:60]!r} cannot be read ({str(error)[:200]})"
+                said = f"{self.path}: a reply to {shortened(question_id)} cannot be read ({str(error)[:200]})"
                 raise StoreError(f"{said}; {ADVICE}") from error
             yield Completion(question_id, variant, draw, reply, attempt, *rest)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import check_plain, opened_file, read_plain
 
 LONGEST = 256 << 20
@@ -76,7 +77,7 @@ def check_schema(connection: sqlite3.Connection, tables: str, path: Path | None)
         if not ours:
             raise StoreError(
                 f"{path}: expected the tables {', '.join(expected)} as this release makes them, got the {kind} "
-                f"{str(name)[:60]!r}; it is no store of replies, or was tampered with: {ADVICE}"
+                f"{shortened(name)}; it is no store of replies, or was tampered with: {ADVICE}"
             )
     return expected.keys() <= {name for _, name, _, _ in found}
 

@@ -18,7 +18,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
-from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, procedure_of
+from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, each_asked, procedure_of
 from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
@@ -142,17 +142,7 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget:
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:
     """Return every question that was asked with the model's replies, at no cost: they were paid for in that run."""
-    questions, asked, failures = store.questions(), store.asked(), store.failures()
-    found = [
-        _replied(
-            Conversation(questions[question_id], variant, procedure, draws),
-            store.said(question_id, variant),
-            failures.get((variant, question_id)),
-        )
-        for variant in variants
-        if variant in asked
-        for question_id, draws in sorted(asked[variant].items())
-    ]
+    found = [_replied(*one) for one in each_asked(store, variants, procedure)]
     if not found:
         raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     return found

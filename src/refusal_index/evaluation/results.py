@@ -154,20 +154,9 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
     settings = folder.read_complete_settings()
     procedure = procedure_of(settings)
     order = [FORCED] if "first_pass" in settings else settings["prompts"]["variants"]
-    questions, failures, asked = store.questions(), store.failures(), store.asked()
-    found = {
-        variant: [
-            _became(
-                Conversation(questions[question_id], variant, procedure, draws),
-                store.said(question_id, variant),
-                failures.get((variant, question_id)),
-            )
-            # not in the order in which they were asked, so that sums over them are the same to the bit
-            for question_id, draws in sorted(asked[variant].items())
-        ]
-        for variant in order
-        if variant in asked
-    }
+    found: dict[str, list[_Answered]] = {}
+    for one in each_asked(store, order, procedure):
+        found.setdefault(one[0].variant, []).append(_became(*one))
     if not any(one.said or one.error != STILL_TO_COME for answered in found.values() for one in answered):
         raise UnfinishedError(f"{folder.path}: nothing was answered yet; run the same command again to resume")
     missing = tuple(
@@ -186,7 +175,22 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
         for draw, outcome in enumerate(one.outcomes)
     )
     usage = _usage(found, list(store.retired()), prices)
-    return Derived(outcome_table(rows), usage, missing, tuple(_disagreements({**found})))
+    return Derived(outcome_table(rows), usage, missing, tuple(_disagreements(found.items())))
+
+
+def each_asked(
+    store: ReplyStore, variants: Iterable[str], procedure: Procedure
+) -> Iterator[tuple[Conversation, list[Completion], str | None]]:
+    """Yield every question that was asked, what was said about it, and what kept it from being finished.
+
+    They come by variant and id, not in the order in which they were asked, so that sums over them are the same to the
+    bit.
+    """
+    questions, failures, asked = store.questions(), store.failures(), store.asked()
+    for variant in variants:
+        for question_id, draws in sorted(asked.get(variant, {}).items()):
+            conversation = Conversation(questions[question_id], variant, procedure, draws)
+            yield conversation, store.said(question_id, variant), failures.get((variant, question_id))
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
@@ -238,7 +242,7 @@ def _with_first_passes(
     table = to_outcomes(passes, {one.question.question_id: one.outcomes[0] for one in answered})
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant
-    return Derived(table, {first: usage}, missing, tuple(_disagreements({first: answered})))
+    return Derived(table, {first: usage}, missing, tuple(_disagreements([(first, answered)])))
 
 
 def _usage(
@@ -275,13 +279,13 @@ def _tokens(replies: Iterable[Completion]) -> Tokens:
     return sum(read for read, _ in counts), sum(written for _, written in counts)
 
 
-def _disagreements(answered: Mapping[str | None, Sequence[_Answered]]) -> Iterator[Disagreement]:
+def _disagreements(answered: Iterable[tuple[str | None, Sequence[_Answered]]]) -> Iterator[Disagreement]:
     """Yield each reply over which the graders differ, once, however often it came.
 
     A forced answer that variants share belongs to the first of them.
     """
     shared: set[tuple[str, str]] = set()
-    for variant, questions in answered.items():
+    for variant, questions in answered:
         for found in (each for one in questions for each in _of_question(variant, one)):
             if found.of is Pass.FORCED:
                 key = (found.question.question_id, found.reply)
