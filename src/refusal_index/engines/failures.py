@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any
 
 from refusal_index.errors import RefusalIndexError
+from refusal_index.redaction import redacted
 
 RESUMES = "the same command resumes"
 LONGEST_PATIENCE = 300.0
@@ -105,7 +106,7 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
     >>> failure_of(ConnectionRefusedError("refused"), "refused", "openai/gpt-4.1").kind
     <Kind.DOUBTFUL: 4>
     """
-    status, wait = status_of(error), retry_after(error)
+    message, status, wait = redacted(message), status_of(error), retry_after(error)
     advice = ""
     if status in NO_CREDIT or _is_used_up(error):
         advice = "add credit or raise the limit at the provider"
