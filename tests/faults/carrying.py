@@ -254,9 +254,10 @@ def contents(path: Path) -> Iterator[bytes]:
     if not path.is_file():
         return
     yield path.read_bytes()
-    with contextlib.suppress(zipfile.BadZipFile, NotImplementedError), zipfile.ZipFile(path) as packed:
+    with contextlib.suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as packed:
         for name in packed.namelist():
-            yield packed.read(name)
+            with contextlib.suppress(Exception):  # whatever a decompressor makes of a damaged part
+                yield packed.read(name)
 
 
 def message_of(ended: Ended) -> str:

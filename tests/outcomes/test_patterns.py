@@ -9,7 +9,7 @@ import warnings
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import patterns
@@ -73,6 +73,7 @@ TEXTS = st.text(alphabet="abxeé\u0301²1 _-{<=}[", max_size=6)
 
 
 @given(st.lists(PIECES, max_size=5).map("".join), TEXTS)
+@example(r"\B", "")
 def test_property_a_pattern_matches_where_it_does_for_python(pattern, text):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)

@@ -51,7 +51,10 @@ def matches(pattern: str, text: str) -> bool:
     >>> matches(r"(in )?(may )?\d+", "In May 1945")
     True
     """
-    return compiled(pattern).fullmatch(text, timeout=SECONDS) is not None
+    found = compiled(pattern)
+    if not text:  # nothing to run out of time on, where `regex` alone finds \B
+        return re.fullmatch(pattern, text, re.IGNORECASE | re.DOTALL) is not None
+    return found.fullmatch(text, timeout=SECONDS) is not None
 
 
 @lru_cache(maxsize=1000)
