@@ -2,8 +2,12 @@
 
 from hypothesis import settings
 
+from refusal_index.engines import retrying
+
 # A busy machine makes any example slow; how long tests take is told by their durations. `make test` finds the same
 # examples each time, `make test-all` (--hypothesis-profile=thorough) others and more.
 settings.register_profile("fast", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("fast")
+
+retrying.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover

@@ -12,6 +12,9 @@ import urllib.error
 import urllib.request
 
 from tests.tiers import one_fast
+from typer.testing import CliRunner
+
+from refusal_index.cli import app
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from refusal_index.cli import main; main()", "serve"]
 
@@ -51,3 +54,10 @@ def test_a_log_that_cannot_be_written_is_an_error_in_one_line(tmp_path):
     assert result.returncode == 2
     assert "No such file" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_it_refuses_to_listen_beyond_this_machine_unless_told_so():
+    for host in ("0.0.0.0", "::", "192.0.2.1", "example.org"):  # noqa: S104 - it must not listen there
+        result = CliRunner().invoke(app, ["serve", "--host", host])
+        assert result.exit_code == 2
+        assert "--let-other-machines-in" in result.stderr

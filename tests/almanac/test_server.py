@@ -258,3 +258,115 @@ def test_models_are_loaded_when_first_asked_for():
     assert pool.runtime("tied") is pool.runtime("almanac/tied")
     assert loaded == ["tied"]
     pool.close()
+
+
+ASKED = {"model": "tied", "messages": HELLO, "max_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"max_tokens": -1}, "max_tokens"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"n": 10**6}, "n"),
+        ({"n": -1}, "n"),
+        ({"max_tokens": 1000000000.0}, "max_tokens"),
+        ({"model": 3}, "model"),
+        ({"n": True}, "n"),
+        ({"temperature": 10**400}, None),
+    ],
+)
+def test_numbers_out_of_range_are_refused(change, param):
+    async def use(session, url):
+        async with session.post(f"{url}/chat/completions", json=ASKED | change) as response:
+            return response.status, (await response.json())["error"]
+
+    status, error = with_http(use)
+    assert status == 400
+    assert param in (None, error["param"])
+
+
+def test_more_tokens_than_there_is_room_for_fill_the_room():
+    async def use(session, url):
+        async with session.post(f"{url}/chat/completions", json=ASKED | {"max_tokens": 10**18, "seed": 1}) as response:
+            return response.status, await response.json()
+
+    status, answer = with_http(use)
+    assert status == 200
+    assert answer["usage"]["total_tokens"] < 10_000
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:80", 200),
+        ("evil.example", 403),
+        ("127.0.0.1.evil.example", 403),
+        ("192.0.2.1", 403),
+        ("localhost.", 403),
+        ("", 403),
+        ("[", 403),
+    ],
+)
+def test_a_page_whose_name_was_made_to_point_here_is_refused(host, status):
+    """DNS rebinding: any name was answered."""
+
+    async def use(session, url):
+        async with session.post(f"{url}/chat/completions", json=ASKED, headers={"Host": host}) as response:
+            return response.status
+
+    assert with_http(use) == status
+
+
+def test_a_body_of_a_hundred_megabytes_is_refused_unread():
+    sent = 0
+
+    async def much():
+        nonlocal sent
+        for _ in range(100):
+            sent += 2**20
+            yield b" " * 2**20
+
+    async def use(session, url):
+        try:
+            async with session.post(f"{url}/chat/completions", data=much()) as response:
+                return response.status
+        except aiohttp.ClientError:
+            return 413  # it hung up before all was sent
+
+    assert with_http(use) == 413
+    assert sent < 100 * 2**20
+
+
+def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served():
+    async def run():
+        app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None), patience=0.2)
+        async with listening(app) as url, aiohttp.ClientSession() as session:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(url.split(":")[2].split("/")[0]))
+            head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"
+            writer.write(head.encode())
+            async with session.post(f"{url}/chat/completions", json=ASKED) as response:
+                served = response.status
+            slow = await reader.readline()
+            writer.close()
+            return served, slow
+
+    served, slow = asyncio.run(run())
+    assert served == 200
+    assert b"408" in slow
+
+
+@pytest.mark.slow
+def test_a_thousand_requests_at_once_are_all_answered():
+    async def use(_session, url):
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+            async def ask(seed):
+                async with session.post(f"{url}/chat/completions", json=ASKED | {"seed": seed}) as response:
+                    return response.status
+
+            return await asyncio.gather(*map(ask, range(1000)))
+
+    assert set(with_http(use)) == {200}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.engines.settings import SETTINGS, SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import SETTINGS, Settings
 from refusal_index.evaluation import configuration
 from refusal_index.evaluation.configuration import ConfigError, config_names, read_config
 from refusal_index.outcomes.price import Price

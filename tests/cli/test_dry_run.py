@@ -132,7 +132,7 @@ def test_what_a_stopped_run_has_paid_for_is_taken_off_exactly(command, pipeline)
     assert left["requests"]["least"] == len(stored("r")) - len(there) == 60 + 10 - 47
 
 
-def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command, monkeypatch):
+def test_without_a_key_the_estimate_is_there_and_says_what_is_not_read(command, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     Path("q.csv").write_text("question,answer\nWho wrote it?,I\nWho read it?,you\n")
     arguments = ("--model", "openai/gpt-4.1", "--data", "q.csv", "--price", "2,8", "--out", "r")
@@ -143,11 +143,8 @@ def test_without_a_key_the_estimate_is_there_but_says_what_it_leaves_in(command,
         assert said in " ".join(fresh.stdout.split()), said
     Path("r/cache/generate").mkdir(parents=True)
     remark = estimate(command, *arguments)["remark"]
-    assert "OPENAI_API_KEY" in remark
-    assert "not taken off" in remark
-    late = ("--model", "vllm/any/model", "--data", "q.csv", "--grader", "exact", "--out", "late")
-    Path("late/cache/generate").mkdir(parents=True)
-    assert "only once it runs" in estimate(command, *late)["remark"]
+    assert "r/cache is a cache of an earlier release" in remark
+    assert "asked for again" in remark
 
 
 @pytest.mark.parametrize(

@@ -162,6 +162,7 @@ def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_th
         assert result.exit_code == 1
         assert [one["status"] for one in summary()["runs"]] == ["incomplete"] * 2 + ["complete"] * 2
         assert "2 of 4 runs are not complete; the same command goes on with them:" in result.stdout
+        assert result.stdout.startswith("Incomplete: ")
         assert "  openai-api/down/one on own/sums: too many questions could not be scored" in result.stdout
         sent = len(api.answered)
         assert run(api, **replaced).exit_code == 1
@@ -272,3 +273,15 @@ def test_a_dry_run_needs_no_key_makes_no_folder_and_counts_all_runs(run, monkeyp
     (total,) = [line for line in shown.splitlines() if line.startswith("all ")]
     assert total.split()[1] == "56"
     assert not Path("runs").exists()
+
+
+def test_a_budget_of_a_set_counts_what_finished_runs_took_and_is_told_as_why_others_are_not_complete(run):
+    """Every further command had the whole budget for the runs that were left, and blamed unscored questions."""
+    budget = ("--data", "more.csv", "--variants", "low", "--max-requests")
+    with FakeApi(answer) as api:
+        run(api, *budget, "14", "--max-connections", "1")
+        assert [one["status"] for one in summary()["runs"]] == ["complete", "incomplete"]
+        result = run(api, *budget, "14")
+        assert (result.exit_code, len(api.answered)) == (1, 14)
+        assert "Two on own/more: the budget of 14 requests is used up; a larger one goes on from here" in result.stdout
+        assert run(api, *budget, "100").exit_code == 0

@@ -346,8 +346,23 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
     pipeline.__init__()
     result = command("regrade", "exact", *LOCAL, "--grader", "exact", "--out", "again")
     assert result.exit_code == 1, result.stderr
-    assert outcomes("again").equals(outcomes("exact"))
+    # the forced answer of a draw that stands alone is not needed, and not graded anew
+    one, other = (outcomes(name).drop("forced_grade", "forced_reply") for name in ("again", "exact"))
+    assert one.equals(other)
     assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
+
+
+@pytest.mark.parametrize("sent", [30, 31])
+def test_a_run_that_ended_within_its_draws_is_graded_anew_as_far_as_it_went(command, pipeline, sent):
+    """In its second draw a question lacks either pass, or the forced one alone."""
+    write_questions(Path(), 12)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
+    assert command(*run, "--max-requests", str(sent), "--max-connections", "1", "--out", "ended").exit_code == 1
+    result = command("regrade", "ended", *LOCAL, "--grader", "exact", "--out", "again")
+    assert result.exit_code == 1, result.stderr
+    assert isinstance(result.exception, SystemExit)
+    places = ["question_id", "draw", "refused", "wrong"]
+    assert outcomes("again").select(places).equals(outcomes("ended").select(places))
 
 
 def test_the_cost_of_grading_anew_is_that_of_the_graders(model):

@@ -245,7 +245,7 @@ def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path
         process.send_signal(signal.SIGINT)
         said, errors = process.communicate(timeout=60)
     assert (process.returncode, said) == (130, "")
-    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and pays for no reply twice"
+    assert errors.splitlines()[-1] == "interrupted; the same command resumes, and asks for nothing that is stored"
     assert "Traceback" not in errors
     kept = stored("r")
     assert 4 <= len(kept) < 24
@@ -263,7 +263,7 @@ SUMS = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low,high", "--grader
     ("stopping", "status", "told"),
     [
         (RuntimeError("out of quota"), 1, "raised RuntimeError: out of quota); mend the function"),
-        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and pays for no reply twice"),
+        (KeyboardInterrupt(), 130, "interrupted; the same command resumes, and asks for nothing that is stored"),
     ],
 )
 def test_a_run_that_is_stopped_at_any_reply_is_resumed_and_ends_as_one_that_was_not(
@@ -292,9 +292,12 @@ def test_an_interrupted_first_variant_leaves_a_folder_that_score_can_speak_of(co
     pipeline.stops_after, pipeline.stopping = 3, KeyboardInterrupt()
     assert command(*SUMS, "--out", "r").exit_code == 130
     result = command("score", "r")
-    assert result.exit_code == 2
-    assert "run the same command again to resume" in result.stderr
-    assert result.stderr.count("\n") == 1
+    assert (result.exit_code, result.stderr) == (1, "")
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("Incomplete: ")
+    assert first.endswith(" of 10 questions scored; the run's own command asks for the rest.")
+    assert "not_finished" in result.stdout
+    assert outcomes("r").height == 2 * 10, "of both variants"
     pipeline.__init__()
     assert command(*SUMS, "--out", "r").exit_code == 0
 
@@ -310,3 +313,10 @@ def test_the_bar_counts_questions_of_all_variants_and_is_full_where_nothing_is_l
     pipeline.__init__()
     pipeline.stops_after, pipeline.stopping = 0, KeyboardInterrupt()
     assert " 0/20" in command(*SUMS, "--seed", "1", "--out", "s").stderr
+
+
+def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tmp_path):
+    Path("q.csv").write_text("question,answer\nWhat is 2 plus 2?,4\nWhat is 2 plus 2?,4\n")
+    done = command("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--dry-run")
+    assert done.exit_code == 0
+    assert "note: own/q: 1 question asks again what another does; the ids made of the texts end in -2" in done.stderr

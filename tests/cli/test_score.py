@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +79,38 @@ def test_beyond_two_percent_unscored_the_exit_status_is_1_with_share_and_reasons
     assert f"{missing} of 100 questions" in said
     assert f"(first_truncated {missing - 1}, request_failed 1)" in said
     assert f"{missing} ({missing}.0%)" in said
+
+
+def test_with_a_third_unscored_the_status_is_incomplete_and_the_first_line_says_so(command):
+    result = command("score", write("o.csv", [*LINES, *[","] * 50]))  # as a frame of two columns is written
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "Incomplete: all 100 of 150 questions scored."
+    assert "incomplete" in next(line for line in result.stdout.splitlines() if line.startswith("all "))
+
+
+def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran):
+    before = command("score", "r").stdout
+    store = sqlite3.connect("r/replies.sqlite")
+    with store:
+        asked = store.execute("SELECT question_id, draws FROM asked WHERE variant = 'low'").fetchall()
+        store.executemany("INSERT INTO asked VALUES ('high', ?, ?)", asked)
+    store.close()
+    result = command("score", "r")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 1
+    assert lines[0] == (
+        f"Incomplete: high 0 of {len(asked)} questions scored; the run's own command asks for the rest."
+    )
+    (low,) = (line.split() for line in before.splitlines() if line.startswith("low "))
+    again, high = (next(line.split() for line in lines if line.startswith(name)) for name in ("low ", "high "))
+    assert again[:9] == low[:9]
+    assert (high[1], "incomplete" in high) == ("0", True)
+    assert f"{len(asked)} not finished; the run's own command asks them again:" in lines
+    document = json.loads(Path("r/summary.json").read_text())
+    assert [(one["variant"], one["status"]) for one in document["variants"]] == [("low", "ok"), ("high", "incomplete")]
+    assert "Incomplete: high 0 of" in Path("r/report.html").read_text()
+    compared = command("compare", "r", "r/outcomes.parquet")
+    assert compared.stdout.startswith("Incomplete: ")
 
 
 DERIVED = ("outcomes.parquet", "summary.json", "report.html")

@@ -12,7 +12,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.table import read_outcomes, write_outcomes
 from refusal_index.studies.study import STUDY_NAMES, study_specs
 from tests.studies.made import HOSTILE, made_run
 
@@ -110,6 +110,30 @@ def test_an_unfinished_run_is_said_and_the_rest_is_made(invoke, three, tmp_path)
     assert "left out: " in result.stderr
     assert "holds no outcomes yet" in result.stderr
     assert pl.read_csv(tmp_path / "studies/results_table.csv")["model"].unique().to_list() == ["a"]
+
+
+def lacking(path: Path, share: int) -> Path:
+    """Take the grades of every `share`-th row away."""
+    gone = pl.int_range(pl.len()) % share == 0
+    grades = ("refused", "wrong", "first_grade", "forced_grade")
+    table = read_outcomes(path).with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in grades)
+    write_outcomes(table.with_columns(unscored_reason=pl.when(gone).then(pl.lit("request_failed"))), path)
+    return path
+
+
+@pytest.mark.parametrize(("share", "begins"), [(3, "Incomplete: a lacks grades"), (200, "a lacks grades")])
+def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three, share, begins):
+    run = lacking(three[0], share)
+    assert invoke("study", "results_table", run, "--format", "csv").stderr.startswith(begins)
+    for others in (three[1:2], three[1:]):
+        told = invoke("compare", run, *others)
+        assert told.stdout.startswith(begins)
+        document = json.loads(invoke("compare", run, *others, "--json").stdout)["missing"]
+        assert document["b"] == {}
+        for variant, ranges in document["a"].items():
+            assert f"{variant} {ranges['unknown']} of 250 (RI {ranges['low']:.3f} to {ranges['high']:.3f})" in " ".join(
+                told.stdout.split()
+            )
 
 
 def test_the_same_run_twice_counts_once(invoke, three, tmp_path):

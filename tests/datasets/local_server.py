@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Self
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that is not as it should be: with headers of its own, and held back until `until` is set."""
+
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    until: threading.Event | None = None
 
 
 class LocalServer:
     """Answers one request after the other with the next of `bodies`, or an error status; `seen` are their paths."""
 
-    def __init__(self, bodies: Iterable[bytes | int] = ()) -> None:
+    def __init__(self, bodies: Iterable[bytes | int | Answer] = ()) -> None:
         self.bodies = list(bodies)
         self.seen: list[str] = []
         self._http = HTTPServer(("127.0.0.1", 0), self._handler())
@@ -37,10 +48,16 @@ class LocalServer:
             def do_GET(self) -> None:
                 served.seen.append(self.path)
                 body = served.bodies.pop(0)
-                self.send_response(200 if isinstance(body, bytes) else body)
+                answer = (
+                    body if isinstance(body, Answer) else Answer(body) if isinstance(body, int) else Answer(body=body)
+                )
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
-                if isinstance(body, bytes):
-                    self.wfile.write(body)
+                if answer.until is not None:
+                    answer.until.wait(60)
+                self.wfile.write(answer.body)
 
             def log_message(self, *args: object) -> None:
                 pass

@@ -138,3 +138,26 @@ def test_bad_outcomes_in_memory_are_named_with_their_row(form):
         read_outcomes(form([{"refused": True, "wrong": "no"}, {"refused": True, "wrong": "x"}]))
     with pytest.raises(OutcomeTableError, match=r"column 'wrong': expected (a single value|single values), got"):
         read_outcomes(form([{"refused": True, "wrong": ["no"]}]))
+
+
+def test_whole_numbers_of_a_pandas_column_with_gaps_stay_whole():
+    """1911 became 1911.0."""
+    pd = pytest.importorskip("pandas")
+    for topics in ([1911, None, 1913], pd.array([1911, None, 1913], dtype="Int64")):
+        frame = pd.DataFrame({"question": ["a", "b", "c"], "answer": ["A", "B", "C"], "topic": topics})
+        assert [question.topic for question in questions_from(frame).questions] == ["1911", None, "1913"]
+    fractions = pd.DataFrame({"question": ["a", "b"], "answer": [1.5, 2.0], "topic": [0.5, None]})
+    assert [(one.gold, one.topic) for one in questions_from(fractions).questions] == [("1.5", "0.5"), ("2.0", None)]
+
+
+def test_two_columns_of_one_name_in_a_frame_are_an_error():
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    names, cells = ["question", "answer", "answer"], ["Who?", "Ann", "Bob"]
+    for frame in (pd.DataFrame([cells], columns=names), pa.table([pa.array([cell]) for cell in cells], names)):
+        with pytest.raises(DatasetError, match="answer"):
+            questions_from(frame)
+
+
+def test_what_can_be_read_only_once_is_read_once():
+    rows = iter([{"question": "a", "answer": "A"}, {"question": "b", "answer": "B", "topic": "t"}])
+    assert [question.topic for question in questions_from(rows).questions] == [None, "t"]

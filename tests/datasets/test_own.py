@@ -5,20 +5,29 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import tracemalloc
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from refusal_index.datasets import DatasetError, load_dataset
-from refusal_index.datasets.own import check
-from refusal_index.outcomes import Question
+from refusal_index.datasets import Dataset, DatasetError, load_dataset, sample
+from refusal_index.datasets.own import reading
+from refusal_index.outcomes import Question, tabular
+from refusal_index.outcomes.source import Problems
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:
     path = tmp_path / name
     path.write_bytes(text.encode(encoding))
     return path
+
+
+def problems(path: Path) -> Problems:
+    read = reading(path)
+    for _ in read:
+        pass
+    return read.problems
 
 
 def test_every_role_is_read_from_its_usual_name(tmp_path):
@@ -119,16 +128,14 @@ def test_everything_that_is_wrong_is_gathered_in_the_order_of_the_lines(tmp_path
         '{"question": "c", "answer": "C"}',
     ]
     path = file(tmp_path, "\n".join(lines), "x.jsonl")
-    checked = check(path)
-    assert checked.questions == ()
-    assert [problem.line for problem in checked.problems] == [1, 2, 3, 4, 4, 5]
+    assert [problem.line for problem in problems(path)] == [1, 2, 3, 4, 4, 5]
     with pytest.raises(DatasetError, match=r"line 1, .*; and 5 more problems, which 'refusal-index validate .*' lists"):
         load_dataset("own", data=path)
 
 
 def test_csv_problems_are_gathered_too(tmp_path):
     path = file(tmp_path, 'id,question,answer\n1,a,A,x\n2,b,B\n2,c,C\n3,,D\n4,"e,E\n')
-    assert [problem.line for problem in check(path).problems] == [2, 3, 5, 6]
+    assert [problem.line for problem in problems(path)] == [2, 3, 5, 6]
 
 
 def test_real_reading_comprehension_questions_are_read_with_their_contexts():
@@ -145,6 +152,16 @@ def test_real_reading_comprehension_questions_are_read_with_their_contexts():
 
 
 BAD = {
+    "a pattern that never ends": (
+        "x.csv",
+        f"question,answer,pattern\na,{'a' * 60}!,(a|aa)+$\n",
+        ["line 2", "'pattern'", "within 1 s", "do not nest"],
+    ),
+    "a pattern that nothing can hold": (
+        "x.csv",
+        "question,answer,pattern\na,A,A\nb,B,((b{1000}){1000}){1000}\n",
+        ["line 3", "'pattern'", "1,000,000,000 parts"],
+    ),
     "no question column": ("x.csv", "qestion,answer\nWho?,Ann\n", ["'question'", "did you mean 'qestion'?"]),
     "no answer column": ("x.csv", "question,reply\nWho?,Ann\n", ["'answer'", "'question', 'reply'", "answer="]),
     "semicolons": ("x.csv", "question;answer\na;A\n", ["found ';'", "commas"]),
@@ -252,3 +269,122 @@ def test_bad_arguments_are_refused(tmp_path):
         load_dataset("own", data=path, columns={"anser": "answer"})
     with pytest.raises(DatasetError, match=r"'anser' with the answer.*did you mean 'answer'\? .* answer=answer"):
         load_dataset("own", data=path, columns={"answer": "anser"})
+
+
+NOT_WRITABLE = {"NUL": "a\x00b", "halves of surrogate pairs": "a\ud800"}
+
+
+@pytest.mark.parametrize("what", NOT_WRITABLE)
+def test_an_id_that_cannot_be_written_down_is_refused_with_its_line(tmp_path, what):
+    """One with NUL vanished from the results; with half of a surrogate pair the run never ended. Both were paid for."""
+    records = [{"id": "1", "question": "a", "answer": "A"}, {"id": NOT_WRITABLE[what], "question": "b", "answer": "B"}]
+    path = file(tmp_path, "\n".join(map(json.dumps, records)), "x.jsonl")
+    with pytest.raises(DatasetError, match=rf"x.jsonl, line 2, column 'id': expected an id without {what}.*; remove"):
+        load_dataset("own", data=path)
+    with pytest.raises(DatasetError, match=f"row 2, column 'id': expected an id without {what}"):
+        load_dataset("own", data=records)
+    with pytest.raises(DatasetError, match=f"mine, question_id: expected an id without {what}"):
+        Dataset("mine", (Question(NOT_WRITABLE[what], "?", "!"),), "", "made up", "exact", "none")
+
+
+def test_halves_of_surrogate_pairs_in_texts_are_replaced_as_they_are_read(tmp_path):
+    half = "x\ud83d"
+    record = {"question": half, "answer": half, "aliases": [half + "y"], "context": half, "topic": half}
+    path = file(tmp_path, json.dumps(record), "x.jsonl")
+    for data in (path, [record]):
+        (question,) = load_dataset("own", data=data).questions
+        whole = "x\ufffd"
+        assert (question.text, question.gold, question.context, question.topic) == (whole,) * 4
+        assert question.aliases == (whole + "y",)
+    text = 'question,answer,aliases\na,A,"[""B\\ud83d""]"\n'
+    assert load_dataset("own", data=file(tmp_path, text)).questions[0].aliases == ("B\ufffd",)
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl", "x.parquet"])
+def test_a_field_of_ten_megabytes_is_read(tmp_path, name):
+    frame, path = pl.DataFrame({"question": ["a" * 10**7, "b"], "answer": ["A", "B"]}), tmp_path / name
+    {"x.csv": frame.write_csv, "x.jsonl": frame.write_ndjson, "x.parquet": frame.write_parquet}[name](path)
+    assert [len(question.text) for question in load_dataset("own", data=path).questions] == [10**7, 1]
+
+
+def test_line_feeds_and_a_byte_order_mark_of_other_systems_change_nothing(tmp_path):
+    text = "id,question,answer\n1,Who?,Ann\n2,Où?,Rome\n"
+    plain = load_dataset("own", data=file(tmp_path, text)).questions
+    for other in (
+        text.replace("\n", "\r\n"),
+        "\ufeff" + text,
+        text.replace("\n", "\r"),
+        "\ufeff" + text.replace("\n", "\r\n"),
+    ):
+        assert load_dataset("own", data=file(tmp_path, other)).questions == plain
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16", "cp1250"])
+@pytest.mark.parametrize("name", ["x.csv", "x.jsonl"])
+def test_text_in_another_encoding_is_named_with_its_line_and_what_to_do(tmp_path, name, encoding):
+    text = (
+        "id,question,answer\n1,Who?,Ann\n2,Ď Où?,Rome\n"
+        if encoding == "cp1250"
+        else "id,question,answer\n1,a,b\n2,Où,c\n"
+    )
+    text = text.replace("ù", "ú") if encoding == "cp1250" else text
+    line = 1 if encoding == "utf-16" else 3
+    with pytest.raises(DatasetError, match=rf"{name}, line {line}: expected text in UTF-8, got .*; save it as UTF-8"):
+        list(reading(file(tmp_path, text, name, encoding)))
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30])
+def test_json_lines_that_were_cut_short_are_told_with_their_line(tmp_path, cut):
+    text = '{"question": "a", "answer": "A"}\n{"question": "b", "answer": "B"}'
+    (problem,) = problems(file(tmp_path, text[:-cut], "x.jsonl"))
+    assert problem.line == 2
+
+
+def test_questions_that_ask_the_same_are_noted_where_their_ids_are_made_of_their_texts(tmp_path):
+    data = load_dataset("own", data=file(tmp_path, "question,answer\nWho?,Ann\nWho?,Bob\nWho?,Eve\n"))
+    assert data.notes == (
+        "2 questions ask again what another does; the ids made of the texts end in -2, -3 and so on there",
+    )
+    assert load_dataset("own", data=file(tmp_path, "id,question,answer\n1,Who?,Ann\n2,Who?,Bob\n")).notes == ()
+
+
+@pytest.mark.parametrize("limit", [1, 7, 60])
+def test_a_sample_drawn_while_the_file_is_read_is_that_of_the_whole(tmp_path, limit):
+    path = file(tmp_path, "question,answer\n" + "".join(f"q{n % 50},{n}\n" for n in range(60)))
+    whole = load_dataset("own", data=path)
+    assert load_dataset("own", data=path, limit=limit, mix_seed=3) == sample(whole, limit, 3)
+    with pytest.raises(DatasetError, match=r"from 1 to 60, the questions of 'own/mine', got 61"):
+        load_dataset("own", data=path, limit=61)
+
+
+def test_what_is_wrong_with_a_question_that_is_not_drawn_is_told_too(tmp_path):
+    path = file(tmp_path, "question,answer\n" + "".join(f"q{n},{n}\n" for n in range(60)) + "q60,\n")
+    with pytest.raises(DatasetError, match="line 62"):
+        load_dataset("own", data=path, limit=1)
+
+
+def test_reading_holds_what_the_whole_file_tells_and_no_questions(tmp_path):
+    path = file(tmp_path, "id,question,answer\n" + "".join(f"{n},{'q' * 2000},{n}\n" for n in range(10_000)))
+    tracemalloc.start()
+    for _ in reading(path):
+        pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * 2**20 < path.stat().st_size
+
+
+def test_objects_of_json_lines_may_each_have_other_columns(tmp_path):
+    records = [{"problem": "a", "answer": "A"}, {"problem": "b", "answer": "B", "topic": "t"}]
+    path = file(tmp_path, "\n".join(map(json.dumps, records)), "x.jsonl")
+    assert [question.topic for question in load_dataset("own", data=path).questions] == [None, "t"]
+
+
+def test_a_parquet_file_is_read_part_by_part(tmp_path, monkeypatch):
+    path, frame = tmp_path / "x.parquet", pl.DataFrame({"question": [f"q{n}" for n in range(25)], "answer": ["A"] * 25})
+    frame.write_parquet(path, row_group_size=7)
+    whole = load_dataset("own", data=path).questions
+    monkeypatch.setattr(tabular, "ROWS_OF_PARQUET", 10)
+    assert load_dataset("own", data=path).questions == whole
+    assert len(whole) == 25
+    (problem,) = problems(file(tmp_path, "question,answer\n" + "q,A\n" * 12 + "q,\n"))
+    assert problem.line == 14

@@ -18,10 +18,9 @@ from tests.engines.fake_api import FakeApi
     ("shown", "expected"),
     [
         ("Error code: 401 - nope", "Error code: 401 - nope"),
-        ("EmptyResponseError('the response holds no choices')", "EmptyResponseError: the response holds no choices"),
+        ("NoAnswerError('the response holds no choices')", "NoAnswerError: the response holds no choices"),
         ("JSONDecodeError('Unterminated (char 12)')", "JSONDecodeError: Unterminated (char 12)"),
         ("ModelGenerateError('\\nRequest:\\n{}\\n\\nBadRequestError(\\'no\\')')", "BadRequestError: no"),
-        ("RetryError(<Future at 0x7f raised TimeOut>)", "TimeOut, however often it was sent again"),
         ("two\n  lines", "two lines"),
     ],
 )

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 from refusal_index.engines.inspect.models import ModelError, provider_names, resolve_model
+from refusal_index.redaction import redacted
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,25 @@ def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch)
     assert message.startswith(f"model '{name}': ")
     assert told in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])
+def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeypatch):
+    """Every request failed, of a header injection or of a codec, and none said that it was the key."""
+    monkeypatch.setenv("OWN_API_KEY", key)
+    monkeypatch.setenv("OWN_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(ModelError, match="OWN_API_KEY holds a line break or a character that no key has") as told:
+        resolve_model("openai-api/own/any")
+    assert key.strip() not in str(told.value)
+
+
+def test_an_address_without_its_scheme_is_told_and_taken_for_no_key(monkeypatch):
+    """Every request failed as `InvalidUrlClientError: /[key]/chat/completions`."""
+    monkeypatch.setenv("OWN_API_KEY", "sk-any")
+    monkeypatch.setenv("OWN_BASE_URL", "127.0.0.1:8000/v1")
+    with pytest.raises(ModelError) as caught:
+        resolve_model("openai-api/own/any")
+    assert redacted(str(caught.value)).endswith("begins with http:// or https://, got '127.0.0.1:8000/v1'")
 
 
 def test_the_package_of_a_provider_that_is_missing_is_named():

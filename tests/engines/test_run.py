@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 from aiohttp import web
 from inspect_ai.log import read_eval_log
 
+from refusal_index.engines.store import StoreError
 from tests.engines.conftest import VARIANTS, cells, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
@@ -202,3 +204,15 @@ def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for):
     assert "[key]" in read_eval_log(str(log)).model_dump_json()
     assert "sk-very-secret" not in read_eval_log(str(log)).model_dump_json()
     assert not any(b"sk-very-secret" in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
+
+
+def test_the_store_of_another_run_is_refused_before_anything_is_asked(plan_for):
+    """Its questions were counted among those of the run."""
+    with FakeApi(sums) as api:
+        run(plan_for(api.url, count=3))
+        run(plan_for(api.url, count=6, out="other"))
+        ours, sent = plan_for(api.url, count=3), sum(api.received.values())
+        shutil.copy(ours.folder.path.parent / "other/replies.sqlite", ours.folder.replies)
+        with pytest.raises(StoreError, match="holds 3 questions that this run does not ask, the first 'q3'"):
+            run(ours)
+        assert sum(api.received.values()) == sent

@@ -165,7 +165,10 @@ def test_a_store_of_a_newer_release_is_refused_and_left_as_it_is(path):
     with sqlite3.connect(path) as connection:
         connection.execute(f"PRAGMA user_version = {STORE_VERSION + 1}")
     connection.close()
-    with pytest.raises(StoreError, match=rf"{path}: expected a store of version 1, got 2.*upgrade refusal-index"):
+    with pytest.raises(
+        StoreError,
+        match=rf"{path}: expected a store of version {STORE_VERSION}, got {STORE_VERSION + 1}.*upgrade refusal-index",
+    ):
         ReplyStore(path)
     connection = sqlite3.connect(path)
     assert connection.execute("SELECT text FROM replies").fetchall() == [("x",)]
@@ -235,8 +238,6 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
         question, "low", TwoPass(GraderKind.MODEL, Protocol(load_prompt_set("default"), "low", GraderKind.MODEL))
     )
     breaker, sent = CircuitBreaker(), []
-    opened: list[bool] = []
-    breaker.on_open = lambda: opened.append(True)
 
     async def send(ask: Ask) -> Response:
         sent.append(ask)
@@ -251,9 +252,31 @@ def test_a_store_that_cannot_be_written_ends_the_run_at_once_and_keeps_what_was_
         assignment = Assignment("sums", "low", [talk], Settings(), store, breaker=breaker)
         with pytest.raises(StoreError, match=str(path)):
             asyncio.run(converse(assignment, talk, send, explain))
-    assert opened == [True]
+    assert not breaker.planned
     assert str(path) in breaker.reason
     assert "make room; the same command resumes" in breaker.reason
     assert len(sent) == 2
     with ReplyStore(path) as store:
         assert [one.reply.text for one in store.replies()] == ["<answer>Ann</answer>"]
+
+
+@pytest.mark.parametrize("taken", ["removed", "moved", "replaced"])
+def test_a_file_that_is_taken_away_while_a_run_writes_to_it_is_told_with_the_next_reply(path, taken, monkeypatch):
+    """SQLite went on writing into a file that nobody finds, and a whole run was paid for and lost."""
+    there = path.absolute().parent / "run" / path.name
+    there.parent.mkdir()
+    with ReplyStore(there) as store:
+        store.put([said("kept")])
+        monkeypatch.chdir("/")  # which does no harm
+        store.put([said("kept", 1)])
+        moved = there.parent.rename(there.parent.with_name("elsewhere")) / there.name
+        if taken == "removed":
+            moved.unlink()
+        if taken == "replaced":
+            there.parent.mkdir()
+            there.write_bytes(b"")
+        with pytest.raises(StoreError, match="was removed, moved or replaced"):
+            store.put([said("late", 2)])
+    if taken == "moved":
+        with ReplyStore(moved) as store:
+            assert [one.reply.text for one in store.replies()] == ["kept", "kept", "late"]

@@ -15,7 +15,7 @@ import pytest
 import refusal_index as ri
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
-from refusal_index.engines.settings import SettingError
+from refusal_index.engines.setting import SettingError
 from refusal_index.evaluation.run import open_store
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.folder import RunFolder
@@ -147,6 +147,26 @@ def test_progress_is_told_every_event_in_its_order():
     assert sum(isinstance(event, Replied) for event in events) == 12
     finished = [event.question_id for event in events if isinstance(event, Finished)]
     assert sorted(finished) == [f"q{n}" for n in range(8)]
+
+
+@pytest.mark.parametrize("engine", ["local", "inspect"])
+def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answered_is_asked_again(engine, tmp_path):
+    class EnoughError(Exception):
+        pass
+
+    def once(event: object) -> None:
+        if isinstance(event, Replied):
+            raise EnoughError
+
+    ASKED.clear()
+    how = LOCAL | {"engine": engine, "max_connections": 1, "out": tmp_path / "run"}
+    with pytest.raises(EnoughError):
+        ri.evaluate(models.answer, ROWS, progress=once, **how)
+    asked = ASKED.total()
+    assert asked <= 2, "what was on its way, and nothing after it"
+    run = ri.evaluate(models.answer, ROWS, **how)
+    assert run.is_complete
+    assert set(ASKED.values()) == {1}
 
 
 def test_a_bar_may_show_the_progress(capsys):

@@ -52,6 +52,10 @@ HARMLESS = {
     "max_choices": 2,
     "price": "1,2",
     "grader_price": "3,4",
+    "retry": "first_empty",
+    "max_requests": 10,
+    "max_cost": 1.0,
+    "max_time": 60.0,
     "penalty": 2.0,
     "assume_refusal": 0.1,
     "reply_tokens": 7,
@@ -61,6 +65,8 @@ HARMLESS = {
 
 
 def planned(**values: Any) -> Plan:
+    if "max_cost" in values:
+        values["price"] = values.get("price", (1.0, 2.0))
     if "repeat_questions" in values:
         values["draws"] = 3
     return prepare(Settings.of(**{"model": "almanac/small", "limit": 6, **values}))

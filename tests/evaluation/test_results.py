@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from pathlib import Path
 
 import polars as pl
@@ -10,11 +11,13 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.regrade import prepare_regrade, regrade
+from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
 from refusal_index.evaluation.results import UnfinishedError, derive
+from refusal_index.evaluation.run import open_store, rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.summary import summarise
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.engines.conftest import make_dataset
 from tests.evaluation import models
@@ -62,6 +65,106 @@ def test_a_question_that_failed_is_unscored_and_neither_refused_nor_wrong(folder
     store.fail("low", "q0", "no")
     (row,) = derive(folder, store).outcomes.rows(named=True)
     assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "request_failed")
+
+
+def rows_of(derived, *columns: str) -> list[tuple[object, ...]]:
+    return derived.outcomes.select(*columns).rows()
+
+
+def test_a_run_that_ended_in_its_second_variant_is_told_of_both(folder, store):
+    for variant in ("low", "high"):
+        store.ask(variant, dict.fromkeys(make_dataset(2).questions, 1))
+    store.put([said(Pass.FIRST, RIGHT), said(Pass.FIRST, RIGHT, variant="high")])
+    store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT))])
+    derived = derive(folder, store)
+    assert rows_of(derived, "variant", "question_id", "refused", "wrong", "unscored_reason") == [
+        ("low", "q0", False, False, None),
+        ("low", "q1", False, True, None),
+        ("high", "q0", False, False, None),
+        ("high", "q1", None, None, "not_finished"),
+    ]
+    assert [(one.variant, one.question_id) for one in derived.missing] == [("high", "q1")]
+    high = summarise(derived.outcomes).variants[1]
+    assert (high.variant, high.status, high.completeness.asked) == ("high", "incomplete", 2)
+
+
+def test_a_variant_of_which_nothing_was_answered_stands_in_the_table(folder, store):
+    for variant in ("low", "high"):
+        store.ask(variant, {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT)])
+    assert rows_of(derive(folder, store), "variant", "unscored_reason") == [("low", None), ("high", "not_finished")]
+
+
+@pytest.mark.parametrize(("failed", "reason"), [(False, "not_finished"), (True, "request_failed")])
+def test_of_a_question_that_is_not_finished_the_refusal_is_known(folder, store, failed, reason):
+    store.ask("low", {QUESTION: 1})
+    store.put([said(Pass.FIRST, REFUSED)])
+    if failed:
+        store.fail("low", "q0", "no")
+    derived = derive(folder, store)
+    (row,) = derived.outcomes.rows(named=True)
+    assert (row["refused"], row["wrong"], row["unscored_reason"]) == (True, None, reason)
+    assert (row["first_grade"], row["first_reply"], row["forced_reply"]) == ("refused", REFUSED, None)
+    assert derived.usage["low"].requests == 1
+
+
+def test_a_reply_whose_grade_is_still_to_come_is_kept_and_neither_refused_nor_wrong(store):
+    settings = Settings.of(model="almanac/small", grader="openai/any", variants="low")
+    plan = prepare(settings, dataset=make_dataset(1), out=Path("graded"))
+    with plan.folder.lock():
+        plan.folder.create_or_resume(plan.identity, about=plan.about)
+    store.ask("low", {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT)])
+    (row,) = derive(plan.folder, store).outcomes.rows(named=True)
+    assert (row["refused"], row["wrong"], row["unscored_reason"]) == (None, None, "not_finished")
+    assert (row["first_grade"], row["first_reply"]) == ("unscored", RIGHT)
+
+
+def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still_to_come(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False)]
+    assert derived.usage["low"].requests == 3, "what was paid for counts, whether it is used yet or not"
+
+
+def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
+    store.ask("low", {QUESTION: 5})
+    store.put([said(of, RIGHT, draw) for draw in range(3) for of in Pass])
+    derived = derive(folder, store)
+    assert rows_of(derived, "draw", "wrong") == [(0, False), (1, False), (2, False)]
+    assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]
+
+
+def test_results_whose_replies_have_gone_are_not_written_over(folder):
+    with open_store(folder) as store:
+        store.ask("low", dict.fromkeys(make_dataset(3).questions, 1))
+        store.put([Completion(f"q{n}", "low", 0, Reply(Pass.FIRST, Asked.MODEL, RIGHT)) for n in range(3)])
+        write_results(folder, store)
+    before = folder.outcomes.read_bytes()
+    connection = sqlite3.connect(folder.replies)
+    with connection:
+        connection.execute("DELETE FROM replies WHERE question_id != 'q0'")
+    connection.close()
+    with pytest.raises(StoreError, match="found none for 2 of its 3 scored outcomes, the first low, q1; restore"):
+        rebuild(folder.path)
+    assert folder.outcomes.read_bytes() == before
+    folder.outcomes.rename(folder.path / "elsewhere.parquet")
+    assert rebuild(folder.path).summary.variants[0].status == "incomplete"
+
+
+def test_an_unfinished_run_is_graded_anew_as_far_as_it_was_answered():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL)
+    connection = sqlite3.connect(run.folder.replies)
+    with connection:
+        connection.execute("DELETE FROM replies WHERE question_id = 'q1'")
+    connection.close()
+    run.folder.outcomes.unlink()
+    anew = regraded(run, "exact")
+    rows = anew.outcomes.filter(question_id="q1")
+    assert set(rows["unscored_reason"]) == {"request_failed"}
+    assert anew.outcomes.filter(pl.col("question_id") != "q1")["wrong"].null_count() == 0
+    assert {one.error for one in anew.missing} == {f"{NOT_ANSWERED}it was not asked to its end"}
 
 
 def test_a_forced_answer_that_variants_share_counts_for_the_first_of_them(folder, store):

@@ -240,8 +240,11 @@ def folder_with(path: Path, table: pl.DataFrame | None, **settings: object) -> P
 
 
 def test_folders_bring_their_settings_and_what_differs_is_named(tmp_path):
-    one = folder_with(tmp_path / "one", table_of(0.5, 1, model="a"), decoding={"temperature": 0.7}, grader="exact")
-    two = folder_with(tmp_path / "two", table_of(0.5, 2, model="b"), decoding={"temperature": 1.0}, grader="exact")
+    exact = {"grader": {"name": "exact"}}
+    one = folder_with(tmp_path / "one", table_of(0.5, 1, model="a"), decoding={"temperature": 0.7}, **exact)
+    two = folder_with(
+        tmp_path / "two", table_of(0.5, 2, model="b"), decoding={"temperature": 1.0}, grader={"name": "exact"}
+    )
     runs = read_runs([one, two, *written(tmp_path, c=table_of(0.5, 3, model="c"))])
     assert differing_settings(runs) == ("decoding",)
     assert differing_settings(runs[1:]) == ()

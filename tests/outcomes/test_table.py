@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import gzip
 import json
 import subprocess
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes import Grade, Outcome, Question, files
+from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.table import (
     SCHEMA,
     SCHEMA_VERSION,
@@ -112,13 +114,20 @@ def test_half_a_surrogate_pair_in_a_cut_reply_does_not_lose_the_run(tmp_path):
 
 
 def test_two_columns_are_enough_and_the_rest_is_filled(tmp_path):
-    table = read_outcomes(written(tmp_path / "few.csv", "refused,wrong\n1,0\n0,1\n,\n"))
+    table = read_outcomes(written(tmp_path / "few.csv", "refused,wrong\n1,0\n0,1\n\n"))
     assert table.select("question_id", "draw", "refused", "wrong").rows() == [
         ("few.csv row 1", 0, True, False),
         ("few.csv row 2", 0, False, True),
     ]
     assert table.schema == pl.Schema(dict(SCHEMA))
     assert table["model"].is_null().all()
+
+
+def test_a_row_without_a_word_is_a_question_without_a_grade_where_there_are_only_grades(tmp_path):
+    table = read_outcomes(written(tmp_path / "few.csv", "refused,wrong\n1,0\n,\n\n0,1\n"))
+    assert table.select("refused", "wrong").rows() == [(True, False), (None, None), (False, True)]
+    table = read_outcomes(written(tmp_path / "more.csv", "refused,wrong,question_id\n1,0,a\n,,\n0,1,b\n"))
+    assert table["question_id"].to_list() == ["a", "b"]
 
 
 @pytest.mark.parametrize("yes", ["true", "True", "TRUE", "1", "yes", "Yes", " yes ", "1.0"])
@@ -193,12 +202,12 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     write_outcomes(one(), path)
     before = path.read_bytes()
 
-    def die_half_way(table: pl.DataFrame, file: Path) -> None:
-        file.write_bytes(b"half")
-        raise ZeroDivisionError
+    def die_half_way(path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
-    monkeypatch.setattr(pl.DataFrame, "write_parquet", die_half_way)
-    with pytest.raises(ZeroDivisionError):
+    monkeypatch.setattr(files, "_flush", die_half_way)
+    with pytest.raises(NotWrittenError, match=r"outcomes\.parquet cannot be written \(No space left on device\)"):
         write_outcomes(one(Outcome(False, False)), path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
 from refusal_index.outcomes.question import LETTERS
-from refusal_index.protocol.choices import choice_grade, named_choices
+from refusal_index.protocol.choices import LABEL, choice_grade, named_choices
 
 CAPITAL = Question(
     "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")
@@ -103,3 +106,50 @@ def test_property_every_way_of_naming_a_choice_names_it(choices, data):
 @given(st.text(max_size=30))
 def test_property_any_reply_has_a_grade(said):
     assert choice_grade(CAPITAL, said) in set(Grade)
+
+
+BACKTRACKING = re.compile(
+    r"\W*(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*(?:is\b|:)?\s*)?"
+    r"[(\[*]*(?P<letter>[A-Za-z])(?:[)\].:*]+|\s+-|\Z)\s*(?P<rest>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+PARTS = st.sampled_from(
+    [
+        "the ",
+        "correct ",
+        "best",
+        "answer",
+        "Option",
+        " is",
+        "is ",
+        ":",
+        " ",
+        "\n",
+        "(",
+        "[",
+        "*",
+        "A",
+        "b",
+        ")",
+        "].",
+        "-",
+        "é",
+        "1",
+        "C. elegans",
+        "_",
+    ]
+)
+
+
+@given(st.lists(PARTS, max_size=9).map("".join))
+def test_property_a_label_is_read_as_by_the_pattern_that_gave_back_what_repeats(text):
+    one, other = LABEL.fullmatch(text), BACKTRACKING.fullmatch(text)
+    assert (one and one.groupdict()) == (other and other.groupdict())
+
+
+@pytest.mark.parametrize("reply", ["(" * 10**6 + "1", "answer" + " " * 10**6 + "1", "* (" * 300_000, "A" + ")" * 10**6])
+def test_a_megabyte_of_brackets_is_graded_in_no_time(reply):
+    """It took hours."""
+    started = time.process_time()
+    choice_grade(Question("q", "?", "Lima", choices=("Cuzco", "Lima")), reply)
+    assert time.process_time() - started < 10

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.protocol import (
+    ASKED_AGAIN,
     Asked,
     Completion,
     Conversation,
@@ -21,10 +22,12 @@ from refusal_index.protocol import (
     GraderKind,
     Pass,
     Procedure,
+    Regrading,
     Reply,
     StopReason,
     TwoPass,
     due,
+    kept_unscored,
     next_step,
     outcomes,
     taken,
@@ -233,3 +236,34 @@ def test_a_second_attempt_at_a_verdict_counts_whatever_came_first(order):
     there = [first("It is Lima."), *verdicts]
     (outcome,) = outcomes(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [there[place] for place in order])
     assert (outcome.refused, outcome.wrong) == (False, False)
+
+
+@given(TALKS, SEEDS, SEEDS)
+def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, order):
+    whole = carry(talk, world(seed), seed=order)
+    before = outcomes(talk, whole)
+    kept = kept_unscored(talk, whole, ASKED_AGAIN)
+    unscored = {draw for draw, one in enumerate(before) if one.unscored_reason in ASKED_AGAIN}
+    assert bool(kept) == bool(unscored)
+    left = [one for one in whole if one not in kept]
+    assert bool(due(talk, left)) == bool(kept)
+    again = outcomes(talk, carry(talk, world(seed + 1), left, seed=order))
+    for draw in set(range(talk.draws)) - unscored:
+        assert again[draw] == before[draw]
+
+
+@given(TALKS, SEEDS, st.sets(st.sampled_from(ASKED_AGAIN)))
+def test_for_other_reasons_nothing_is_set_aside(talk, seed, reasons):
+    whole = carry(talk, world(seed))
+    found = {one.unscored_reason for one in outcomes(talk, whole)}
+    assert bool(kept_unscored(talk, whole, reasons)) == bool(found & reasons)
+
+
+def test_grading_anew_sets_verdicts_aside_and_no_reply_that_nobody_would_give_again():
+    empty = Completion("q", "low", 0, Reply(Pass.FIRST, Asked.MODEL, ""))
+    assert kept_unscored(Conversation(GOLD, "low", TwoPass(GraderKind.MODEL)), [empty], ASKED_AGAIN) == [empty]
+    assert kept_unscored(Conversation(GOLD, "low", Regrading(GraderKind.MODEL)), [empty], ASKED_AGAIN) == []
+    answer = Completion("q", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Lima"))
+    verdicts = [Completion("q", "low", 0, Reply(Pass.FIRST, Asked.GRADER, "hm"), attempt) for attempt in (0, 1)]
+    talk = Conversation(GOLD, "low", Regrading(GraderKind.MODEL))
+    assert kept_unscored(talk, [answer, *verdicts], ASKED_AGAIN) == verdicts

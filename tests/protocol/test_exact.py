@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import time
+import unicodedata
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
-from refusal_index.protocol.exact import exact_grade, normalise
+from refusal_index.protocol.exact import FOLDED, NUMBER, WORD, _quantity, _words, exact_grade, normalise
 
 
 def grade(gold: str, prediction: str, *aliases: str) -> Grade:
@@ -291,3 +293,28 @@ def test_no_real_attempt_is_taken_for_a_decline(shared_file):
             grades[reply["abstained"]].append(grade("Ouagadougou", reply["model_output"]))
     assert set(grades[False]) == {Grade.INCORRECT}
     assert grades[True].count(Grade.REFUSED) > 0.6 * len(grades[True])  # the others go on and explain themselves
+
+
+def words_one_by_one(text: str) -> list[str]:
+    """Take text apart as `normalise` did when it looked at one character after the other."""
+    folded = unicodedata.normalize("NFKD", text).casefold().translate(FOLDED)
+    seen = (one for one in folded if not unicodedata.combining(one) and unicodedata.category(one) != "Cf")
+    return WORD.findall("".join(seen))
+
+
+@given(st.text(max_size=40) | st.text(alphabet="aé\u0301\u00ad\u200b' -+#♯1.,", max_size=40))
+def test_property_text_is_taken_apart_as_one_character_after_the_other(text):
+    assert _words(text) == words_one_by_one(text)
+
+
+@given(st.text(alphabet="12., -aé", max_size=20))
+def test_property_a_quantity_is_the_only_number_of_a_text(text):
+    assert (_quantity(text) is None) >= (len(NUMBER.findall(text)) != 1)
+
+
+@pytest.mark.parametrize("piece", ["é ž ", "1 2 ", "don't know ", "a-", "\u0301", "(", "1,111"])
+def test_a_megabyte_is_graded_in_no_time_however_many_answers_are_accepted(piece):
+    question = Question("q", "?", "Lima", aliases=tuple(f"Lima {number}" for number in range(50)))
+    started = time.process_time()
+    exact_grade(question, piece * (2**20 // len(piece)))
+    assert time.process_time() - started < 10

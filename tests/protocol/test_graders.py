@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from refusal_index.outcomes import Grade, Question
+from refusal_index.outcomes import Grade, Question, patterns
 from refusal_index.protocol import (
     Asked,
     GraderError,
@@ -44,6 +44,16 @@ def test_a_pattern_matches_from_end_to_end_whatever_the_case_and_the_punctuation
 
 def test_a_pattern_may_let_more_through():
     assert pattern_grade(Question("q", "?", "Lima", pattern=".*Lima.*"), "It is\nLima, I think") is Grade.CORRECT
+
+
+@pytest.mark.parametrize("of", Pass)
+def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(of, monkeypatch):
+    """It hung for good."""
+    monkeypatch.setattr(patterns, "SECONDS", 0.1)
+    endless = Question("q", "Who?", "a", pattern="(a|aa)+$")
+    replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
+    outcome = next_step(endless, [*replies, Reply(of, Asked.MODEL, "a" * 60 + "!")], GraderKind.REGEX)
+    assert (outcome.wrong, outcome.unscored_reason) == (None, f"{of}_pattern_timeout")
 
 
 def test_exact_goes_by_choices_where_there_are_such_and_regex_by_patterns():
@@ -91,6 +101,7 @@ def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of,
     if kind is GraderKind.CHOICE:
         question, reason = CHOICES, "choice_ambiguous"
     else:
+        reason = "pattern_timeout" if kind is GraderKind.REGEX else reason
         monkeypatch.setitem(RULES, kind, replace(RULES[kind], grade=UNDECIDED.grade))
     replies = [Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>")] if of is Pass.FORCED else []
     outcome = next_step(question, [*replies, Reply(of, Asked.MODEL, "<answer>A) Bob</answer>")], kind)

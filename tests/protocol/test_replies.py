@@ -108,7 +108,12 @@ def test_a_reply_that_says_nothing_is_unscored(reply):
 
 
 @pytest.mark.parametrize(
-    ("stop_reason", "reason"), [(StopReason.LENGTH, "truncated"), (StopReason.CONTENT_FILTER, "content_filter")]
+    ("stop_reason", "reason"),
+    [
+        (StopReason.LENGTH, "truncated"),
+        (StopReason.CONTENT_FILTER, "content_filter"),
+        (StopReason.TOOL_CALL, "tool_call"),
+    ],
 )
 @pytest.mark.parametrize("reply", ["<answer>Paris</answer>", "<answer>UNANSWERED</answer>", "<answer>Par", ""])
 def test_a_reply_that_did_not_end_by_itself_is_unscored_whatever_it_holds(reply, stop_reason, reason):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from scipy import stats as scipy_stats
 
+from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
+from refusal_index.report.tables import sensitivity_rows
 from refusal_index.stats import Estimate
 from tests.report.making import counts_table, report_run, rows
 
@@ -103,8 +106,34 @@ def test_missing_answers_are_said_however_few() -> None:
     gone = table.with_columns(
         pl.when(~first).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "first_grade")
     ).with_columns(unscored_reason=pl.when(first).then(pl.lit("first_truncated")))
-    titles = {one.title: one.text for one in headline(report_run(gone)).spoilers}
+    found = headline(report_run(gone))
+    titles = {one.title: one.text for one in found.spoilers}
     assert titles["Unscored"].startswith("2 of 400 outcomes")
+    missing = report_run(gone).variants[0].missing
+    ends = f"{missing.low:.2f} and {missing.high:.2f}"
+    assert f"Missing are 2 of 400: whatever they are, the index of all lies between {ends}." in found.sure
+    assert found.lacks is None
+    by_name = {row.name: row for row in sensitivity_rows(report_run(gone))}
+    (cell,) = by_name["whatever is missing"].cells
+    assert (cell.low, cell.high, by_name["whatever is missing"].kind) == (missing.low, missing.high, "range")
+
+
+def test_what_is_incomplete_is_said_before_any_number(tmp_path: Path) -> None:
+    table = rows(30, variants=("low", "high"))
+    columns = ("refused", "wrong", "first_grade", "forced_grade", "first_reply", "forced_reply")
+    to_come = (pl.col("variant") == "high") & (pl.int_range(pl.len()) % 2 == 0)
+    gone = table.with_columns(
+        *(pl.when(~to_come).then(pl.col(name)).alias(name) for name in columns),
+        unscored_reason=pl.when(to_come).then(pl.lit("not_finished")),
+    )
+    said = "Incomplete: high 15 of 30 questions scored; the run&#39;s own command asks for the rest."
+    write_report((report_run(gone),), tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text()
+    assert page.count(said) == 1
+    assert page.index(said) < page.index('class="headline"')
+    assert "Missing under high are 15 of 30" in page
+    write_report((report_run(table),), tmp_path / "r.html")
+    assert "Incomplete" not in (tmp_path / "r.html").read_text()
 
 
 def test_the_same_caution_of_several_prompts_is_told_once() -> None:

@@ -13,8 +13,10 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -60,6 +62,10 @@ _logger = logging.getLogger(__name__)
 _log_fields: ContextVar[dict[str, Any]] = ContextVar("_log_fields")
 _CLIENT_GONE = 499
 _GRACE_SECONDS = 2.0
+_WAITING = 1024  # connections that may wait to be taken
+
+PATIENCE = 60.0
+"""Seconds in which the body of a request must come."""
 
 
 class ModelPool:
@@ -100,8 +106,8 @@ class ModelPool:
 class _Api:
     """The handlers."""
 
-    def __init__(self, pool: ModelPool, log: RequestLog) -> None:
-        self._pool, self._log, self._started = pool, log, int(time.time())
+    def __init__(self, pool: ModelPool, log: RequestLog, patience: float) -> None:
+        self._pool, self._log, self._started, self._patience = pool, log, int(time.time()), patience
 
     async def list_models(self, _request: web.Request) -> web.Response:
         """Answer ``GET /v1/models``."""
@@ -113,12 +119,21 @@ class _Api:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer ``POST /v1/chat/completions``."""
-        asked = parse_chat_request(_json(await request.read()))
+        asked = parse_chat_request(_json(await self._body(request)))
         _log_fields.get().update(model=asked.model, n=asked.settings.n, seed=asked.settings.seed)
         runtime = self._pool.runtime(asked.model)
         completions = await runtime.complete(asked.messages, **asdict(asked.settings))
         _log_fields.get().update(usage(completions))
         return _response(asked, completions)
+
+    async def _body(self, request: web.Request) -> bytes:
+        """Read what is asked, of a client that sends it in time."""
+        try:
+            async with asyncio.timeout(self._patience):
+                return await request.read()
+        except TimeoutError as error:
+            message = f"the body did not come within {self._patience:g} s"
+            raise web.HTTPRequestTimeout(reason=message) from error
 
     @web.middleware
     async def log(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -139,10 +154,17 @@ class _Api:
         self._log.close()
 
 
-def create_app(pool: ModelPool, log: RequestLog) -> web.Application:
-    """Return the server as an application; it closes `pool` and `log` when it is cleaned up."""
-    api = _Api(pool, log)
-    app = web.Application(middlewares=[api.log, _shape_errors])
+def create_app(
+    pool: ModelPool, log: RequestLog, *, any_host: bool = False, patience: float = PATIENCE
+) -> web.Application:
+    """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
+
+    - `any_host`: whether to answer requests that name another host than this machine. On loopback these come of a page
+      in a browser whose own name was made to point here.
+    - `patience`: seconds in which the body of a request must come.
+    """
+    api = _Api(pool, log, patience)
+    app = web.Application(middlewares=[api.log, _shape_errors, *([] if any_host else [_own_host_only])])
     app.router.add_get("/v1/models", api.list_models)
     app.router.add_post("/v1/chat/completions", api.chat)
     app.on_cleanup.append(api.close)
@@ -155,7 +177,7 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_GRACE_SECONDS)
     await runner.setup()
     try:
-        await web.TCPSite(runner, host, port).start()
+        await web.TCPSite(runner, host, port, backlog=_WAITING).start()
         bound_port = runner.addresses[0][1]
         yield f"http://{f'[{host}]' if ':' in host else host}:{bound_port}/v1"
     finally:
@@ -167,7 +189,8 @@ async def serve(host: str, port: int, log_path: Path | None, announce: Callable[
 
     Raises OSError if the address cannot be listened on or the log cannot be written.
     """
-    app = create_app(ModelPool(model_names(), model_folder), RequestLog(log_path))
+    pool, log = ModelPool(model_names(), model_folder), RequestLog(log_path)
+    app = create_app(pool, log, any_host=not is_loopback(host))
     stop = asyncio.Event()
     async with listening(app, host, port) as url:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -175,6 +198,29 @@ async def serve(host: str, port: int, log_path: Path | None, announce: Callable[
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
         announce(url)
         await stop.wait()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a name or an address can be reached from this machine alone.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "evil.example")]
+    [True, True, True, False, False]
+    """
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+@web.middleware
+async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        named = urlsplit(f"//{request.host}").hostname or ""
+    except ValueError:
+        named = ""
+    if not is_loopback(named):
+        raise web.HTTPForbidden(reason="the Host header names another machine")
+    return await handler(request)
 
 
 def _json(raw: bytes) -> object:

@@ -34,4 +34,7 @@ def main() -> None:
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
+    from refusal_index.cli.console import filter_streams
+
+    filter_streams()
     app()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
@@ -10,7 +11,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.errors import NotWrittenError, suggestion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,9 +47,7 @@ def one_of(option: str, given: str, known: Sequence[str]) -> str:
     """
     if given in known:
         return given
-    guess = nearest(given, known)
-    advice = f"; did you mean {guess!r}?" if guess else ""
-    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{advice}")
+    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
 
 
 def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
@@ -62,10 +61,18 @@ def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
+        except NotWrittenError as error:
+            console.error(error)
+            raise typer.Exit(INCOMPLETE) from error
         except RefusalIndexError as error:
             shown = getattr(error, "shown", None)
             console.error(shown(option) if shown else error)
             raise typer.Exit(BAD_INPUT) from error
+        except OSError as error:
+            if error.errno == errno.EPIPE or error.filename is None:  # whoever read what is printed has gone
+                raise
+            console.error(f"{error.filename}: {error.strerror}; check the place, and what may be done there")
+            raise typer.Exit(INCOMPLETE) from error
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in EVAL_PACKAGES:
                 raise

@@ -1,19 +1,22 @@
 """Everything that the command line prints.
 
-All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything.
+All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything. No key comes
+through, whoever writes it.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 import typer
 
 from refusal_index.outcomes.presentation.blocks import Block, escape
 from refusal_index.outcomes.presentation.blocks import Table as PlainTable
+from refusal_index.redaction import redacted, redacted_in
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,14 +26,37 @@ PROSE_WIDTH = 100
 TABLE_WIDTH = 1000  # more than any table needs: a narrow terminal may fold its lines, but no cell is cut
 
 
+class _Filtered:
+    """A stream that lets no key through; in all else the stream behind it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        self._stream.write(redacted(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+
+def filter_streams() -> None:
+    """Let no key through to either stream from here on, not even in the traceback that ends the process."""
+    sys.stdout, sys.stderr = cast("TextIO", _Filtered(sys.stdout)), cast("TextIO", _Filtered(sys.stderr))
+
+
 def say(text: object = "") -> None:
     """Print one line, however long; an empty one without a text."""
-    typer.echo(escape(str(text)))
+    typer.echo(_shown(text))
 
 
 def note(text: object) -> None:
     """Print one line beside the results, to the standard error."""
-    typer.echo(escape(str(text)), err=True)
+    typer.echo(_shown(text), err=True)
 
 
 def error(text: object) -> None:
@@ -42,7 +68,7 @@ def prose(text: str, indent: str = "") -> None:
     """Print a paragraph, folded where nothing else says how wide."""
     from rich.text import Text
 
-    shown = escape(text)
+    shown = _shown(text)
     if indent:
         typer.echo(fill(shown, PROSE_WIDTH, initial_indent=indent, subsequent_indent=indent))
         return
@@ -62,8 +88,14 @@ def show(blocks: Iterable[Block]) -> None:
 
 
 def document(content: Any) -> None:
-    """Print a document as JSON, unrounded, for programs to read."""
-    typer.echo(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False))
+    """Print a document as JSON, unrounded, for programs to read; what a terminal obeys stands there as JSON escapes."""
+    told = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
+    typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in told.split("\n")))
+
+
+def _escaped(line: str) -> str:
+    """Return a line of JSON with what is not printed as escapes; only its strings can hold such characters."""
+    return "".join(one if one.isprintable() else json.dumps(one)[1:-1] for one in line)
 
 
 def terminal(*, stderr: bool = False, width: int | None = None) -> Console:
@@ -80,7 +112,7 @@ def plain_table(columns: Sequence[str], left: Iterable[str]) -> Table:
 
     table, to_left = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), frozenset(left)
     for name in columns:
-        table.add_column(Text(escape(name)), justify="left" if name in to_left else "right", no_wrap=True)
+        table.add_column(Text(_shown(name)), justify="left" if name in to_left else "right", no_wrap=True)
     return table
 
 
@@ -89,5 +121,9 @@ def _print_table(table: PlainTable) -> None:
 
     shown = plain_table(table.columns, table.left)
     for row in table.rows:
-        shown.add_row(*(Text(escape(cell)) for cell in row))
+        shown.add_row(*(Text(_shown(cell)) for cell in row))
     terminal(width=TABLE_WIDTH).print(shown)
+
+
+def _shown(text: object) -> str:
+    return escape(redacted(str(text)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from refusal_index.cli import console
 
 if TYPE_CHECKING:
-    from refusal_index.outcomes.runs import FoundRuns
+    from refusal_index.outcomes.runs import ComparedRun, FoundRuns
 
 
 def readable_runs(paths: Sequence[Path]) -> FoundRuns:
@@ -25,6 +25,14 @@ def readable_runs(paths: Sequence[Path]) -> FoundRuns:
     found = find_runs(paths)
     tell_left_out(found.left_out)
     return found
+
+
+def tell_missing(runs: Sequence[ComparedRun]) -> None:
+    """Say which runs lack grades, before what is made of them."""
+    from refusal_index.outcomes.presentation.comparison import missing_lines
+
+    for line in missing_lines(runs):
+        console.note(line)
 
 
 def tell_left_out(sentences: Iterable[str]) -> None:

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli.bad_input import option
-from refusal_index.engines.settings import SETTINGS, Setting
+from refusal_index.engines.setting import Setting
+from refusal_index.engines.settings import SETTINGS
 
 HELP = {
     "model": "The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.",
@@ -34,9 +35,13 @@ HELP = {
     "max_tokens": "Longest reply, in tokens.",
     "engine": "Who carries requests: 'inspect', or 'local' for embedded models and functions without Inspect's logs.",
     "max_connections": "Requests in flight. [default: as many as the provider bears]",
-    "max_retries": "How often a failed request is sent again.",
+    "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
     "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",
+    "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
+    "max_requests": "End in order after so many requests of the run in all; resumable.",
+    "max_cost": "End in order before the run costs more dollars than this; needs --price.",
+    "max_time": "End in order after so many seconds of this command.",
     "price": "Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.",
     "grader_price": "Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the "
     "cost.",
@@ -90,7 +95,7 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
 def _parameter(setting: Setting, words: str) -> inspect.Parameter:
     kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
-    if not setting.optional and setting.name not in REPEATED and default != "":
+    if not setting.optional and setting.name not in REPEATED and default not in ("", ()):
         words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
     shown = typer.Option(
         option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import count
 from typing import Any, TypeVar
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, RunFailedError
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
@@ -22,31 +28,65 @@ from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.outcomes.run_sets import SUMMARY
 
 T = TypeVar("T")
-RESUMES = "interrupted; the same command resumes, and pays for no reply twice"
+RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
+WAITS = "interrupted: what is on its way is waited for; once more ends at once"
 PLACES = ("report.html", "outcomes.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
 SHOWN = 5
 
 
-def asking(coroutine: Coroutine[Any, Any, T]) -> T:
+def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T:
     """Run something that asks models; its failure or interruption ends the command with a line that says so."""
+    if threading.current_thread() is threading.main_thread():  # no other may
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        return asyncio.run(coroutine)
+        found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget))
     except RunFailedError as error:
-        console.error(error)
-        raise typer.Exit(INCOMPLETE) from error
+        if budget is None or budget.ended is None:
+            console.error(error)
+            raise typer.Exit(INCOMPLETE) from error
     except KeyboardInterrupt:
-        console.note(RESUMES)
-        raise typer.Exit(INTERRUPTED) from None
+        pass
+    else:
+        if budget is None or budget.ended is None:
+            return found
+    console.note(RESUMES)
+    raise typer.Exit(INTERRUPTED)
 
 
-def carrying(plan: Plan, carry: Callable[[Progress], Coroutine[Any, Any, T]]) -> T:
+async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget) -> T:
+    """Take the first interruption for the end of the budget: what is on its way comes back; the second ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        return await coroutine
+    loop, before, interruptions = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT), count(1)
+
+    def end() -> None:
+        budget.end("interrupted")
+        console.note(WAITS)
+
+    def interrupted(*_: object) -> None:
+        if next(interruptions) == 1:
+            loop.call_soon_threadsafe(end)
+        else:  # whatever hangs: all that came is on the disk
+            shown = "\x1b[?25h" if os.isatty(2) else ""  # the cursor, which the progress bar hides
+            os.write(2, f"{shown}\n{RESUMES}\n".encode())
+            os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        return await coroutine
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
     """Run what asks the questions of a plan, a progress bar beside it until it ends, however it does."""
+    budget = Budget(plan.settings.limits)
 
     async def watched() -> T:
         with _watching(plan) as progress:
-            return await carry(progress)
+            return await carry(progress, budget)
 
-    return asking(watched())
+    return asking(watched(), budget)
 
 
 @contextmanager
@@ -69,10 +109,19 @@ def show_run(run: Run, *, as_json: bool) -> bool:
             console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
+    if run.ended is not None:
+        console.say()
+        console.say(f"ended early: {run.ended}")
     console.say()
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.say(f"{run.path}: {', '.join(places)}")
     return run.is_complete
+
+
+def tell_notes(plans: Sequence[Plan]) -> None:
+    """Print what is worth knowing of the datasets of runs, each once."""
+    for note in dict.fromkeys(f"{plan.dataset.name}: {note}" for plan in plans for note in plan.dataset.notes):
+        console.note(f"note: {note}")
 
 
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
@@ -96,8 +145,9 @@ def _counting(title: str, size: int) -> AbstractContextManager[Callable[[], None
 
 def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     """Carry out a set, print its results, and return whether every run of it is complete."""
+    budget = Budget(sweep.plans[0].settings.limits)
     with sweep.held():
-        results = asking(_carried_out(sweep))
+        results = asking(_carried_out(sweep, budget), budget)
     if as_json:
         console.document(sweep.to_document(results))
     else:
@@ -107,9 +157,10 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     return all(result.status == "complete" for result in results)
 
 
-async def _carried_out(sweep: Sweep) -> list[CellResult]:
+async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
     found = []
-    async for result in carry_out_sweep(sweep, lambda place, plan: _watching_one(place, plan, len(sweep.plans))):
+    watched = partial(_watching_one, size=len(sweep.plans))
+    async for result in carry_out_sweep(sweep, watched, budget):
         found.append(result)
         if result.error is not None:
             console.error(f"{result.plan.called}: {result.error}")

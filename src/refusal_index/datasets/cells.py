@@ -12,19 +12,30 @@ from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.question import LETTERS
 from refusal_index.outcomes.source import Row
 from refusal_index.outcomes.tabular import TRUTH
+from refusal_index.outcomes.text import sound_text, wrong_id
 
 
 def text_cell(row: Row, column: str) -> str:
     """Read one text, without surrounding white space; empty where the cell is."""
-    value = _value(row, column)
-    if value is None:
+    value = row.cells.get(column)
+    if isinstance(value, str):
+        return sound_text(value).strip()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value).strip()
+    if isinstance(value, int | float):
+        return str(value)
     said = f"expected text, got {shortened(value)}; write one text, and further answers into a column of aliases"
     raise row.wrong(said, column)
+
+
+def id_cell(row: Row, column: str) -> str:
+    """Read an id, which must be one that can be written down."""
+    value = _value(row, column)
+    if isinstance(value, str) and (said := wrong_id(value)) is not None:
+        raise row.wrong(f"{said}, or remove the column to have ids made of the texts", column)
+    return text_cell(row, column)
 
 
 def list_cell(row: Row, column: str) -> tuple[str, ...]:
@@ -35,7 +46,7 @@ def list_cell(row: Row, column: str) -> tuple[str, ...]:
         value = parsed(row, column, text) if text.startswith("[") else text.split("|") if text else None
     if not isinstance(value, list | None) or any(isinstance(item, list | dict) for item in value or ()):
         raise not_a_list(row, column, value)
-    return tuple("" if item is None else str(item).strip() for item in value or ())
+    return tuple("" if item is None else sound_text(str(item)).strip() for item in value or ())
 
 
 def answers_cell(row: Row, column: str) -> tuple[str, ...]:
@@ -122,7 +133,8 @@ def _labelled(row: Row, column: str, value: dict[str, object]) -> Choices:
     labels, texts = value.get("label"), value.get("text")
     if not (isinstance(labels, list) and isinstance(texts, list) and len(labels) == len(texts)):
         raise not_a_list(row, column, value)
-    return Choices(tuple(str(text).strip() for text in texts), tuple(str(label).strip() for label in labels))
+    text, label = ([sound_text(str(each)).strip() for each in some] for some in (texts, labels))
+    return Choices(tuple(text), tuple(label))
 
 
 def _wrong(texts: Sequence[str]) -> str | None:

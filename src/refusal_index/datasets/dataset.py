@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from heapq import nsmallest
 from itertools import zip_longest
+from operator import itemgetter
 from typing import Any, Literal
 
 from refusal_index.outcomes.errors import TableError
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.text import check_ids
+
+FIELDS = tuple(field.name for field in fields(Question))
+ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})
+"""Fields of a question that count in its hash whether they are used or not."""
 
 GraderName = Literal["exact", "choice", "model"]
 """Who can tell right from wrong: a comparison of text or of choices, or a model that reads both answers."""
@@ -32,6 +39,10 @@ class Dataset:
     licence: str  # terms of the source, as far as known
     # in a mix, the names of the datasets that it mixes; each question's topic says which one it comes from
     parts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what is worth knowing about it before it is asked
+
+    def __post_init__(self) -> None:
+        check_ids((question.question_id for question in self.questions), self.name, DatasetError)
 
     @property
     def questions_sha256(self) -> str:
@@ -39,13 +50,21 @@ class Dataset:
 
         Fields that a question does not use do not count, so that a release may add some.
         """
-        read = [_used_fields(question) for question in self.questions]
-        return hashlib.sha256(json.dumps(read).encode()).hexdigest()
+        return questions_sha256(self.questions)
+
+
+def questions_sha256(questions: Iterable[Question]) -> str:
+    """Return the checksum of questions, as `Dataset.questions_sha256` has it: that of a JSON list of them."""
+    digest = hashlib.sha256(b"[")
+    for number, question in enumerate(questions):
+        digest.update(f"{', ' if number else ''}{json.dumps(_used_fields(question))}".encode())
+    digest.update(b"]")
+    return digest.hexdigest()
 
 
 def _used_fields(question: Question) -> dict[str, Any]:
-    first = ("question_id", "text", "gold", "aliases", "topic")  # count in any case
-    return {name: value for name, value in asdict(question).items() if name in first or value}
+    read = {name: getattr(question, name) for name in FIELDS}
+    return {name: value for name, value in read.items() if name in ALWAYS or value}
 
 
 def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
@@ -60,21 +79,44 @@ def sample(dataset: Dataset, limit: int, seed: int) -> Dataset:
     - `seed`: of the draw.
     - returned: with the drawn questions in the order of the source.
     """
-    size = len(dataset.questions)
+    if not dataset.parts:
+        return replace(dataset, questions=drawn(dataset.questions, limit, seed, dataset.name))
+    _check_limit(limit, len(dataset.questions), dataset.name)
+    by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
+    taken = {question.question_id for question in _evenly(by_lot, dataset.parts)[:limit]}
+    return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in taken))
+
+
+def drawn(questions: Iterable[Question], limit: int, seed: int, name: str) -> tuple[Question, ...]:
+    """Draw questions as `sample` does, and hold no others while they are read.
+
+    - `questions`: in the order of the source.
+    - `limit`, `seed`: as for `sample`.
+    - `name`: of the dataset, for messages.
+    """
+    size = 0
+
+    def lots() -> Iterator[tuple[bytes, int, Question]]:
+        nonlocal size
+        for question in questions:
+            size += 1
+            yield _lot(seed, question.question_id), size, question
+
+    least = nsmallest(max(limit, 1), lots(), key=itemgetter(0, 1))
+    _check_limit(limit, size, name)
+    return tuple(question for _, _, question in sorted(least, key=itemgetter(1)))
+
+
+def _check_limit(limit: int, size: int, name: str) -> None:
     if not 1 <= limit <= size:
         raise DatasetError(
-            f"limit: expected a number from 1 to {size}, the questions of {dataset.name!r}, got {limit}; "
+            f"limit: expected a number from 1 to {size}, the questions of {name!r}, got {limit}; "
             "leave the limit out to ask all of them"
         )
-    by_lot = sorted(dataset.questions, key=lambda question: _lot(seed, question.question_id))
-    drawn = {question.question_id for question in _evenly(by_lot, dataset.parts)[:limit]}
-    return replace(dataset, questions=tuple(q for q in dataset.questions if q.question_id in drawn))
 
 
 def _evenly(questions: Sequence[Question], parts: Sequence[str]) -> list[Question]:
     """Order questions so that the parts of a mix take turns."""
-    if not parts:
-        return list(questions)
     by_part = [[question for question in questions if question.topic == part] for part in parts]
     return [question for turn in zip_longest(*by_part) for question in turn if question is not None]
 

@@ -10,9 +10,12 @@ import contextlib
 import http.client
 import os
 import sys
+import time
 from pathlib import Path
+from typing import Any
 from urllib import request
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.files import sha256_of, write_atomically
@@ -22,6 +25,9 @@ RECORDED = ".sha256"
 
 LARGEST = 64 * 2**20
 """More bytes than this are no dataset of ours, whatever a server sends."""
+
+LONGEST = 600.0
+"""Seconds after which a download is given up, however steadily it drips."""
 
 
 def fetched(address: str, sha256: str | None = None, timeout: float = 30.0) -> bytes:
@@ -69,12 +75,39 @@ def cache_directory() -> Path:
 
 def _download(address: str, timeout: float) -> bytes:
     try:
-        with request.urlopen(address, timeout=timeout) as answer:  # noqa: S310 - the address is a constant of ours
-            content: bytes = answer.read(LARGEST)
+        with request.build_opener(_SameScheme).open(address, timeout=timeout) as answer:
+            content = _whole(answer, time.monotonic() + LONGEST)
     except (OSError, http.client.HTTPException) as error:
         if isinstance(error, HTTPError):
             error.close()
+        why = " ".join(str(error).split())
         raise DatasetError(
-            f"{address} cannot be downloaded ({error}); try again, or download it yourself and give it as data (--data)"
+            f"{address} cannot be downloaded ({why}); try again, or download it yourself and give it as data (--data)"
         ) from error
     return content
+
+
+def _whole(answer: http.client.HTTPResponse, until: float) -> bytes:
+    """Read an answer to its end, or raise OSError if that does not come in time, is too far away or too near."""
+    content = bytearray()
+    while some := answer.read1(2**16):
+        content += some
+        if len(content) > LARGEST:
+            raise OSError(f"it is larger than {LARGEST:,} bytes, which no dataset of ours is")
+        if time.monotonic() > until:
+            raise OSError(f"it was not whole after {LONGEST:,.0f} s")
+    told = answer.headers["Content-Length"]
+    if told is not None and told.isdecimal() and len(content) != int(told):
+        raise OSError(f"it was cut short: {len(content):,} of {int(told):,} bytes came")
+    return bytes(content)
+
+
+class _SameScheme(request.HTTPRedirectHandler):
+    """Follows an address elsewhere unless that gives up the encryption."""
+
+    def redirect_request(
+        self, req: request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> request.Request | None:
+        if urlsplit(newurl).scheme != req.type:
+            raise OSError(f"it redirects to {newurl}, which is not {req.type}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

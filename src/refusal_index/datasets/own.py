@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from refusal_index.datasets.columns import missing_column, resolve_columns
-from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
-from refusal_index.datasets.questions import read_questions
-from refusal_index.outcomes.errors import TableError
+from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
+from refusal_index.datasets.questions import Sheet
 from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.source import Problems, Row, Source, present_columns, read_content
-from refusal_index.outcomes.tabular import read_rows
+from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
+from refusal_index.outcomes.tabular import iter_rows, no_rows
 
 USUAL_NAMES = {
     "question": ("question", "problem", "query", "prompt"),
@@ -30,18 +31,93 @@ USUAL_NAMES = {
 """Column names, in any case, that need not be pointed out."""
 
 
-@dataclass(frozen=True)
-class Checked:
-    """Questions of a user's own, checked."""
-
-    rows: tuple[Row, ...]  # those that could be read
-    questions: tuple[Question, ...]  # one for each row, or none where there are problems
-    problems: Problems  # everything that is wrong, in the order of the lines
-    columns: Mapping[str, str]  # column by role, as given or found
-    sha256: str  # of the file; empty for questions in memory
+Draw = Callable[[Iterable[Question]], Sequence[Question]]
+Sha256 = Callable[[Sequence[Question]], str]
 
 
-def load(data: object = None, columns: Mapping[str, str] | None = None) -> Dataset:
+class Reading:
+    """Questions of a user's own, checked as they are read; nothing is held but what the whole of them can tell.
+
+    - `source`: what they come from.
+    - `data`: opens the file anew, or gives the data frame or the dictionaries.
+    - `given`: column by role, as the user says.
+
+    Iterating raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
+    """
+
+    def __init__(self, source: Source, data: Callable[[], Any], given: Mapping[str, str]) -> None:
+        self.source, self._data, self._given = source, data, given
+        self.columns: Mapping[str, str] = {}
+        """Column by role, as given or found, from the first row on."""
+        self.problems: Problems = []
+        """Everything that is wrong, in the order of the lines, once all rows were read."""
+        self._all_have_choices = True
+        self.repeated_texts = 0
+        """Questions whose id was made of a text that occurred before."""
+
+    def __iter__(self) -> Iterator[tuple[Row, Question]]:
+        malformed: Problems = []
+        sheet: Sheet | None = None
+        for row in self._rows(malformed):
+            if sheet is None:
+                self.columns = self._resolved(row)
+                sheet = Sheet(self.source, self.columns)
+            yield row, sheet.question(row)
+        if sheet is None:
+            raise malformed[0] if malformed else no_rows(self.source)
+        self.problems = sorted([*malformed, *sheet.problems()], key=lambda problem: problem.line)
+        self.repeated_texts = sheet.made_ids.repeated
+
+    def _resolved(self, first: Row) -> dict[str, str]:
+        present = present_columns(self._that_tell_columns(first))
+        columns = resolve_columns(self.source, present, self._given, USUAL_NAMES, strict=True)
+        for role in ("question",) if "answerable" in columns else ("question", "answer"):
+            if role not in columns:
+                raise missing_column(self.source, present, role, role)
+        return columns
+
+    def _that_tell_columns(self, first: Row) -> Iterable[Row]:
+        """Return rows that hold every column: objects may each have others, the rows of a table have the same."""
+        return self._rows([]) if self.source.kind in {"jsonl", "memory"} else [first]
+
+    def _rows(self, malformed: Problems) -> Iterator[Row]:
+        data = self._data()
+        with data if isinstance(data, io.IOBase) else nullcontext():
+            yield from iter_rows(self.source, data, malformed)
+
+    def dataset(self, name: str, source: str, sha256: Sha256, *, lister: str = "", draw: Draw = tuple) -> Dataset:
+        """Make a dataset of the questions, or raise DatasetError with the first of what is wrong with any of them.
+
+        - `name`, `source`: as `Dataset` has them.
+        - `sha256`: makes the checksum, of the questions.
+        - `lister`: what else to say where there is more.
+        - `draw`: takes those that are to be asked, all unless told otherwise.
+        """
+        questions = tuple(draw(self._sound(lister)))
+        grader: GraderName = "choice" if self._all_have_choices else "model"
+        notes = tuple(repeated_note(self.repeated_texts))
+        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=notes)
+
+    def _sound(self, lister: str) -> Iterator[Question]:
+        for _, question in self:
+            self._all_have_choices = self._all_have_choices and bool(question.choices)
+            yield question
+        if self.problems:
+            more = len(self.problems) - 1
+            told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
+            raise DatasetError(f"{self.problems[0]}{told if more else ''}")
+
+
+def repeated_note(repeated: int) -> Iterator[str]:
+    """Say what became of questions that are asked again in the same words and have no ids of their own."""
+    if repeated:
+        asks = "question asks" if repeated == 1 else "questions ask"
+        yield f"{repeated:,} {asks} again what another does; the ids made of the texts end in -2, -3 and so on there"
+
+
+def load(
+    data: object = None, columns: Mapping[str, str] | None = None, limit: int | None = None, seed: int = 0
+) -> Dataset:
     """Read questions from a file and check every row.
 
     Raises DatasetError if the questions cannot be used as they are; the message names the line.
@@ -60,6 +136,8 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
         - `answerable`: false where no right answer exists; what stands under `answer` is then not read;
         - `aliases` and `choices`: a JSON list, or texts separated by ``|``;
         - `context`, `topic`, `question_id`, and `pattern`, a regular expression for the grader ``regex``.
+    limit, seed
+        How many questions to draw, as `sample` does while they are read; None for all of them.
     """
     if data is None:
         raise DatasetError(
@@ -67,14 +145,16 @@ def load(data: object = None, columns: Mapping[str, str] | None = None) -> Datas
             "give a .csv, .jsonl or .parquet file with the columns question and answer"
         )
     if not isinstance(data, str | Path):
-        return questions_from(data, columns)
+        found = questions_from(data, columns)
+        return found if limit is None else sample(found, limit, seed)
     path = Path(data)
-    checked = check(path, columns)
-    return _dataset(
-        checked,
-        f"own/{path.name.split('.')[0]}",
+    name = f"own/{path.name.split('.')[0]}"
+    return reading(path, columns).dataset(
+        name,
         f"own file {path.name}",
-        f", which 'refusal-index validate {path}' lists",
+        lambda _questions: sha256_of(path),
+        lister=f", which 'refusal-index validate {path}' lists",
+        draw=tuple if limit is None else partial(drawn, limit=limit, seed=seed, name=name),
     )
 
 
@@ -92,89 +172,14 @@ def questions_from(data: object, columns: Mapping[str, str] | None = None, name:
     >>> questions_from([{"problem": "Capital of Peru?", "answer": "Lima"}]).questions[0].gold
     'Lima'
     """
-    checked = _checked(Source(name, "memory", "question", DatasetError), data, columns or {}, "")
-    dataset = _dataset(checked, name, "questions in memory")
-    return replace(dataset, sha256=dataset.questions_sha256)
+    data = list(data) if isinstance(data, Iterator) else data  # it is read more than once
+    found = Reading(Source(name, "memory", "question", DatasetError), lambda: data, columns or {})
+    return found.dataset(name, "questions in memory", questions_sha256)
 
 
-def check(data: Path, columns: Mapping[str, str] | None = None) -> Checked:
-    """Read a file of questions and gather everything that is wrong with its rows.
-
-    Raises DatasetError if no row can be judged: the file cannot be read, or a needed column is missing.
+def reading(data: Path, columns: Mapping[str, str] | None = None) -> Reading:
+    """Return what reads a file of questions, and gathers everything that is wrong with its rows.
 
     - `data`, `columns`: as for `load`.
     """
-    content = read_content(data, DatasetError)
-    return _checked(Source.of(data, "question", DatasetError), content, columns or {}, sha256_of(content))
-
-
-def _checked(source: Source, data: object, given: Mapping[str, str], sha256: str) -> Checked:
-    malformed: Problems = []
-    rows = read_rows(source, data, malformed)
-    if not rows:
-        raise malformed[0]
-    present = present_columns(rows)
-    columns = resolve_columns(source, present, given, USUAL_NAMES, strict=True)
-    for role in ("question",) if "answerable" in columns else ("question", "answer"):
-        if role not in columns:
-            raise missing_column(source, present, role, role)
-    questions, wrong = read_questions(rows, columns)
-    problems = sorted([*malformed, *wrong], key=lambda problem: problem.line)
-    return Checked(tuple(rows), () if problems else questions, problems, columns, sha256)
-
-
-def _dataset(checked: Checked, name: str, source: str, lister: str = "") -> Dataset:
-    if checked.problems:
-        more = len(checked.problems) - 1
-        told = f"; and {more:,} more problem{'s' if more > 1 else ''}{lister}"
-        raise DatasetError(f"{checked.problems[0]}{told if more else ''}")
-    grader: GraderName = "choice" if all(question.choices for question in checked.questions) else "model"
-    return Dataset(name, checked.questions, checked.sha256, source, grader, "the user's own")
-
-
-def described(checked: Checked, longest: int, characters_per_token: int) -> Iterator[str]:
-    """Yield in lines what is in the file.
-
-    - `checked`: the file, without problems.
-    - `longest`: characters of its longest prompt.
-    - `characters_per_token`: about how many.
-    """
-    questions = checked.questions
-    counts = {
-        "with a context": sum(question.context is not None for question in questions),
-        "with choices": sum(bool(question.choices) for question in questions),
-        "with aliases": sum(bool(question.aliases) for question in questions),
-        "with a pattern": sum(question.pattern is not None for question in questions),
-        "without a right answer": sum(question.gold is None for question in questions),
-    }
-    yield f"{len(questions):,} questions, {', '.join(f'{role} in {name!r}' for role, name in checked.columns.items())}"
-    yield from (f"  {count:,} {name}" for name, count in counts.items() if count)
-    if topics := Counter(question.topic for question in questions if question.topic is not None):
-        most = ", ".join(f"{topic} ({count:,})" for topic, count in topics.most_common(3))
-        yield f"  {len(topics):,} topics, most often {most}"
-    if counts["with a context"]:
-        yield f"  longest context: {max(len(question.context or '') for question in questions):,} characters"
-    yield f"  longest prompt: {longest:,} characters, about {longest // characters_per_token:,} tokens"
-    yield f"  {_repeated(questions):,} asked more than once in the same words"
-
-
-def too_long(checked: Checked, longest: Sequence[int], most: int, characters: int) -> Iterator[TableError]:
-    """Yield the questions whose prompt is too long by their lines, and by their ids where these are the file's own.
-
-    - `checked`: the file.
-    - `longest`: characters of the longest prompt of each of its questions.
-    - `most`, `characters`: the most tokens of a prompt, and about how many characters each has.
-    """
-    for row, question, length in zip(checked.rows, checked.questions, longest, strict=not checked.problems):
-        if length > most * characters:
-            named = f"question_id {question.question_id!r}: " if "question_id" in checked.columns else ""
-            said = (
-                f"{named}expected a prompt of at most {most:,} tokens, got about {length // characters:,}; shorten its "
-                "context, or leave the question out"
-            )
-            yield row.wrong(said)
-
-
-def _repeated(questions: Sequence[Question]) -> int:
-    counts = Counter((question.text, question.context, question.choices) for question in questions)
-    return sum(count - 1 for count in counts.values())
+    return Reading(Source.of(data, "question", DatasetError), lambda: opened(data, DatasetError), columns or {})

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, list_cell, text_cell
+from refusal_index.datasets.cells import Choices, answers_cell, choices_cell, flag_cell, id_cell, list_cell, text_cell
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.errors import TableError, shortened
+from refusal_index.outcomes.patterns import SECONDS, PatternError, compiled, matches
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.source import Problems, Row, Source
 from refusal_index.outcomes.tabular import read_rows
@@ -45,33 +44,31 @@ def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tup
 
     - `rows`, `columns`: as for `build_questions`.
     - returned `questions`: None of them where there are problems.
-    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice; an answer is none of the
-      choices; a pattern is none, or does not match its own answer; or a cell is not what its role expects.
+    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an
+      answer is none of the choices; a pattern is none, or does not match its own answer; or a cell is not what its role
+      expects.
     """
-    sheet = _Sheet(rows, columns)
-    texts = sheet.filled("question")
-    golds, accepted = sheet.answers()
-    contexts = sheet.read("context", text_cell, "")
-    choices = sheet.choices
-    ids = sheet.ids([_whole(*parts) for parts in zip(texts, contexts, choices, strict=True)])
-    aliases, topics = sheet.read("aliases", list_cell, _NOTHING), sheet.read("topic", text_cell, "")
-    patterns = sheet.patterns(golds)
-    if sheet.problems:
-        return (), sorted(sheet.problems, key=lambda problem: problem.line)
-    questions = (
-        Question(
-            ids[place],
-            text,
-            golds[place],
-            _others((*accepted[place], *aliases[place]), golds[place]),
-            topics[place] or None,
-            contexts[place] or None,
-            choices[place].texts if choices[place] else (),  # type: ignore[union-attr]
-            patterns[place] or None,
-        )
-        for place, text in enumerate(texts)
-    )
-    return tuple(questions), []
+    sheet = Sheet(rows[0].source, columns)
+    questions = tuple(sheet.question(row) for row in rows)
+    problems = sheet.problems()
+    return (() if problems else questions), problems
+
+
+class ContentIds:
+    """Makes ids of questions' texts, as `content_ids` tells; remembers what it has seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self.repeated = 0
+        """How many texts occurred before."""
+
+    def of(self, text: str) -> str:
+        """Make the id of the next text."""
+        normal = " ".join(unicodedata.normalize("NFC", text).split())
+        digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        times = self._seen[digest] = self._seen.get(digest, 0) + 1
+        self.repeated += times > 1
+        return digest if times == 1 else f"{digest}-{times}"
 
 
 def content_ids(texts: Sequence[str]) -> list[str]:
@@ -83,103 +80,119 @@ def content_ids(texts: Sequence[str]) -> list[str]:
     >>> content_ids(["Who?", "Who ?", "Who?"])
     ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
     """
-    seen: Counter[str] = Counter()
-    ids = []
-    for text in texts:
-        normal = " ".join(unicodedata.normalize("NFC", text).split())
-        digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
-        seen[digest] += 1
-        ids.append(digest if seen[digest] == 1 else f"{digest}-{seen[digest]}")
-    return ids
+    ids = ContentIds()
+    return [ids.of(text) for text in texts]
 
 
-class _Sheet:
-    """The columns of a file by role; gathers what is wrong as they are read."""
+STEPS = ("choices", "question", "answerable", "answer", "context", "question_id", "aliases", "topic", "pattern")
+"""The roles in the order in which what is wrong in one line is told."""
 
-    def __init__(self, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
-        self._rows, self._columns = rows, columns
-        self.problems: Problems = []
-        self.choices: list[Choices | None] = self.read("choices", choices_cell, None)
 
-    def read(self, role: str, cell: Callable[[Row, str], T], otherwise: T) -> list[T]:
-        """Read the cells of a role; `otherwise` stands for those of no column and for those that are wrong."""
+class Sheet:
+    """Makes questions of rows, one by one; gathers what is wrong, and what only the whole of them can tell.
+
+    - `source`, `columns`: where the rows come from, and column by role.
+    """
+
+    def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
+        self._source, self._columns = source, columns
+        self._found: list[tuple[int, int, TableError]] = []
+        self._empty: dict[str, list[int]] = {}
+        self._lines: dict[str, int] = {}
+        self._again: dict[str, list[int]] = {}
+        self._topics: dict[str, str] = {}
+        self.made_ids = ContentIds()
+
+    def question(self, row: Row) -> Question:
+        """Make a question of a row; it is worth nothing where there are problems."""
+        choices = self._cell(row, "choices", choices_cell, None)
+        text = self._filled(row, "question")
+        gold, accepted = self._answers(row, choices)
+        context = self._cell(row, "context", text_cell, "")
+        texts = choices.texts if choices else ()
+        question_id = self._id(row, text, context, texts)
+        aliases = self._cell(row, "aliases", list_cell, _NOTHING)
+        topic = self._cell(row, "topic", text_cell, "")
+        pattern = self._cell(row, "pattern", text_cell, "")
+        if pattern and (said := _wrong_pattern(pattern, gold)) is not None:
+            self._tell("pattern", row.wrong(said, self._columns["pattern"]))
+        others = _others((*accepted, *aliases), gold) if accepted or aliases else ()
+        topic = self._topics.setdefault(topic, topic)  # one text for all questions of a topic
+        return Question(question_id, text, gold, others, topic or None, context or None, texts, pattern or None)
+
+    def problems(self) -> Problems:
+        """Return everything that is wrong, in the order of the lines."""
+        found = [*self._found, *self._repeated_ids()]
+        for role, lines in self._empty.items():
+            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
+            problem = self._source.wrong(said + unless, lines, self._columns.get(role, role))
+            found.append((lines[0], STEPS.index(role), problem))
+        return [problem for _, _, problem in sorted(found, key=lambda one: one[:2])]
+
+    def _cell(self, row: Row, role: str, cell: Callable[[Row, str], T], otherwise: T) -> T:
+        """Read the cell of a role; `otherwise` stands for that of no column and for one that is wrong."""
         column = self._columns.get(role)
-        return [otherwise if column is None else self._cell(row, column, cell, otherwise) for row in self._rows]
-
-    def filled(self, role: str) -> list[str]:
-        """Read a column of texts in which none may be empty."""
-        cells = self.read(role, text_cell, "")
-        self._refuse_empty(role, [row.line for row, cell in zip(self._rows, cells, strict=True) if not cell])
-        return cells
-
-    def answers(self) -> tuple[list[str | None], list[tuple[str, ...]]]:
-        """Read the gold answer of every row, None where there is none, and further accepted ones."""
-        answerable = self.read("answerable", flag_cell, True)
-        cells = self.read("answer", answers_cell, _NOTHING)
-        places = [place for place, is_answerable in enumerate(answerable) if is_answerable]
-        self._refuse_empty("answer", [self._rows[place].line for place in places if not cells[place]])
-        golds: list[str | None] = [None] * len(cells)
-        accepted: list[tuple[str, ...]] = [()] * len(cells)
-        for place in places:
-            if cells[place]:
-                golds[place], accepted[place] = self._keyed(place, cells[place][0]), cells[place][1:]
-        return golds, accepted
-
-    def ids(self, contents: Sequence[str]) -> list[str]:
-        """Read the ids, or make them of what is asked."""
-        if "question_id" not in self._columns:
-            return content_ids(contents)
-        ids = self.filled("question_id")
-        lines: defaultdict[str, list[int]] = defaultdict(list)
-        for question_id, row in zip(ids, self._rows, strict=True):
-            lines[question_id].append(row.line)
-        for question_id, found in lines.items():
-            if question_id and len(found) > 1:
-                said = f"expected every question_id once, got {question_id!r} {len(found)} times; "
-                advice = "give each question an id of its own, or remove the column to have ids made of the texts"
-                self.problems.append(self._rows[0].source.wrong(said + advice, found))
-        return ids
-
-    def patterns(self, golds: Sequence[str | None]) -> list[str]:
-        """Read the regular expressions, each of which must match its own gold answer."""
-        patterns = self.read("pattern", text_cell, "")
-        for row, pattern, gold in zip(self._rows, patterns, golds, strict=True):
-            if (said := _wrong_pattern(pattern, gold)) is not None:
-                self.problems.append(row.wrong(said, self._columns["pattern"]))
-        return patterns
-
-    def _cell(self, row: Row, column: str, cell: Callable[[Row, str], T], otherwise: T) -> T:
+        if column is None:
+            return otherwise
         try:
             return cell(row, column)
         except TableError as error:
-            self.problems.append(error)
+            self._tell(role, error.with_traceback(None))
             return otherwise
 
-    def _refuse_empty(self, role: str, lines: Sequence[int]) -> None:
-        column = self._columns.get(role, role)
-        told = {problem.line for problem in self.problems if problem.column == column}  # could not be read
-        empty = [line for line in lines if line not in told]
-        if empty:
-            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
-            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
-            self.problems.append(self._rows[0].source.wrong(said + unless, empty, column))
+    def _tell(self, role: str, problem: TableError) -> None:
+        self._found.append((problem.line, STEPS.index(role), problem))
 
-    def _keyed(self, place: int, answer: str) -> str | None:
-        """Return the gold answer, which is one of the choices where there are such."""
-        choices, row = self.choices[place], self._rows[place]
-        if choices is None:
-            return answer
+    def _filled(self, row: Row, role: str, cell: Callable[[Row, str], str] = text_cell) -> str:
+        """Read a text that may not be empty."""
+        text = self._cell(row, role, cell, "")
+        if not text:
+            self._refuse_empty(row, role)
+        return text
+
+    def _refuse_empty(self, row: Row, role: str) -> None:
+        column = self._columns.get(role, role)
+        if not any(line == row.line and told.column == column for line, _, told in self._last_found()):
+            self._empty.setdefault(role, []).append(row.line)
+
+    def _last_found(self) -> list[tuple[int, int, TableError]]:
+        return self._found[-len(STEPS) :]  # a row has no more problems than that
+
+    def _answers(self, row: Row, choices: Choices | None) -> tuple[str | None, tuple[str, ...]]:
+        """Read the gold answer, None where there is none, and further accepted ones."""
+        is_answerable = self._cell(row, "answerable", flag_cell, True)
+        cells = self._cell(row, "answer", answers_cell, _NOTHING)
+        if is_answerable and not cells:
+            self._refuse_empty(row, "answer")
+        if not (is_answerable and cells):
+            return None, ()
+        return (cells[0] if choices is None else self._keyed(row, choices, cells[0])), cells[1:]
+
+    def _keyed(self, row: Row, choices: Choices, answer: str) -> str | None:
+        """Return the gold answer, which is one of the choices."""
         gold = choices.keyed(answer)
         if gold is None:
             names = ", ".join(choices.labels or choices.texts)
             said = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
-            self.problems.append(row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"]))
+            self._tell("answer", row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"]))
         return gold
 
+    def _id(self, row: Row, text: str, context: str, choices: tuple[str, ...]) -> str:
+        """Read the id, or make it of all that is asked; that of a question alone is made of its text."""
+        if "question_id" not in self._columns:
+            return self.made_ids.of("\x1f".join(part for part in (text, context, *choices) if part))
+        question_id = self._filled(row, "question_id", id_cell)
+        if question_id and self._lines.setdefault(question_id, row.line) != row.line:
+            self._again.setdefault(question_id, []).append(row.line)
+        return question_id
 
-def _whole(text: str, context: str, choices: Choices | None) -> str:
-    """Return all that is asked; a question alone is its text."""
-    return "\x1f".join(part for part in (text, context, *(choices.texts if choices else ())) if part)
+    def _repeated_ids(self) -> Iterator[tuple[int, int, TableError]]:
+        for question_id, again in self._again.items():
+            lines = [self._lines[question_id], *again]
+            said = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
+            advice = "give each question an id of its own, or remove the column to have ids made of the texts"
+            yield lines[0], STEPS.index("question_id"), self._source.wrong(said + advice, lines)
 
 
 def _others(answers: Sequence[str], gold: str | None) -> tuple[str, ...]:
@@ -188,10 +201,15 @@ def _others(answers: Sequence[str], gold: str | None) -> tuple[str, ...]:
 
 def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
     """Say what is wrong with a pattern, if anything is."""
-    try:
-        compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    except re.error as error:
-        return f"expected a regular expression, got {shortened(pattern)} ({error})"
-    if not pattern or gold is None or compiled.fullmatch(gold):
+    if not pattern:
         return None
+    try:
+        if gold is None or matches(pattern, gold):
+            compiled(pattern)
+            return None
+    except PatternError as error:
+        return f"expected a regular expression, got {shortened(pattern)} ({error})"
+    except TimeoutError:
+        why = f"expected a pattern that can be matched with the answer {shortened(gold)} within {SECONDS:g} s"
+        return f"{why}, got {shortened(pattern)}; do not nest what repeats"
     return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"

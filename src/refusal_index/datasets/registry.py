@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa
-from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix
+from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
 from refusal_index.outcomes.errors import shortened, suggestion
 from refusal_index.outcomes.source import is_in_memory
 
@@ -34,7 +34,12 @@ def dataset_names() -> tuple[str, ...]:
 
 
 def load_dataset(
-    name: str, *, data: Any = None, columns: Mapping[str, str] | None = None, mix_seed: int = 0
+    name: str,
+    *,
+    data: Any = None,
+    columns: Mapping[str, str] | None = None,
+    mix_seed: int = 0,
+    limit: int | None = None,
 ) -> Dataset:
     """Load a dataset by name and check all of it.
 
@@ -46,7 +51,8 @@ def load_dataset(
       dictionaries, as `own.questions_from` takes. For a mix, one for each part that needs one, or for each that can
       take one, in their order.
     - `columns`: for ``own`` only: column name by role, as `own.load` tells.
-    - `mix_seed`: of the draw from the larger parts of a mix.
+    - `mix_seed`: of the draw from the larger parts of a mix, and of that of `limit` questions.
+    - `limit`: how many questions to draw, as `sample` does; None for all of them.
     - returned: with unique question ids.
     """
     names = name.split(SIGN)
@@ -57,8 +63,11 @@ def load_dataset(
             f"columns: {name!r} has columns of its own; leave columns out, or choose 'own' for a file of your own"
         )
     files = _files(names, data)
+    if names == ["own"] and limit is not None:
+        return own.load(files[0], columns, limit, mix_seed)
     parts = [_load(part, file, columns) for part, file in zip(names, files, strict=True)]
-    return parts[0] if len(parts) == 1 else mix(parts, mix_seed)
+    whole = parts[0] if len(parts) == 1 else mix(parts, mix_seed)
+    return whole if limit is None else sample(whole, limit, mix_seed)
 
 
 def _load(name: str, data: Any, columns: Mapping[str, str] | None) -> Dataset:

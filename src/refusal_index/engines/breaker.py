@@ -1,77 +1,95 @@
-"""Ends a run in which every request fails for a reason that will not pass by itself."""
+"""Ends a run in order: what fails will not pass by itself, or what it may take is used up."""
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
+from contextlib import suppress
+
+from refusal_index.engines.failures import Failure, Kind
 
 QUESTIONS_IN_A_ROW = 20
-RESUMES = "the same command resumes"
-KEY_REFUSED = (401, 403)
+OUTAGE_SECONDS = 180.0
+OUTAGE_QUESTIONS = 3
 
 
 class CircuitBreaker:
-    """Opens once so many questions in a row ended in such an error that no further one need be tried.
+    """Once it is open nothing further is sent; what is on its way is waited for, and kept.
+
+    It opens when so many questions in a row ended in errors without a reply in between, when nothing but errors came
+    for so long, or when it is told to.
+
+    Parameters
+    ----------
+    clock
+        Tells the time in seconds.
 
     Attributes
     ----------
     reason
         Why it opened, in one line; None while it is closed.
-    on_open
-        What is done then.
+    planned
+        Whether the run was told to end there.
 
     Examples
     --------
     >>> breaker = CircuitBreaker()
     >>> for number in range(QUESTIONS_IN_A_ROW):
-    ...     breaker.failed("model", "openai/gpt", f"q{number}", "the key is refused")
+    ...     breaker.failed("model", f"q{number}", Failure("the key is refused", "openai/gpt", Kind.LASTING))
     >>> breaker.reason
     'openai/gpt failed for 20 questions in a row (the key is refused); the same command resumes'
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.reason: str | None = None
-        self.on_open: Callable[[], object] = lambda: None
+        self.planned = False
+        self._clock = clock
+        self._opened = asyncio.Event()
+        self._worked: set[str] = set()
         self._failed: dict[str, set[str]] = {}
+        self._troubled: dict[str, tuple[float, set[str], int]] = {}
 
     def worked(self, role: str) -> None:
         """Take note of a reply of whoever is in a role, which breaks the row of failures."""
+        self._worked.add(role)
         self._failed.pop(role, None)
+        self._troubled.pop(role, None)
 
-    def failed(self, role: str, model: str, question_id: str, error: str, advice: str = RESUMES) -> None:
-        """Take note of an error that will not pass by itself, in which a request about a question ended.
-
-        Parameters
-        ----------
-        role, model, question_id, error
-            Who was asked about what, and what came of it in one line.
-        advice
-            What a user may do about it.
-        """
+    def failed(self, role: str, question_id: str, failure: Failure) -> None:
+        """Take note of a request about a question that failed for good."""
+        if failure.kind is Kind.REQUEST:
+            return
         failed = self._failed.setdefault(role, set())
-        failed.add(question_id)  # a question that is tried again counts once
+        failed.add(question_id)
         if len(failed) >= QUESTIONS_IN_A_ROW:
-            self.open(f"{model} failed for {len(failed)} questions in a row ({error}); {advice}")
+            self._open_for(failure, f"failed for {len(failed)} questions in a row")
 
-    def open(self, reason: str) -> None:
+    def troubled(self, role: str, question_id: str, failure: Failure) -> None:
+        """Take note of a request about a question that failed and will be sent again."""
+        since, questions, attempts = self._troubled.get(role, (self._clock(), set(), 0))
+        questions.add(question_id)
+        self._troubled[role] = since, questions, attempts + 1
+        lasted = self._clock() - since
+        if failure.kind is Kind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
+            self._open_for(failure, f"failed in each of {attempts + 1} attempts")
+        elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
+            self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
+
+    def _open_for(self, failure: Failure, what: str) -> None:
+        self.open(f"{failure.model} {what} ({failure.message}); {failure.advice}")
+
+    def open(self, reason: str, *, planned: bool = False) -> None:
         """End the run for a reason; the first one counts."""
         if self.reason is None:
-            self.reason = reason
-            self.on_open()
+            self.reason, self.planned = reason, planned
+            self._opened.set()
 
+    async def opened(self) -> None:
+        """Wait until it opens."""
+        await self._opened.wait()
 
-def is_key_refused(error: BaseException | None) -> bool:
-    """Whether an error, or one that led to it, is a provider's answer that the key is not good for this."""
-    return any(
-        getattr(cause, name, None) in KEY_REFUSED
-        for cause in causes(error)
-        for name in ("status_code", "code", "status")
-    )
-
-
-def causes(error: BaseException | None) -> list[BaseException]:
-    """Return an error and those that led to it, each once."""
-    found: dict[int, BaseException] = {}
-    while error is not None and id(error) not in found:
-        found[id(error)] = error
-        error = error.__cause__ or error.__context__
-    return list(found.values())
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, and no longer than until it opens."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._opened.wait(), seconds)

@@ -5,18 +5,24 @@ Everything else follows from the store, so that one engine may finish what anoth
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Protocol
 
-from refusal_index.engines.breaker import RESUMES, CircuitBreaker
-from refusal_index.engines.settings import Decoding, SettingError, Settings
-from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.engines.breaker import CircuitBreaker
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.failures import RESUMES, EndedError, Failure, NoAnswerError, RequestFailedError
+from refusal_index.engines.retrying import patiently
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Decoding, Limits, Settings
+from refusal_index.engines.store import ReplyStore, StoreError, StoreGoneError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.price import Prices
 from refusal_index.protocol import (
     Asked,
     Completion,
@@ -29,6 +35,11 @@ from refusal_index.protocol import (
     due,
     request_seed,
 )
+
+LOOK = 0.02  # seconds between looks at what is on its way
+
+MOST_TOKENS = 2**31
+"""Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
 
 
 class ModelError(SettingError):
@@ -44,6 +55,7 @@ class Opened:
     """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
 
     finished: int
+    note: str | None = None  # what must be said of it
 
 
 @dataclass(frozen=True)
@@ -119,14 +131,14 @@ class Response:
     Attributes
     ----------
     replies
-        Text and stop reason of each choice, as the protocol knows them.
+        Text and stop reason of each choice, as the protocol knows them; None for a choice that holds no answer.
     input_tokens, output_tokens, seconds
         Of the whole response.
     logprobs
         Of the first choice, as JSON.
     """
 
-    replies: Sequence[tuple[str, StopReason]]
+    replies: Sequence[tuple[str, StopReason] | None]
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float | None = None
@@ -134,7 +146,7 @@ class Response:
 
 
 Send = Callable[[Ask], Awaitable[Response]]
-"""Carries one request; it raises what the provider raises, once it was sent again as often as told."""
+"""Sends one request, once; it raises what the provider raises."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +161,10 @@ class Assignment:
         Those of the run.
     folder
         Where an engine may leave logs of its own; None where it should leave none.
-    store, progress, breaker
-        Where replies go, who is told, and what ends it early.
+    store, progress
+        Where replies go, and who is told.
+    breaker, budget
+        What ends it early, in order.
     """
 
     dataset: str
@@ -161,13 +175,31 @@ class Assignment:
     folder: RunFolder | None = None
     progress: Progress = unwatched
     breaker: CircuitBreaker = field(default_factory=CircuitBreaker)
+    budget: Budget = field(default_factory=lambda: Budget(Limits()))
+
+    @property
+    def prices(self) -> Prices:
+        """What its models cost."""
+        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+
+    async def ended(self) -> None:
+        """Wait until it ends early, and what is on its way then has come back."""
+        await self.breaker.opened()
+        while not self.budget.is_idle:
+            await asyncio.sleep(LOOK)
+        await asyncio.sleep(LOOK)  # for whoever it came to
 
 
 class Engine(Protocol):
     """Carries requests; opened once for all variants of a run, since models may be costly to load."""
 
-    def open(self) -> AbstractAsyncContextManager[None]:
+    def open(self, store: ReplyStore | None = None) -> AbstractAsyncContextManager[None]:
         """Make sure that graders grade a plain case rightly, and close all models at the end.
+
+        Parameters
+        ----------
+        store
+            Of the run: who has replied there is known, and need not be tried; the reply of who is goes there.
 
         Raises
         ------
@@ -176,7 +208,7 @@ class Engine(Protocol):
         """
 
     async def carry(self, assignment: Assignment) -> None:
-        """Ask whatever is due, and put replies and failures into the store.
+        """Ask whatever is due, and put replies and failures into the store, until the breaker opens.
 
         Raises
         ------
@@ -191,98 +223,135 @@ MakeEngine = Callable[[Settings, Mapping[Asked, str], Mapping[str, object]], Eng
 """Makes an engine from the settings, the names of those that are asked, and objects that go by such a name."""
 
 
-@dataclass(frozen=True)
-class Failure:
-    """What an error of a request comes down to.
-
-    Attributes
-    ----------
-    message, model
-        The error in one line, and who was asked.
-    lasts
-        Whether it will not pass by itself, so that a row of them ends the run.
-    advice
-        What a user may do about it.
-    """
-
-    message: str
-    model: str
-    lasts: bool = False
-    advice: str = RESUMES
-
-
 Explain = Callable[[Exception, Asked], Failure]
 """Says what an error comes down to that a request to somebody ended in."""
 
 
 async def converse(assignment: Assignment, conversation: Conversation, send: Send, explain: Explain) -> None:
-    """Ask whatever is due about one question, one request after the other, until nothing is.
+    """Ask whatever is due about one question, one request after the other, until nothing is or the run has ended.
 
-    What comes is in the store at once. An error is taken down there, told to the breaker and raised again.
+    What comes is in the store at once, and so is what a request failed for.
+
+    Raises
+    ------
+    RequestFailedError
+        If a request failed for good.
+    StoreError
+        If a reply cannot be kept.
     """
-    store, breaker, question_id = assignment.store, assignment.breaker, conversation.question.question_id
-    asked = Asked.MODEL
+    store, question_id = assignment.store, conversation.question.question_id
     try:
         while asks := due(conversation, store.said(question_id, conversation.variant)):
             for one in asks:
-                ask = ask_for(assignment.settings, conversation, one)
-                asked = ask.request.asked
-                completions = completed(ask, await send(ask))
-                store.put(completions)
-                breaker.worked(asked)
+                completions = await _answered(assignment, _ask(assignment, conversation, one), send, explain)
                 assignment.progress(Replied(completions[0]))
-    except StoreError as error:
-        breaker.open(f"{error}; nothing further is asked: make room; the same command resumes")
-        raise
-    except Exception as error:  # whatever the provider raises
-        failure = explain(error, asked)
-        if failure.lasts:
-            breaker.failed(asked, failure.model, question_id, failure.message, failure.advice)
-        store.fail(conversation.variant, question_id, failure.message)
+    except EndedError:
+        return
+    except RequestFailedError as error:
+        store.fail(conversation.variant, question_id, error.failure.message)
         raise
     store.finish(conversation.variant, question_id)
     assignment.progress(Finished(conversation.variant, question_id))
 
 
-def ask_for(settings: Settings, conversation: Conversation, one: Due) -> Ask:
-    """Put what is due into a request with its seed."""
+async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Explain) -> list[Completion]:
+    """Return what a request brought, once it is in the store."""
+    breaker, budget, asked = assignment.breaker, assignment.budget, ask.request.asked
+
+    async def once() -> list[Completion]:
+        await budget.turn()
+        if reason := budget.used_up():
+            breaker.open(reason, planned=True)
+            raise EndedError
+        with budget.one_request():
+            return completed(ask, await send(ask))
+
+    completions = await patiently(
+        once,
+        lambda error: explain(error, asked),
+        breaker,
+        role=asked,
+        about=ask.conversation.question.question_id,
+        max_retries=assignment.settings.sending.max_retries,
+    )
+    budget.count(completions, assignment.prices)
+    try:
+        assignment.store.put(completions)
+    except StoreError as error:
+        advice = "" if isinstance(error, StoreGoneError) else ": make room"
+        breaker.open(f"{error}; nothing further is asked{advice}; {RESUMES}")
+        raise
+    except Exception as error:  # else every further reply would be paid for and lost, too
+        said = f"{type(error).__name__}: {error}"[:300]
+        breaker.open(f"a reply cannot be kept ({said}); nothing further is asked: please report this; {RESUMES}")
+        raise
+    return completions
+
+
+def _ask(assignment: Assignment, conversation: Conversation, one: Due) -> Ask:
+    place = (one.step.of, one.step.asked, one.draw)
+    again = assignment.store.times_retired(
+        conversation.question.question_id, variant_of(conversation, one.step.of), *place
+    )
+    return ask_for(assignment.settings, conversation, one, again)
+
+
+def ask_for(settings: Settings, conversation: Conversation, one: Due, again: int = 0) -> Ask:
+    """Put what is due into a request with its seed.
+
+    Parameters
+    ----------
+    settings, conversation, one
+        Those of the run, and what is due about what.
+    again
+        How many replies to it were set aside, to be asked for again: each request has a seed of its own.
+    """
     question = conversation.question
     request = conversation.procedure.request(one.step, question)
-    seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, request)
+    attempt = replace(request, attempt=request.attempt + again)
+    seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
     decoding = settings.decoding if request.asked is Asked.MODEL else None
     return Ask(conversation, one, request, seed, min(one.choices, settings.sending.max_choices), decoding)
 
 
 def completed(ask: Ask, response: Response) -> list[Completion]:
-    """Return a completion for every choice of a response; what it took goes with the first.
+    """Return a completion for every choice of a response that holds an answer; what it took goes with the first.
 
     Raises
     ------
-    ValueError
-        If there is no choice.
+    NoAnswerError
+        If there is none.
     """
-    if not response.replies:
-        raise ValueError("the response holds no choices")
-    question_id, variant = ask.conversation.question.question_id, variant_of(ask.conversation, ask.request.of)
-    found, sha256 = [], ask.sha256
-    for place, (text, stop_reason) in enumerate(response.replies[: ask.choices]):
-        first = place == 0
-        found.append(
-            Completion(
-                question_id,
-                variant,
-                ask.due.draw + place,
-                Reply(ask.request.of, ask.request.asked, text, stop_reason),
-                ask.request.attempt,
-                response.input_tokens if first else 0,
-                response.output_tokens if first else 0,
-                int(first),
-                response.seconds if first else None,
-                response.logprobs if first else None,
-                sha256,
-            )
+    variant = variant_of(ask.conversation, ask.request.of)
+    found = [
+        Completion(
+            ask.conversation.question.question_id,
+            variant,
+            ask.due.draw + place,
+            Reply(ask.request.of, ask.request.asked, *choice),
+            ask.request.attempt,
+            requests=0,
+            request_sha256=ask.sha256,
         )
-    return found
+        for place, choice in enumerate(response.replies[: ask.choices])
+        if choice is not None
+    ]
+    if not found:
+        raise NoAnswerError("the response holds no answer")
+    took = replace(
+        found[0],
+        input_tokens=_believable(response.input_tokens),
+        output_tokens=_believable(response.output_tokens),
+        requests=1,
+        seconds=response.seconds,
+        logprobs=response.logprobs,
+    )
+    return [took, *found[1:]]
+
+
+def _believable(tokens: int) -> int:
+    """Return a provider's count, or 0, as where there is none, for one that no response can have."""
+    return tokens if 0 <= tokens <= MOST_TOKENS else 0
 
 
 def variant_of(conversation: Conversation, of: Pass) -> str:

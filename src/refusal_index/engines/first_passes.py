@@ -15,7 +15,7 @@ from refusal_index.datasets.imports import (
 )
 from refusal_index.datasets.imports.reader import INSPECT
 from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.errors import suggestion
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,8 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
     """
     file = SourceFile.read(path)
     if kind is not None and kind not in FORMATS:
-        guess = nearest(kind, FORMATS)
-        advice = f"; did you mean {guess!r}?" if guess else ""
-        raise FirstPassError(f"--format: expected one of {', '.join(FORMATS)}, got {kind!r}{advice}")
+        guess = suggestion(kind, FORMATS)
+        raise FirstPassError(f"--format: expected one of {', '.join(FORMATS)}, got {kind!r}{guess}")
     found = kind or detected_format(file)
     if found != INSPECT:
         return Imported(file, found, read_first_passes(file, found, options))

@@ -10,10 +10,12 @@ import inspect
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.engine import Ask, ModelError, Response
+from refusal_index.engines.failures import Failure, Kind, causes, failure_of, status_of
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
@@ -34,6 +36,21 @@ class FunctionError(RefusalIndexError, RuntimeError):
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"{name} {what}")
         self.name = name
+
+
+def function_failure(error: FunctionError) -> Failure:
+    """Say what an error of a function comes down to.
+
+    One that a service gave it, which has a status or tells of a connection, is treated as any service's.
+    """
+    known = failure_of(error, str(error), error.name)
+    if status_of(error) is not None or known.kind is not Kind.PASSING or any(map(_is_of_a_connection, causes(error))):
+        return known
+    return replace(known, kind=Kind.DOUBTFUL, advice=MEND)
+
+
+def _is_of_a_connection(error: BaseException) -> bool:
+    return isinstance(error, OSError)  # among which are those of time-outs
 
 
 def is_function_name(name: str) -> bool:

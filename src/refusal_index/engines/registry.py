@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from refusal_index.engines.engine import MakeEngine
-from refusal_index.engines.settings import unknown
+from refusal_index.engines.setting import unknown
 
 ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",

@@ -6,116 +6,36 @@ A setting either tells replies apart, and so belongs to what a run's folder is m
 
 from __future__ import annotations
 
-import math
-import re
-import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self
 
-from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.price import Price, PriceError
+from refusal_index.engines.setting import (
+    Setting,
+    SettingError,
+    read_columns,
+    read_paths,
+    read_price,
+    read_texts,
+    setting,
+    settings_in,
+)
+from refusal_index.outcomes.errors import suggestion
+from refusal_index.outcomes.price import Price
 
-KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
+MOST_DRAWS = 1_000_000
+"""Most draws of a question."""
+
 COMPARABILITY_VERSION = 1
 """Raised whenever a change makes results incomparable with those of before, whatever the package's version."""
 
-NAMED = re.compile(r"\{([a-z_]+)\}")
-
 COUNTED = "shown beside the numbers, and enters no reply and no grade"
 CARRIED = "how requests are carried does not change what they ask"
+ENDS = "what was asked until then stays, and the rest can be asked later"
 ASSUMED = "of a dry run, which asks nothing"
-
-
-class SettingError(RefusalIndexError, ValueError):
-    """A setting that cannot be used as given.
-
-    The message may name settings in braces, as in ``{draws}``: a command line shows them as options.
-    """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.shown(lambda name: name)
-
-    def shown(self, name: Callable[[str], str]) -> str:
-        """Return the message, every setting that it names called as `name` says."""
-        return NAMED.sub(lambda found: name(found[1]), self.message)
-
-
-def setting(default: Any, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:
-    """Declare a setting.
-
-    Parameters
-    ----------
-    default
-        What it is unless given.
-    low, high
-        Ends of its range, both included; None for no end.
-    more
-        ``harmless``, the reason why it tells no replies apart; ``read``, what reads a value in place of its type;
-        ``of``, what a configuration says it of: a ``"model"``, as most are, a ``"dataset"`` or the whole ``"set"``.
-    """
-    return field(default=default, metadata={"low": low, "high": high, **more})
-
-
-def _texts(value: Any, name: str) -> tuple[str, ...]:
-    """Read one text, its parts separated by commas, or several."""
-    given = _several(value, name, str)
-    return tuple(part.strip() for one in given for part in one.split(",") if part.strip())
-
-
-def _paths(value: Any, name: str) -> tuple[Path, ...]:
-    return tuple(Path(one) for one in _several(value, name, str, Path))
-
-
-def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
-    given = [value] if isinstance(value, kinds) else value
-    found = given if isinstance(given, Sequence) else [given]
-    for one in found:
-        if not isinstance(one, kinds):
-            raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(one)}")
-    return found
-
-
-def _columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
-    """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
-    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
-        return tuple(value.items())
-    listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(_column(entry, name) for entry in (value if listed else [value]))
-
-
-def _column(entry: Any, name: str) -> tuple[str, str]:
-    if isinstance(entry, tuple | list) and len(entry) == 2:
-        return str(entry[0]), str(entry[1])
-    if not isinstance(entry, str):
-        raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
-    role, equals, column = entry.partition("=")
-    if not (role and equals and column):
-        raise SettingError(f"{{{name}}}: expected ROLE=NAME, for instance question=problem, got {entry!r}")
-    return role, column
-
-
-def _price(value: Any, name: str) -> Price | None:
-    """Read a price as text, or as its two numbers."""
-    if value is None or isinstance(value, Price):
-        return value
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        value = ",".join(map(str, value))
-    if not isinstance(value, str):
-        raise SettingError(f"{{{name}}}: expected text, got {shortened(value)}")
-    try:
-        return Price.parse(value, f"{{{name}}}")
-    except PriceError as error:
-        raise SettingError(str(error)) from error
 
 
 @dataclass(frozen=True)
@@ -134,10 +54,10 @@ class Questions:
 
     dataset: str | None = setting(None, of="dataset")
     data: tuple[Path, ...] = setting(
-        (), read=_paths, harmless="the questions read from it tell runs apart", of="dataset"
+        (), read=read_paths, harmless="the questions read from it tell runs apart", of="dataset"
     )
     column: tuple[tuple[str, str], ...] = setting(
-        (), read=_columns, harmless="the questions read by it tell runs apart", of="dataset"
+        (), read=read_columns, harmless="the questions read by it tell runs apart", of="dataset"
     )
     limit: int | None = setting(None, of="dataset")
 
@@ -159,7 +79,7 @@ class Prompting:
     prompts: str = setting("default", of="dataset")
     variants: tuple[str, ...] = setting(
         ("all",),
-        read=_texts,
+        read=read_texts,
         harmless="a run may be extended by another variant, and shares its forced answers",
         of="dataset",
     )
@@ -187,7 +107,9 @@ class Drawing:
         Draws of a question, and how many of the questions are drawn more than once; None for all of them.
     """
 
-    draws: int = setting(1, low=1, harmless="further draws are added to those that are there", of="dataset")
+    draws: int = setting(
+        1, low=1, high=MOST_DRAWS, harmless="further draws are added to those that are there", of="dataset"
+    )
     repeat_questions: int | None = setting(
         None, low=2, harmless="further draws are added to those that are there", of="dataset"
     )
@@ -204,9 +126,11 @@ class Sending:
     max_connections
         Requests in flight; None for as many as the provider bears.
     max_retries, attempt_timeout
-        How often a failed request is sent again, and after how many seconds one without a response.
+        How often a failed request is sent again at most, and after how many seconds one without a response failed.
     max_choices
         Most draws to ask for in one request.
+    retry
+        Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
     """
 
     engine: str = setting("inspect", harmless=CARRIED)
@@ -214,6 +138,24 @@ class Sending:
     max_retries: int = setting(5, low=0, harmless=CARRIED)
     attempt_timeout: int = setting(60, low=1, harmless=CARRIED)
     max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
+    retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a run may take; used up, it ends in order, and can be resumed. None for no limit.
+
+    Attributes
+    ----------
+    max_requests, max_cost
+        Requests and dollars of the run in all.
+    max_time
+        Seconds of one command.
+    """
+
+    max_requests: int | None = setting(None, low=1, harmless=ENDS, of="set")
+    max_cost: float | None = setting(None, low=0, harmless=ENDS, of="set")
+    max_time: float | None = setting(None, low=0, harmless=ENDS, of="set")
 
 
 @dataclass(frozen=True)
@@ -228,8 +170,8 @@ class Accounts:
         Of the weighted score.
     """
 
-    price: Price | None = setting(None, read=_price, harmless=COUNTED)  # noqa: RUF009
-    grader_price: Price | None = setting(None, read=_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
+    price: Price | None = setting(None, read=read_price, harmless=COUNTED)  # noqa: RUF009
+    grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
     penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
 
 
@@ -261,7 +203,7 @@ class Settings:
         in ``A,B``; None for the dataset's own.
     seed
         Of the sample of questions and of every request.
-    questions, prompting, decoding, drawing, sending, accounts, forecast
+    questions, prompting, decoding, drawing, sending, limits, accounts, forecast
         The others, by what they are about.
 
     Examples
@@ -279,6 +221,7 @@ class Settings:
     decoding: Decoding = field(default_factory=Decoding)
     drawing: Drawing = field(default_factory=Drawing)
     sending: Sending = field(default_factory=Sending)
+    limits: Limits = field(default_factory=Limits)
     accounts: Accounts = field(default_factory=Accounts)
     forecast: Forecast = field(default_factory=Forecast)
 
@@ -299,9 +242,7 @@ class Settings:
         for name, value in values.items():
             known = SETTINGS.get(name)
             if known is None:
-                near = nearest(name, SETTINGS)
-                guess = f"; did you mean {near!r}?" if near else ""
-                raise SettingError(f"no setting is called {name!r}{guess}")
+                raise SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")
             groups.setdefault(known.group, {})[name] = known.read(value)
         changed = groups.pop(None, {})
         for group, inside in groups.items():
@@ -314,107 +255,5 @@ class Settings:
         return getattr(self if group is None else getattr(self, group), name)
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What is known of one setting.
-
-    Attributes
-    ----------
-    name, group
-        Its own, and that of the branch it hangs on; None at the root.
-    kind, many, optional
-        Of one value; whether it takes several, in a file as an array; whether None is one.
-    default
-        What it is unless given.
-    low, high
-        Ends of its range, both included; None for no end.
-    harmless
-        Why it tells no replies apart; None where it does.
-    of
-        What a configuration says it of: ``"model"``, ``"dataset"`` or ``"set"``.
-    choices, reader
-        The values that it may have, where they are few, and what reads a value in place of its type.
-    """
-
-    name: str
-    group: str | None
-    kind: type
-    many: bool
-    optional: bool
-    default: Any
-    low: float | None = None
-    high: float | None = None
-    harmless: str | None = None
-    of: str = "model"
-    choices: tuple[str, ...] = ()
-    reader: Any = None
-
-    def read(self, value: Any) -> Any:
-        """Return a value as the tree holds it.
-
-        Raises
-        ------
-        SettingError
-            If it is of another kind or out of range; the message says what was expected and what came.
-
-        Examples
-        --------
-        >>> SETTINGS["temperature"].read(1)
-        1.0
-        """
-        if value is None and self.optional:
-            return None
-        if self.reader is not None:
-            return self.reader(value, self.name)
-        accepted: Any = (int, float) if self.kind is float else self.kind
-        if not isinstance(value, accepted) or (isinstance(value, bool) and self.kind is not bool):
-            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]}, got {shortened(value)}")
-        if self.kind in (int, float) and not self._in_range(value):
-            raise SettingError(f"{{{self.name}}}: expected {KINDS[self.kind]} {self._range()}, got {value}")
-        if self.choices and value not in self.choices:
-            raise unknown(self.name, value, self.choices)
-        return self.kind(value)
-
-    def _in_range(self, value: float) -> bool:
-        above = self.low is None or value >= self.low
-        return math.isfinite(value) and above and (self.high is None or value <= self.high)
-
-    def _range(self) -> str:
-        ends = [f"{word} {end:g}" for word, end in (("from", self.low), ("to", self.high)) if end is not None]
-        return " ".join(ends) or "that is finite"
-
-
-def unknown(name: str, given: str, known: Sequence[str]) -> SettingError:
-    """Return the error of a setting whose value is none of the known ones; it names them, and the nearest."""
-    guess = nearest(given, known)
-    advice = f"; did you mean {guess!r}?" if guess else ""
-    return SettingError(f"{{{name}}}: expected one of {', '.join(known)}, got {given!r}{advice}")
-
-
-def _leaves(tree: type, group: str | None = None) -> dict[str, Setting]:
-    hints = get_type_hints(tree)
-    found: dict[str, Setting] = {}
-    for one in fields(tree):
-        if is_dataclass(hints[one.name]) and one.default is MISSING:
-            found |= _leaves(hints[one.name], one.name)
-        else:
-            found[one.name] = _leaf(one, hints[one.name], group)
-    return found
-
-
-def _leaf(one: Field[Any], hint: Any, group: str | None) -> Setting:
-    parts = get_args(hint) if get_origin(hint) in (types.UnionType, Union) else (hint,)
-    base = next(part for part in parts if part is not types.NoneType)
-    make = partial(Setting, one.name, group, optional=types.NoneType in parts, default=one.default)
-    known = dict(one.metadata)
-    reader = known.pop("read", None)
-    if get_origin(base) is Literal:
-        return make(kind=str, many=False, choices=get_args(base), reader=reader, **known)
-    many = get_origin(base) is tuple
-    kind = get_args(base)[0] if many else base
-    simple = kind if kind in KINDS else str
-    return make(kind=simple, many=many, reader=reader, **known)
-
-
-SETTINGS: Mapping[str, Setting] = _leaves(Settings)
+SETTINGS: Mapping[str, Setting] = settings_in(Settings)
 """Every setting by its name."""

@@ -2,14 +2,15 @@
 
 Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
 variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
-Beside the replies lie the questions, which of them are asked under which variant and how often, and what kept those
-that are not finished. Nothing in it is code.
+Beside the replies lie those that were set aside to be asked for again, the questions, which of them are asked under
+which variant and how often, and what kept those that are not finished. Nothing in it is code.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -17,11 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.question import Question
+from refusal_index.engines.settings import MOST_DRAWS
+from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.question import LETTERS, Question
+from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
+from refusal_index.redaction import redacted, redacted_in
 
-STORE_VERSION = 1
+__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError", "StoreGoneError"]
+
+STORE_VERSION = 2
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
 
 TABLES = """
@@ -34,16 +41,22 @@ CREATE TABLE IF NOT EXISTS replies (
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
     seconds REAL, logprobs TEXT, request_sha256 TEXT,
     PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
+CREATE TABLE IF NOT EXISTS retired (
+    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
+    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
+    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT);
 CREATE TABLE IF NOT EXISTS failures (
     variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
 """
 
-
+UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
 INSERT_REPLY = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 
 
-class StoreError(RefusalIndexError, ValueError):
-    """A store of replies that cannot be read or written; the message names the file."""
+class StoreGoneError(StoreError):
+    """A store whose file was taken away while it is open."""
 
 
 class ReplyStore:
@@ -57,7 +70,7 @@ class ReplyStore:
     Raises
     ------
     StoreError
-        If the file cannot be opened, or a newer release wrote it.
+        If the file cannot be opened, a newer release wrote it, it is damaged, or it holds what no run puts there.
 
     Examples
     --------
@@ -71,29 +84,51 @@ class ReplyStore:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         with self._telling():
-            # Whoever evaluates in a thread of its own uses the store there; never two at the same time.
-            self._connection = sqlite3.connect(":memory:" if path is None else path, check_same_thread=False)
-            self._open()
+            self._connection, is_copy = connect(path)
+        # Absolute, as SQLite keeps it: whoever evaluates in a process of theirs may change its working directory.
+        self._place = None if path is None or is_copy else path.absolute()
+        try:
+            with self._telling():
+                self._file = self._place and _file_at(self._place)
+                self._open()
+                if is_copy:  # what is put there would be lost
+                    self._connection.execute("PRAGMA query_only = ON")
+            self._load()
+        except StoreError:
+            self._connection.close()
+            raise
+
+    def _load(self) -> None:
         self._said: dict[str, list[Completion]] = {}
-        for one in self._read_replies():
+        for one in self._read("replies"):
             self._said.setdefault(one.question_id, []).append(one)
         self._failures = set(self.failures())
+        self._retired = Counter(_place(one)[:-1] for one in self.retired())
         self._places = {_place(one) for replies in self._said.values() for one in replies}
 
     def _open(self) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA trusted_schema = OFF")  # a store may come from a stranger
-        self._connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version > STORE_VERSION:
             raise StoreError(
                 f"{self.path}: expected a store of version {STORE_VERSION}, got {version}; a newer release wrote it: "
                 "upgrade refusal-index"
             )
-        if version < STORE_VERSION:  # else whoever only reads changes nothing
+        is_whole = check_schema(self._connection, TABLES, self.path)
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
+        if version < STORE_VERSION or not is_whole:  # else whoever only reads changes nothing
             self._connection.executescript(TABLES)
             self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
             self._connection.commit()
+        check_values(self._connection, TABLES, self.path)
+        lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
+        if lost is not None:
+            raise StoreError(f"{self.path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
+        (most,) = self._connection.execute("SELECT max(draws) FROM asked").fetchone()
+        if most is not None and most > MOST_DRAWS:
+            raise StoreError(
+                f"{self.path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}"
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -128,7 +163,16 @@ class ReplyStore:
     def questions(self) -> dict[str, Question]:
         """Return every question by its id, in the order they were taken down."""
         rows = self._rows("SELECT question_id, document FROM questions ORDER BY rowid")
-        return {question_id: _question(document) for question_id, document in rows}
+        return {question_id: self._question(question_id, document) for question_id, document in rows}
+
+    def _question(self, question_id: str, document: str) -> Question:
+        try:
+            return _question(question_id, document)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            said = f"{type(error).__name__}: {error}"[:200]
+            raise StoreError(
+                f"{self.path}: question {shortened(question_id)} cannot be read ({said}); {ADVICE}"
+            ) from error
 
     def put(self, completions: Sequence[Completion]) -> None:
         """Keep replies, all of them or none; they are safe when this returns, and a place that is taken stays as it is.
@@ -136,7 +180,8 @@ class ReplyStore:
         Raises
         ------
         StoreError
-            If they cannot be written, as when the disk is full: then nothing further should be paid for.
+            If they cannot be written, as when the disk is full, or their file has gone: then nothing further should
+            be paid for.
         """
         new = [_plain(one) for one in completions if _place(one) not in self._places]
         with self._telling(), self._connection as connection:
@@ -144,21 +189,55 @@ class ReplyStore:
         for one in new:
             self._places.add(_place(one))
             self._said.setdefault(one.question_id, []).append(one)
+        self._check_there()
+
+    def _check_there(self) -> None:
+        """Raise StoreError if the file is no longer where it was: SQLite goes on writing into what nobody finds."""
+        if self._place is not None and _file_at(self._place) != self._file:
+            raise StoreGoneError(
+                f"{self.path}: the store of replies was removed, moved or replaced while a run writes to it; put it "
+                "back"
+            )
 
     def said(self, question_id: str, variant: str) -> list[Completion]:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
         return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
+
+    def has_heard(self, asked: Asked) -> bool:
+        """Whether somebody has replied, be it that all of it was set aside."""
+        return any(place[3] is asked for place in (*self._places, *self._retired))
 
     def replies(self) -> Iterator[Completion]:
         """Yield every reply."""
         for replies in self._said.values():
             yield from replies
 
+    def retire(self, completions: Sequence[Completion]) -> None:
+        """Set replies aside, so that they are asked for again; what they took still counts."""
+        places = [tuple(map(str, _place(one)[:4])) + _place(one)[4:] for one in completions]
+        with self._telling(), self._connection as connection:
+            connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
+            connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
+        gone = {_place(one) for one in completions} & self._places
+        self._places -= gone
+        self._retired.update(place[:-1] for place in gone)
+        for question_id in {str(place[0]) for place in gone}:
+            self._said[question_id] = [one for one in self._said[question_id] if _place(one) not in gone]
+
+    def retired(self) -> Iterator[Completion]:
+        """Yield every reply that was set aside."""
+        return self._read("retired")
+
+    def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
+        """Return how many replies were set aside at a place."""
+        return self._retired[question_id, variant, of, asked, draw]
+
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
+        told = redacted(sound_text(error))
         self._failures.add((variant, question_id))
         with self._telling(), self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, plain(error)))
+            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, told))
 
     def finish(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""
@@ -178,14 +257,21 @@ class ReplyStore:
         questions = other.questions()
         for variant, draws in other.asked().items():
             self.ask(variant, {questions[question_id]: count for question_id, count in draws.items()})
+        for one in other.retired():
+            self.put([one])
+            self.retire([one])
         self.put(list(other.replies()))
         for (variant, question_id), error in other.failures().items():
             self.fail(variant, question_id, error)
 
-    def _read_replies(self) -> Iterator[Completion]:
-        for row in self._rows("SELECT * FROM replies ORDER BY rowid"):
+    def _read(self, table: str) -> Iterator[Completion]:
+        for row in self._rows(f"SELECT * FROM {table} ORDER BY rowid"):  # noqa: S608 - a name of ours
             question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest = row
-            reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
+            try:
+                reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
+            except ValueError as error:
+                said = f"{self.path}: a reply to {shortened(question_id)} cannot be read ({str(error)[:200]})"
+                raise StoreError(f"{said}; {ADVICE}") from error
             yield Completion(question_id, variant, draw, reply, attempt, *rest)
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -196,25 +282,29 @@ class ReplyStore:
     def _telling(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
-            raise StoreError(f"{self.path}: the store of replies cannot be used ({error})") from error
+        except (sqlite3.Error, OSError, UnicodeError) as error:  # a name in a damaged schema need not be text
+            advice = f"; {ADVICE}" if _is_damage(error) else ""
+            if _code(error) == sqlite3.SQLITE_READONLY:
+                advice = "; it cannot be written to: make room, or see what may be done in its folder"
+            said = " ".join(str(error).split())[:300]
+            raise StoreError(f"{self.path}: the store of replies cannot be used ({said}){advice}") from error
 
 
-def plain(text: str) -> str:
-    r"""Return `text` with halves of surrogate pairs replaced, which no file of text can hold.
-
-    Examples
-    --------
-    >>> plain("a\ud800b")
-    'a\ufffdb'
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+def _file_at(path: Path) -> tuple[int, int] | None:
+    """Return which file lies at a place, whatever it is called; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _plain(one: Completion) -> Completion:
-    """Return a reply as it will be read again, so that a run and its folder tell the same."""
-    text = plain(one.reply.text)
-    return one if text == one.reply.text else replace(one, reply=replace(one.reply, text=text))
+    """Return a reply as it will be read again, without keys, so that a run and its folder tell the same."""
+    text, logprobs = redacted_in((sound_text(one.reply.text), one.logprobs))
+    if (text, logprobs) == (one.reply.text, one.logprobs):
+        return one
+    return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)
 
 
 def _place(one: Completion) -> tuple[object, ...]:
@@ -240,6 +330,21 @@ def _row(one: Completion) -> tuple[object, ...]:
     )
 
 
-def _question(document: str) -> Question:
+def _is_damage(error: Exception) -> bool:
+    return isinstance(error, UnicodeError) or _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _question(question_id: str, document: str) -> Question:
     held = json.loads(document)
-    return Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})
+    question = Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})
+    optional = (question.gold, question.topic, question.context, question.pattern)
+    texts = [question.text, *question.aliases, *question.choices, *(one for one in optional if one is not None)]
+    if question.question_id != question_id or len(question.choices) > len(LETTERS):
+        raise ValueError(f"expected its own id and at most {len(LETTERS)} choices")
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError("expected text")
+    return question

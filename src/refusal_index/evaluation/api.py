@@ -12,7 +12,8 @@ from refusal_index.datasets import Dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.settings import SettingError, Settings, unknown
+from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
@@ -20,6 +21,7 @@ from refusal_index.evaluation.run import Run, carry_out, open_run
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
+from refusal_index.outcomes.errors import checked_path
 from refusal_index.outcomes.runs import ComparedRun, read_runs
 from refusal_index.studies.study import Study, StudyOptions
 
@@ -191,7 +193,7 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
 
 
 def _compared(runs: Sequence[Run | str | Path]) -> tuple[ComparedRun, ...]:
-    return read_runs([one.path if isinstance(one, Run) else Path(one) for one in runs])
+    return read_runs([one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs])
 
 
 def plan_of(
@@ -226,7 +228,7 @@ def plan_of(
     chosen = Settings.of(**settings)
     if questions is not None and chosen.questions.limit is not None:
         questions = sample(questions, chosen.questions.limit, chosen.seed)
-    return prepare(chosen, out=None if out is None else Path(out), dataset=questions, objects=objects)
+    return prepare(chosen, out=None if out is None else checked_path(out, "out"), dataset=questions, objects=objects)
 
 
 TABLES = {".csv", ".jsonl", ".ndjson", ".parquet"}

@@ -33,7 +33,8 @@ from refusal_index.engines.inspect.build import (
     build_questions,
     resolve_build_models,
 )
-from refusal_index.engines.settings import Decoding, Sending, SettingError
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Decoding, Sending
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import versions
 from refusal_index.outcomes.folder import RunFolder

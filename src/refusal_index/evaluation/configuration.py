@@ -12,8 +12,9 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from refusal_index.engines.settings import SETTINGS, SettingError
-from refusal_index.outcomes.errors import nearest, shortened
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import SETTINGS
+from refusal_index.outcomes.errors import shortened, suggestion
 
 FOLDER = "configs"
 SUFFIX = ".toml"
@@ -109,10 +110,9 @@ def read_config(given: str) -> Config:
         return _parse(_content(path), given, path.name.removesuffix(SUFFIX))
     name = given.removeprefix(f"{FOLDER}/").removesuffix(SUFFIX)
     if name not in config_names():
-        near = nearest(name, config_names())
         raise ConfigError(
             f"config: no file {given!r}, and no configuration of that name comes with the package"
-            f"{f'; did you mean {near!r}?' if near else ''}; those that do are {', '.join(config_names())}"
+            f"{suggestion(name, config_names())}; those that do are {', '.join(config_names())}"
         )
     content = (resources.files("refusal_index") / FOLDER).joinpath(*f"{name}{SUFFIX}".split("/")).read_bytes()
     return _parse(content, f"{name}{SUFFIX}", name)
@@ -209,8 +209,7 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
 
 
 def _guess(key: str, known: tuple[str, ...]) -> str:
-    near = nearest(key, known) or nearest(key, [key for keys in TABLES.values() for key in keys])
-    return f"; did you mean {near!r}?" if near else ""
+    return suggestion(key, known) or suggestion(key, [key for keys in TABLES.values() for key in keys])
 
 
 def _bare(tables: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,18 +7,18 @@ nothing and it will reply the same; of any other model it is assumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from refusal_index.almanac import chat
 from refusal_index.almanac.models import count_tokens, model_names
-from refusal_index.engines.engine import ModelError, ask_for
+from refusal_index.engines.engine import ask_for, completed
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
-from refusal_index.evaluation.run import assignment_of, open_store
+from refusal_index.evaluation.run import open_store
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import MILLION, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
@@ -119,14 +119,12 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         Shows how far the asking of an embedded model has come.
     """
     with ReplyStore(None) as store:
-        remark = await _known_replies(plan, store)
+        remark = _known_replies(plan, store)
         pending = plan.pending(store)
-        talks = [one for variant in pending for one in plan.conversations(variant, store)]
-        asked = {_key(talk): ToAsk(_wording(talk), talk.question, talk.draws) for talk in talks}
-        foreseen = await _foreseen(plan, talks, store, counting)
+        foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
         assumed = assumptions(plan)
         found = estimate(
-            list(asked.values()),
+            (ToAsk(_wording(talk), talk.question, talk.draws) for talk in _talks(plan, pending, store)),
             _tokens(plan),
             assumed,
             _paid(store),
@@ -151,20 +149,17 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
     )
 
 
-async def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
-    """Copy what a folder has paid for into a store, and say what of it could not be read."""
+def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
+    """Yield what is still to be talked over, of which there may be more than memory holds."""
+    return (one for variant in variants for one in plan.each_conversation(variant, store))
+
+
+def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
+    """Copy what a folder has paid for into a store, but for what is asked again, and say what of it is not read."""
     with open_store(plan.folder, made=False) as there:
         store.put_all(there)
-    if not plan.folder.cache.is_dir():
-        return None
-    from refusal_index.engines.inspect.earlier_runs import look_into_cache  # noqa: PLC0415 - of earlier folders only
-
-    try:
-        for variant in plan.pending(store):
-            await look_into_cache(assignment_of(plan, variant, store), plan.names)
-    except ModelError as error:
-        return f"what unfinished variants have paid for is not taken off: {error}"
-    return None
+    store.retire(plan.asked_again(store))
+    return plan.unread(store)
 
 
 def assumptions(plan: Plan) -> Assumptions:
@@ -197,10 +192,9 @@ async def _foreseen(
 
         async def said(key: tuple[str, str]) -> Foreseen:
             ask = asks[key]
-            response = await send(ask)
+            came = completed(ask, await send(ask))[0]
             replied()
-            text, stop_reason = response.replies[0]
-            return Foreseen(Reply(ask.request.of, ask.request.asked, text, stop_reason), response.output_tokens)
+            return Foreseen(came.reply, came.output_tokens)
 
         found = await asyncio.gather(*map(said, asks))
     return dict(zip(asks, found, strict=True))

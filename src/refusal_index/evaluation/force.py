@@ -12,12 +12,22 @@ from typing import Any
 from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.datasets.imports.known import filled_in, has_ids, of_one_model, questions_to_force
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.first_passes import Imported, import_file
-from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.evaluation.first_passes import first_pass_table, mixture
 from refusal_index.evaluation.identity import about, identity
-from refusal_index.evaluation.plan import RUNS, Plan, check_name, function_sources, grader_of, placement_of
+from refusal_index.evaluation.plan import (
+    RUNS,
+    Plan,
+    check_name,
+    check_sending,
+    function_sources,
+    grader_of,
+    placement_of,
+)
 from refusal_index.evaluation.run import Run, carry_out
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -96,6 +106,7 @@ def prepare_force(
         )
     dataset = _refused(imported, passes, grader)
     check_gradable(dataset.questions, grader)
+    check_sending(settings, asks_grader=bool(graders))
     for each in (settings.model, *graders):
         check_name(each, {})
     sources = function_sources(settings, graders, {})
@@ -119,13 +130,13 @@ def prepare_force(
     return ForcePlan(plan, tuple(passes))
 
 
-async def force(prepared: ForcePlan, progress: Progress = unwatched) -> Run:
+async def force(prepared: ForcePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Ask the refused questions and write the results of both passes into the folder; it raises as `carry_out` does."""
     folder = prepared.plan.folder
     with folder.lock():
         folder.create_or_resume(prepared.plan.identity, about=prepared.plan.about)
         write_outcomes(to_outcomes(prepared.passes), first_pass_table(folder))
-    return await carry_out(prepared.plan, progress)
+    return await carry_out(prepared.plan, progress, budget)
 
 
 def _known_questions(settings: Settings) -> Dataset | None:

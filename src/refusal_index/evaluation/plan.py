@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,8 @@ from refusal_index.almanac.models import context_length, model_names, token_coun
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.registry import check_engine
-from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
+from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import about, identity
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -19,7 +20,9 @@ from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.settings import as_json, refuse_other_settings
 from refusal_index.protocol import (
+    ASKED_AGAIN,
     Asked,
+    Completion,
     Conversation,
     GraderKind,
     Placement,
@@ -30,6 +33,7 @@ from refusal_index.protocol import (
     check_gradable,
     check_lengths,
     due,
+    kept_unscored,
     load_prompt_set,
 )
 from refusal_index.protocol.graders import RULES
@@ -37,6 +41,9 @@ from refusal_index.protocol.graders import RULES
 RUNS = Path("runs")
 ALMANAC = "almanac"
 ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
+UNSCORED = "unscored"
+"""Every reason to ask again."""
+
 PARAPHRASES = "+"  # behind a variant's name
 
 
@@ -93,17 +100,28 @@ class Plan:
         """What to call the run."""
         return " on ".join(self.title)
 
+    def unread(self, store: ReplyStore) -> str | None:
+        """Say which replies in the folder are asked for again although an earlier release paid for them, if any are."""
+        if not self.folder.holds_pickles or not self.pending(store):
+            return None
+        return (
+            f"{self.folder.cache} is a cache of an earlier release: pickles, which may hold code and are not read; "
+            "replies that lie there alone are asked for again"
+        )
+
     def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
         """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
 
         Where the model is not asked, a question without a reply of it leaves nothing to do.
         """
+        return list(self.each_conversation(variant, store))
+
+    def each_conversation(self, variant: str, store: ReplyStore) -> Iterator[Conversation]:
+        """Yield the conversations of a variant one by one, for whom there are too many to hold."""
         before, procedure = store.asked().get(variant, {}), self.procedures[variant]
-        return [
-            Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
-            for question, draws in self.draws[variant].items()
-            if procedure.asks_model or store.said(question.question_id, variant)
-        ]
+        for question, draws in self.draws[variant].items():
+            if procedure.asks_model or store.said(question.question_id, variant):
+                yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
 
     def pending(self, store: ReplyStore) -> list[str]:
         """Return the variants in which something is still to be asked."""
@@ -111,9 +129,21 @@ class Plan:
             variant
             for variant in self.procedures
             if any(
-                due(one, store.said(one.question.question_id, variant)) for one in self.conversations(variant, store)
+                due(one, store.said(one.question.question_id, variant))
+                for one in self.each_conversation(variant, store)
             )
         ]
+
+    def asked_again(self, store: ReplyStore) -> list[Completion]:
+        """Return the replies that are to be set aside, since something is to be asked again without them."""
+        reasons = self.settings.sending.retry
+        wanted = ASKED_AGAIN if UNSCORED in reasons else reasons
+        found: dict[Completion, None] = {}
+        for variant in self.procedures if wanted else ():
+            for one in self.conversations(variant, store):
+                said = store.said(one.question.question_id, variant)
+                found |= dict.fromkeys(kept_unscored(one, said, wanted))
+        return list(found)
 
 
 def prepare(
@@ -152,6 +182,7 @@ def prepare(
             "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
         )
     placement = placement_of(settings)
+    check_sending(settings, asks_grader=bool(graders))
     settings = replace(
         settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
     )
@@ -192,9 +223,8 @@ def load_questions(settings: Settings) -> Dataset:
     asked = settings.questions
     name = asked.dataset or ("own" if asked.data else ALMANAC)
     columns = dict(asked.column) or None
-    dataset = load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed)
     limit = ALMANAC_LIMIT if asked.limit is None and name == ALMANAC else asked.limit
-    return dataset if limit is None else sample(dataset, limit, settings.seed)
+    return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
@@ -267,6 +297,27 @@ def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
     if name not in prompts.variants:
         raise unknown("variants", name, list(prompts.variants))
     return (given,) if given in prompts.variants else prompts.family(name)
+
+
+def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
+    """Raise where what is to be asked again, or a budget, cannot be told.
+
+    Raises
+    ------
+    SettingError
+        If a reason is none, or a budget in dollars lacks a price.
+    """
+    known = (UNSCORED, *ASKED_AGAIN)
+    for reason in settings.sending.retry:
+        if reason not in known:
+            raise unknown("retry", reason, known)
+    lacking = [
+        name
+        for name, is_asked in (("price", asks_model), ("grader_price", asks_grader))
+        if is_asked and settings.value(name) is None
+    ]
+    if settings.limits.max_cost is not None and lacking:
+        raise SettingError(f"{{max_cost}}: expected {{{lacking[0]}}} beside it, as nothing else tells what is spent")
 
 
 def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:

@@ -13,7 +13,7 @@ from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, number, percent
 from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.price import Prices
-from refusal_index.outcomes.summary import Summary
+from refusal_index.outcomes.summary import INCOMPLETE, Summary
 from refusal_index.protocol.ranges import Range
 
 DRY_RUN_COLUMNS = ("first pass", "forced pass", "grading", "requests", "tokens in", "tokens out", "cost", "time")
@@ -50,13 +50,16 @@ def _index(result: CellResult) -> Iterator[str]:
         return
     yield number(index["estimate"])
     yield interval(index["low"], index["high"])
-    yield index["status"] if index["reason"] is None else f"{index['status']} ({index['reason']})"
+    status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
+    yield status if index["reason"] is None else f"{status} ({index['reason']})"
     yield ", ".join(index["variants"])
 
 
 def _why_unfinished(result: CellResult) -> str:
     if result.error is not None:
         return result.error
+    if result.run is not None and result.run.ended is not None:
+        return result.run.ended
     return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
 
 

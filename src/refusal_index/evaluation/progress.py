@@ -10,6 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
 from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
 
@@ -27,11 +28,13 @@ class ProgressBar:
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
         match event:
-            case Opened(finished):
+            case Opened(finished, note):
+                if note is not None:
+                    self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
                 self._progress.start()
                 self._progress.advance(self._task, finished)
             case Begun(variant):
-                self._progress.update(self._task, variant=variant)
+                self._progress.update(self._task, variant=escape(variant))
             case Replied(completion):
                 self._count(completion)
             case Finished():
@@ -52,7 +55,7 @@ class ProgressBar:
 def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[ProgressBar]:
     """Show a progress bar on `console` once a run is open, until the block ends; `questions` of all its variants."""
     columns = (
-        TextColumn("{task.fields[variant]:>8}"),
+        TextColumn("{task.fields[variant]:>8}", markup=False),  # a variant may be called anything
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
@@ -71,9 +74,14 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
 @contextmanager
 def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], None]]:
     """Show how far something has come while the block runs, which calls what it is given at every step."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(compact=True))
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+    )
     with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
-        task = progress.add_task(title, total=total)
+        task = progress.add_task(escape(title), total=total)
         yield lambda: progress.advance(task)
 
 

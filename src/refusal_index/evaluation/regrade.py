@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets import Dataset
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.completions import to_metadata
 from refusal_index.engines.engine import Progress, unwatched
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
-from refusal_index.evaluation.plan import RUNS, Plan, check_name, grader_of
-from refusal_index.evaluation.results import UnfinishedError, derive, procedure_of
+from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
+from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, each_asked, procedure_of
 from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
@@ -82,7 +84,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         If the run, the grader or the folder cannot be used.
     """
     source = RunFolder(run)
-    before = source.read_settings()
+    before = source.read_complete_settings()
     if "first_pass" in before:
         raise SettingError(
             f"regrade: expected the folder of a run of both passes, got {run}, which holds a forced pass alone; run "
@@ -97,6 +99,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
         asked.setdefault(one.variant, {})[one.question] = one.draws
     questions = {one.question.question_id: one.question for one in replied}
     check_gradable(questions.values(), kind)
+    check_sending(settings, asks_model=False, asks_grader=bool(graders))
     for name in graders:
         check_name(name, {})
     made_of = {
@@ -120,7 +123,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     return RegradePlan(plan, source, replied)
 
 
-async def regrade(prepared: RegradePlan, progress: Progress = unwatched) -> Run:
+async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Have the replies graded and write the results into the new folder; it raises as `carry_out` does."""
     plan = prepared.plan
     with plan.folder.lock():
@@ -134,38 +137,37 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched) -> Run:
                 store.put(one.replies)
                 if one.error is not None:
                     store.fail(one.variant, one.question.question_id, f"{NOT_ANSWERED}{one.error}")
-    return await carry_out(plan, progress)
+    return await carry_out(plan, progress, budget)
 
 
 def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, procedure: Procedure) -> list[_Replied]:
     """Return every question that was asked with the model's replies, at no cost: they were paid for in that run."""
-    questions, asked, failures = store.questions(), store.asked(), store.failures()
-    found = [
-        _replied(
-            Conversation(questions[question_id], variant, procedure, draws),
-            store.said(question_id, variant),
-            failures.get((variant, question_id)),
-        )
-        for variant in variants
-        if variant in asked
-        for question_id, draws in sorted(asked[variant].items())
-    ]
+    found = [_replied(*one) for one in each_asked(store, variants, procedure)]
     if not found:
-        raise UnfinishedError(f"{source.path}: no variant was run to its end; run the same command again to resume")
+        raise UnfinishedError(f"{source.path}: nothing was asked yet; run the same command again to resume")
     return found
 
 
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
-    """Return what was said to a question; where it was not asked to its end, in its first draw.
+    """Return what was said to a question, in those of its draws that the model was asked to their end, one at least.
 
     A question that was answered, and whose grader failed, is graded like any other.
     """
-    if error is not None:
-        conversation = replace(conversation, draws=1)
-        answered = any(one.reply.of is Pass.FIRST and one.draw == 0 for one in said)
-        said, error = (said, None) if answered else ([], error)
-    own = tuple(_own(conversation, said))
-    return _Replied(conversation.question, conversation.variant, conversation.draws, own, error)
+    draws = _draws_replied(conversation, said)
+    own = tuple(one for one in _own(conversation, said) if one.draw < draws)
+    if any(one.reply.of is Pass.FIRST for one in own):
+        return _Replied(conversation.question, conversation.variant, draws, own, None)
+    return _Replied(conversation.question, conversation.variant, draws, (), error or STILL_TO_COME)
+
+
+def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:
+    """Return how many draws the model was asked to their end, from the first one on, one at least."""
+    there = {(one.reply.of, one.draw) for one in said if one.reply.asked is Asked.MODEL}
+    is_forced = conversation.draws > 1 and conversation.question.gold is not None
+    needed = (Pass.FIRST, Pass.FORCED) if is_forced else (Pass.FIRST,)
+    draws = range(conversation.draws)
+    lacking = (draw for draw in draws if any((of, draw) not in there for of in needed))
+    return max(next(lacking, conversation.draws), 1)
 
 
 def _own(conversation: Conversation, said: Iterable[Completion]) -> Iterator[Completion]:

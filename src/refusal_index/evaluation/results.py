@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from refusal_index.datasets.imports import from_outcomes, to_outcomes
-from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.first_passes import first_pass_table, named
+from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import REQUEST_FAILED, Outcome
+from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
 from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.summary import Usage
-from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes
+from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (
     FORCED,
     Asked,
@@ -31,22 +32,29 @@ from refusal_index.protocol import (
     Regrading,
     Reply,
     TwoPass,
-    outcomes,
+    finished_draws,
+    so_far,
     taken,
     verdict_of,
 )
 
+STILL_TO_COME = "it was not asked to its end"
+"""What is missing of a question that nothing kept from being finished, but that the run ended before."""
+
+PLACE = ("variant", "question_id", "draw")
+"""What tells the outcomes of one run apart."""
+
 FURTHER_DRAWS = "its further draws were not asked to their end"
-"""What is missing of a question of which the first draw alone is whole."""
+"""What is missing of a question of which not every draw is whole."""
 
 
 class UnfinishedError(RefusalIndexError, ValueError):
-    """A run of which no variant was asked to its end, so that it has no results yet."""
+    """A run of which nothing was answered yet, so that it has no results."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """A question that could not be finished, and the error that kept it from it."""
+    """A question that is not finished, and what kept it from it."""
 
     variant: str
     question_id: str
@@ -82,11 +90,11 @@ class Derived:
     Attributes
     ----------
     outcomes
-        The outcome table.
+        The outcome table: every question that was asked for, whatever became of it.
     usage
         Requests, tokens and cost by variant. A forced answer that several variants share counts for the first of them.
     missing
-        Questions that ended in an error.
+        Questions that ended in an error, or are still to be asked to their end.
     disagreements
         Replies over which two graders differ.
     """
@@ -139,65 +147,87 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
     Raises
     ------
     UnfinishedError
-        If no variant was asked to its end.
+        If nothing was answered yet, and nothing failed.
     RunFolderError
         If the folder is not a run's.
     """
-    settings = folder.read_settings()
+    settings = folder.read_complete_settings()
     procedure = procedure_of(settings)
     order = [FORCED] if "first_pass" in settings else settings["prompts"]["variants"]
-    found = {variant: _answered(variant, store, procedure) for variant in order if variant in store.asked()}
-    finished = {variant: answered for variant, answered in found.items() if answered is not None}
-    if not finished:
-        raise UnfinishedError(f"{folder.path}: no variant was run to its end; run the same command again to resume")
+    found: dict[str, list[_Answered]] = {}
+    for one in each_asked(store, order, procedure):
+        found.setdefault(one[0].variant, []).append(_became(*one))
+    if not any(one.said or one.error != STILL_TO_COME for answered in found.values() for one in answered):
+        raise UnfinishedError(f"{folder.path}: nothing was answered yet; run the same command again to resume")
     missing = tuple(
         Missing(variant, one.question.question_id, one.error)
-        for variant, answered in finished.items()
+        for variant, answered in found.items()
         for one in answered
         if one.error is not None
     )
     if "first_pass" in settings:
-        return _with_first_passes(folder, settings, finished[FORCED], missing, prices)
+        took = _usage({FORCED: found[FORCED]}, list(store.retired()), prices)
+        return _with_first_passes(folder, settings, found[FORCED], missing, took[FORCED])
     rows = (
         (Identification(settings["model"], settings["dataset"]["name"], variant, draw), one.question, outcome)
-        for variant, answered in finished.items()
+        for variant, answered in found.items()
         for one in answered
         for draw, outcome in enumerate(one.outcomes)
     )
-    return Derived(outcome_table(rows), _usage(finished, prices), missing, tuple(_disagreements({**finished})))
+    usage = _usage(found, list(store.retired()), prices)
+    return Derived(outcome_table(rows), usage, missing, tuple(_disagreements(found.items())))
 
 
-def _answered(variant: str, store: ReplyStore, procedure: Procedure) -> list[_Answered] | None:
-    """Return what became of every question of a variant by its id; None while some are neither finished nor failed.
+def each_asked(
+    store: ReplyStore, variants: Iterable[str], procedure: Procedure
+) -> Iterator[tuple[Conversation, list[Completion], str | None]]:
+    """Yield every question that was asked, what was said about it, and what kept it from being finished.
 
-    Their order is not that in which they were asked, so that sums over them are the same to the bit.
+    They come by variant and id, not in the order in which they were asked, so that sums over them are the same to the
+    bit.
     """
-    questions, failures = store.questions(), store.failures()
-    found = []
-    for question_id, draws in sorted(store.asked()[variant].items()):
-        conversation = Conversation(questions[question_id], variant, procedure, draws)
-        one = _became(conversation, store.said(question_id, variant), failures.get((variant, question_id)))
-        if one is None:
-            return None
-        found.append(one)
-    return found
+    questions, failures, asked = store.questions(), store.failures(), store.asked()
+    for variant in variants:
+        for question_id, draws in sorted(asked.get(variant, {}).items()):
+            conversation = Conversation(questions[question_id], variant, procedure, draws)
+            yield conversation, store.said(question_id, variant), failures.get((variant, question_id))
 
 
-def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered | None:
-    """Return what became of a question; where its further draws are missing, of its first one."""
+def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
+    """Return what became of a question; where further draws are missing, of those before them, the first at least."""
     first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    for draws in dict.fromkeys((conversation.draws, 1)) if first_replies else ():
-        one = replace(conversation, draws=draws)
-        became = outcomes(one, said)
-        if became is not None:
-            # the first draw stands for itself, and that others are missing is told
-            lacking = FURTHER_DRAWS if draws < conversation.draws else None
-            return _Answered(conversation.question, became, taken(one, said), error or lacking)
-    if error is None:
-        return None
-    refused = None if conversation.procedure.asks_first else True
-    failed = Outcome(refused=refused, wrong=None, unscored_reason=REQUEST_FAILED)
-    return _Answered(conversation.question, [failed], taken(conversation, said) if first_replies else [], error)
+    known = taken(conversation, said) if first_replies else []
+    found = finished_draws(conversation, said) if first_replies else []
+    if not found:
+        partial = so_far(conversation, known, NOT_FINISHED if error is None else REQUEST_FAILED)
+        return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+    lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
+    return _Answered(conversation.question, found, known, error or lacking)
+
+
+def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
+    """See to it that no outcome in a folder gives way to one that lacks its replies.
+
+    Raises
+    ------
+    StoreError
+        If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
+    """
+    try:
+        before = folder.read_outcomes()
+    except OutcomeTableError:
+        return  # none yet, or one that nobody can read
+    lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
+    kept = table.filter(~lacking.fill_null(value=False))
+    scored = before.drop_nulls(["refused", "wrong"])
+    lost = scored.join(kept, on=PLACE, how="anti", nulls_equal=True, maintain_order="left")
+    if lost.height:
+        first = ", ".join(str(lost[name][0]) for name in ("variant", "question_id") if lost[name][0] is not None)
+        raise StoreError(
+            f"{folder.replies}: expected the replies behind {folder.outcomes.name}, found none for {lost.height:,} of "
+            f"its {scored.height:,} scored outcomes, the first {first}; restore the file, or move "
+            f"{folder.outcomes.name} elsewhere to have what is left scored"
+        )
 
 
 def _with_first_passes(
@@ -205,24 +235,28 @@ def _with_first_passes(
     settings: Mapping[str, Any],
     answered: Sequence[_Answered],
     missing: tuple[Missing, ...],
-    prices: Prices,
+    usage: Usage,
 ) -> Derived:
     """Return what a forced pass adds up to, together with the first pass that it was made for."""
-    passes = named(settings, from_outcomes(read_outcomes(first_pass_table(folder))))
+    passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
     table = to_outcomes(passes, {one.question.question_id: one.outcomes[0] for one in answered})
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant
-    usage = {first: total((reply for one in answered for reply in one.said), prices)}
-    return Derived(table, usage, missing, tuple(_disagreements({first: answered})))
+    return Derived(table, {first: usage}, missing, tuple(_disagreements([(first, answered)])))
 
 
-def _usage(answered: Mapping[str, Sequence[_Answered]], prices: Prices) -> dict[str | None, Usage]:
+def _usage(
+    answered: Mapping[str, Sequence[_Answered]], retired: Sequence[Completion], prices: Prices
+) -> dict[str | None, Usage]:
+    """Return what each variant took, with what was set aside; what variants share counts for the first of them."""
+    first = next(iter(answered))
     shared: set[Completion] = set()
     usage: dict[str | None, Usage] = {}
     for variant, questions in answered.items():
         replies = {reply: None for one in questions for reply in one.said if reply not in shared}
         shared.update(replies)
-        usage[variant] = total(replies, prices)
+        aside = (one for one in retired if (one.variant or first) == variant)
+        usage[variant] = total([*replies, *aside], prices)
     return usage
 
 
@@ -245,13 +279,13 @@ def _tokens(replies: Iterable[Completion]) -> Tokens:
     return sum(read for read, _ in counts), sum(written for _, written in counts)
 
 
-def _disagreements(answered: Mapping[str | None, Sequence[_Answered]]) -> Iterator[Disagreement]:
+def _disagreements(answered: Iterable[tuple[str | None, Sequence[_Answered]]]) -> Iterator[Disagreement]:
     """Yield each reply over which the graders differ, once, however often it came.
 
     A forced answer that variants share belongs to the first of them.
     """
     shared: set[tuple[str, str]] = set()
-    for variant, questions in answered.items():
+    for variant, questions in answered:
         for found in (each for one in questions for each in _of_question(variant, one)):
             if found.of is Pass.FORCED:
                 key = (found.question.question_id, found.reply)

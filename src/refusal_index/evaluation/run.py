@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Assignment, Begun, Opened, Progress, unwatched
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import (
+    Assignment,
+    Begun,
+    Engine,
+    Event,
+    Opened,
+    Progress,
+    RunFailedError,
+    unwatched,
+)
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -19,8 +30,15 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.results import Derived, Disagreement, Missing, derive
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.evaluation.results import (
+    Derived,
+    Disagreement,
+    Missing,
+    UnfinishedError,
+    check_nothing_lost,
+    derive,
+)
+from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -33,7 +51,7 @@ from refusal_index.outcomes.summary import (
     summarise,
     summary_document,
 )
-from refusal_index.outcomes.table import defused, read_outcomes
+from refusal_index.outcomes.table import defused
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import RefusalIndexResult, refusal_index
 
@@ -62,13 +80,15 @@ class Run:
     summary
         Every metric of every variant, with intervals and cautions.
     missing
-        Questions that ended in an error, where that is known.
+        Questions that ended in an error or are not finished, where that is known.
     document
         The summary as JSON holds it, with the grader.
     disagreements
         How many replies two graders differ over.
     changes
         What another grader changed; None in a run that was graded once.
+    ended
+        Why it ended before all was asked, as it was told to; None where it did not.
     """
 
     folder: RunFolder
@@ -78,6 +98,7 @@ class Run:
     document: Mapping[str, Any] | None = None
     disagreements: int = 0
     changes: GradeChanges | None = None
+    ended: str | None = None
 
     @property
     def path(self) -> Path:
@@ -110,8 +131,7 @@ class Run:
         if variant is None and len(self.variants) == 1:
             variant = self.variants[0]
         if variant not in self.variants:
-            near = nearest(variant or "", self.variants)
-            guess = f"; did you mean {near!r}?" if near else ""
+            guess = suggestion(variant or "", self.variants)
             raise OutcomeTableError(f"variant: expected one of {', '.join(self.variants)}, got {variant!r}{guess}")
         return refusal_index(self.summary.variants[self.variants.index(variant)].table)
 
@@ -128,9 +148,17 @@ class Run:
         ----------
         path
             Where to write it; without one, `report.html` in the run's folder.
+
+        Raises
+        ------
+        NotWrittenError
+            If it cannot be written there.
         """
-        place = self.folder.report if path is None else Path(path)
-        write_report(self.report_runs(), place)
+        place = self.folder.report if path is None else checked_path(path, "path")
+        try:
+            write_report(self.report_runs(), place)
+        except OSError as error:
+            raise NotWrittenError(place, error) from error
         return place
 
     def report_runs(self) -> tuple[ReportRun, ...]:
@@ -144,7 +172,7 @@ class Run:
         return as_html(self)
 
 
-async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
+async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
     """Ask what is still to be asked, and write the results into the run's folder.
 
     Parameters
@@ -152,7 +180,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     plan
         The run, as `prepare` returns it.
     progress
-        Is told what happens.
+        Is told what happens; what it raises ends the run, and is raised again.
+    budget
+        What may be used, where several runs share it; None for the run's own.
 
     Raises
     ------
@@ -163,29 +193,97 @@ async def carry_out(plan: Plan, progress: Progress = unwatched) -> Run:
     """
     folder = plan.folder
     with open_store(folder, made=False) as store:
-        pending = plan.pending(store)
+        to_ask = plan.pending(store) or plan.asked_again(store)
     # A wrong name or a missing key is told before a folder is made.
-    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if pending else None
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if to_ask else None
     with folder.lock():
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
+            _check_own(plan, store)
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
+            store.retire(plan.asked_again(store))
             pending = plan.pending(store)
-            progress(Opened(sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)))
+            finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+            progress(Opened(finished, plan.unread(store)))
+            ended = None
             if engine is not None:
-                async with engine.open():
-                    for variant in pending:
-                        progress(Begun(variant))
-                        await engine.carry(assignment_of(plan, variant, store, progress))
-            return write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+                budget = budget or Budget(plan.settings.limits)
+                budget.count_earlier(folder.path, [*store.replies(), *store.retired()], plan.prices)
+                ended = budget.used_up() or await _ask(plan, pending, engine, store, progress, budget)
+            try:
+                run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
+            except UnfinishedError as error:
+                raise RunFailedError(ended or str(error)) from error
+            return replace(run, ended=ended)
 
 
-def assignment_of(plan: Plan, variant: str, store: ReplyStore, progress: Progress = unwatched) -> Assignment:
+def _check_own(plan: Plan, store: ReplyStore) -> None:
+    """Raise StoreError if another run's store lies in the folder: its questions would be counted among this one's."""
+    ours = {question.question_id for draws in plan.draws.values() for question in draws}
+    others = {one for asked in store.asked().values() for one in asked} - ours
+    if others:
+        raise StoreError(
+            f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
+            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or run into another folder"
+        )
+
+
+async def _ask(
+    plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget
+) -> str | None:
+    """Ask what is to be asked, and return why it ended before that, as it was told to."""
+    breaker = CircuitBreaker()
+    budget.on_end = partial(breaker.open, planned=True)
+    watch = _Watch(progress, breaker)
+    async with engine.open(store):
+        for variant in pending:
+            watch(Begun(variant))
+            await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))
+            if watch.error is not None:
+                raise watch.error
+            if breaker.planned:
+                return breaker.reason
+            if breaker.reason is not None:
+                raise RunFailedError(f"{plan.dataset.name}-{variant}: {breaker.reason}")
+    return None
+
+
+class _Watch:
+    """Tells what happens; whoever is told and raises ends the run in order, so that no reply is lost to it."""
+
+    def __init__(self, progress: Progress, breaker: CircuitBreaker) -> None:
+        self._progress, self._breaker = progress, breaker
+        self.error: Exception | None = None
+
+    def __call__(self, event: Event) -> None:
+        if self.error is None:
+            try:
+                self._progress(event)
+            except Exception as error:
+                self.error = error
+                self._breaker.open("the progress callback failed")
+
+
+def assignment_of(
+    plan: Plan,
+    variant: str,
+    store: ReplyStore,
+    progress: Progress = unwatched,
+    breaker: CircuitBreaker | None = None,
+    budget: Budget | None = None,
+) -> Assignment:
     """Return what an engine is to carry of one variant."""
-    conversations = plan.conversations(variant, store)
     return Assignment(
-        plan.dataset.name, variant, conversations, plan.settings, store, plan.folder, progress, CircuitBreaker()
+        plan.dataset.name,
+        variant,
+        plan.conversations(variant, store),
+        plan.settings,
+        store,
+        plan.folder,
+        progress,
+        breaker or CircuitBreaker(),
+        budget or Budget(plan.settings.limits),
     )
 
 
@@ -228,14 +326,17 @@ def write_results(
     Raises
     ------
     UnfinishedError
-        If no variant was asked to its end.
+        If nothing was answered yet.
+    StoreError
+        If replies behind the results that are there have gone: these stay.
     RunFolderError
         If the folder is not a run's, or cannot be written.
     """
-    settings, about = folder.read_settings(), folder.read_about()
+    settings, about = folder.read_complete_settings(), folder.read_about()
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     derived = derive(folder, store, prices)
+    check_nothing_lost(folder, derived.outcomes)
     summary = summarise(
         derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
     )
@@ -255,12 +356,18 @@ def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, s
     document = {**summary_document(summary), "grader": settings.get("grader")}
     changes = None
     if "regraded_from" in settings:
-        changes = grade_changes(read_outcomes(folder.path / BEFORE), derived.outcomes)
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
-    folder.write_outcomes(derived.outcomes)
-    folder.write_summary(as_json(document))
-    write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
-    _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    try:
+        folder.write_outcomes(derived.outcomes)
+        folder.write_summary(as_json(document))
+        write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
+        _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
+    except OSError as error:
+        advice = (
+            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
+        )
+        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
     return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
 
 
@@ -341,10 +448,9 @@ def open_run(path: str | Path) -> Run:
     RunFolderError
         If it is not the folder of one run, or has no results yet.
     """
-    folder = RunFolder(Path(path))
+    folder = RunFolder(checked_path(path, "path"))
     folder.read_settings()
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    document = json.loads(folder.summary.read_text(encoding="utf-8")) if folder.summary.exists() else None
-    return Run(folder, read_outcomes(folder.outcomes), found[0].summary, document=document)
+    return Run(folder, folder.read_outcomes(), found[0].summary, document=folder.read_summary())

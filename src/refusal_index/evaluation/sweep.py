@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import SettingError, Settings
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Limits, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
@@ -202,7 +204,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
 
 
 async def carry_out_sweep(
-    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]]
+    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]], budget: Budget | None = None
 ) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
 
@@ -212,17 +214,30 @@ async def carry_out_sweep(
         The set, held by the caller.
     watched
         Gives, for each run and its place in the set, what is told of its progress.
+    budget
+        What they may use together; None for what their settings say.
     """
     results = [CellResult(plan) for plan in sweep.plans]
+    budget = budget or Budget(sweep.plans[0].settings.limits)
+    _count_earlier(sweep, budget)
     sweep.write(results)  # it has the names that the runs' own reports show
     for place, plan in enumerate(sweep.plans):
+        if budget.ended is not None:
+            break
         try:
             with watched(place, plan) as progress:
-                results[place] = CellResult(plan, await carry_out(plan, progress))
+                results[place] = CellResult(plan, await carry_out(plan, progress, budget))
         except RefusalIndexError as error:
             results[place] = CellResult(plan, error=str(error))
         sweep.write(results)
         yield results[place]
+
+
+def _count_earlier(sweep: Sweep, budget: Budget) -> None:
+    """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
+    for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
+        with open_store(plan.folder, made=False) as store:
+            budget.count_earlier(plan.folder.path, [*store.replies(), *store.retired()], plan.prices)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a reader must know before believing a number: each caution has a stable code and one plain message.
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
-``incomplete``, ``forced_refusals`` and ``forced_not_asked``.
+``incomplete``, ``unscored_refusals``, ``forced_refusals`` and ``forced_not_asked``.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.outcomes.counts import Completeness, ForcedRefusals
+from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
-from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate
+from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
 
 MISSING_LIMIT = 0.02
 """Share of unscored questions above which a result is incomplete."""
@@ -50,18 +51,23 @@ class Caution:
 
 
 def cautions(
-    table: ContingencyTable, refusal_index: Estimate, completeness: Completeness, forced: ForcedRefusals
+    table: ContingencyTable,
+    refusal_index: Estimate,
+    completeness: Completeness,
+    missing: MissingRange | None,
+    forced: ForcedRefusals,
 ) -> tuple[Caution, ...]:
     """Collect what must be said about one variant, the gravest first.
 
     - `table`: its counts.
     - `refusal_index`: the estimate made from them.
-    - `completeness`, `forced`: what is missing, and how often the forced pass refused.
+    - `completeness`, `missing`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
         *_about_forced_answers_not_asked(completeness),
         *_about_estimate(table, refusal_index),
         *_about_missing(completeness),
+        *_about_unscored_refusals(table, completeness, missing),
         *_about_forced_refusals(forced),
     )
 
@@ -159,6 +165,29 @@ def _about_missing(completeness: Completeness) -> Iterator[Caution]:
             f"({reasons}): a refused question takes more requests, so what is missing is rarely a fair sample, and "
             "every rate here and RI may be biased.",
         )
+
+
+def _about_unscored_refusals(
+    table: ContingencyTable, completeness: Completeness, missing: MissingRange | None
+) -> Iterator[Caution]:
+    """Yield a caution where failures go with refusals; that nobody asked for forced answers is no failure."""
+    if missing is None:
+        return
+    failed = missing.refused - completeness.reasons.get(FORCED_NOT_ASKED, 0)
+    found = failures_by_refusal(table, failed, missing.answered)
+    if found is None:
+        return
+    ends = missing_bounds(table, unknown_refused=found.refused_failed)
+    moved = (
+        "" if ends.low is None else f", and RI anything from {ends.low:.3f} to {ends.high:.3f} by their answers alone"
+    )
+    yield Caution(
+        "unscored_refusals",
+        f"Failures go with refusals: {found.refused_failed:,} of {found.refused:,} refused questions "
+        f"({found.refused_failed / found.refused:.1%}) could not be scored, and {found.answered_failed:,} of "
+        f"{found.answered:,} answered ones ({found.answered_failed / found.answered:.1%}; one-sided Fisher's exact "
+        f"test, p = {found.pvalue:.2g}, level {LEVEL:g}). Without them the refusal rate is too low{moved}.",
+    )
 
 
 def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:

@@ -20,6 +20,7 @@ from refusal_index.outcomes.comparison import (
     compare_pair,
     rank,
 )
+from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
@@ -93,6 +94,7 @@ class TwoRuns(Shown):
                 for variant in self.pair.variants
             ],
             "settings_that_differ": differing_settings(self.runs),
+            "missing": _missing(self.runs),
         }
 
     def _metrics(self) -> list[str]:
@@ -171,6 +173,7 @@ class RankedRuns(Shown):
                 for each in self.corrected
             ],
             "settings_that_differ": differing_settings(self.runs),
+            "missing": _missing(self.runs),
         }
 
 
@@ -225,6 +228,14 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "pvalue": difference.pvalue,
         "status": difference.status,
         "reason": difference.reason,
+    }
+
+
+def _missing(runs: Sequence[ComparedRun]) -> dict[str, dict[str, Any]]:
+    """Give the range of the index that missing questions leave, by run and variant, where there are any."""
+    return {
+        run.label: {variant or "all": asdict(one) for variant, one in missing_ranges(run.variants).items()}
+        for run in runs
     }
 
 

@@ -6,12 +6,17 @@ and what to do.
 - `TableError`: a table of any kind, in a file or in memory;
   - `OutcomeTableError`: an outcome table;
 - `RunFolderError`: the folder of a run.
+
+`NotWrittenError` is none of these: the input is sound and the disk is full, or will not have the file; it is an
+`OSError` as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from os import PathLike, fspath
+from pathlib import Path
 
 from refusal_index.errors import RefusalIndexError
 
@@ -31,6 +36,28 @@ class OutcomeTableError(TableError):
 
 class RunFolderError(RefusalIndexError, ValueError):
     """The folder of a run cannot be used for what was asked."""
+
+
+class NotWrittenError(RefusalIndexError, OSError):
+    """A file that cannot be written, as when the disk is full; what was there before stays."""
+
+    def __init__(self, path: Path, error: OSError, advice: str = "make room, or choose another place") -> None:
+        super().__init__(error.errno, error.strerror or str(error), str(path))
+        self._advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.filename} cannot be written ({self.strerror}); {self._advice}"
+
+
+def checked_path(given: object, argument: str) -> Path:
+    """Return a path, or raise RunFolderError where something else is given.
+
+    >>> checked_path("runs/example", "path").name
+    'example'
+    """
+    if not isinstance(given, str | PathLike) or isinstance(fspath(given), bytes) or "\0" in fspath(given):
+        raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(given)}")
+    return Path(given)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

@@ -1,34 +1,133 @@
-"""Writing a file so that whoever looks finds the old one or the new one, never half of it."""
+"""Files of a run's folder, which a stranger may have made: what is read is a plain file, what is written is whole.
+
+A link, a pipe or a device in the place of a file is refused, so that nothing outside the folder is touched and no
+command waits for a pipe that nobody writes to. Whoever looks finds the old file or the new one, never half of it.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any, BinaryIO, NoReturn
+
+from refusal_index.outcomes.errors import NotWrittenError
 
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of every half-written file; the name begins with a dot."""
 
+GUARDED = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+"""Flags that open no link and wait for no pipe, where the system has them."""
+
+MOST_JSON = 256 << 20
+"""Most bytes of a JSON document."""
+
+
+def check_plain(path: Path, most: int | None = None) -> Path:
+    """Return the path of a file that others are to open, if it is a plain file.
+
+    Raises OSError if there is none, if it is a link, a pipe, a device or a folder, or has more than `most` bytes.
+    """
+    _check(path.lstat(), path, most)
+    return path
+
+
+def check_folder(path: Path) -> Path:
+    """Return a path if nothing is there or it is a folder; raises OSError if it is a link or anything else."""
+    if os.path.lexists(path) and not stat.S_ISDIR(path.lstat().st_mode):
+        raise OSError(errno.EINVAL, "expected a folder, got a link or a file", str(path))
+    return path
+
+
+def opened_plain(path: Path, flags: int = os.O_RDONLY, most: int | None = None) -> int:
+    """Return a descriptor of a file, without following a link; it raises as `check_plain` does."""
+    if not GUARDED and path.exists():
+        check_plain(path)
+    try:
+        descriptor = os.open(path, flags | GUARDED | getattr(os, "O_BINARY", 0), 0o644)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENXIO, errno.EISDIR} and os.path.lexists(path):
+            check_plain(path)
+        raise
+    try:
+        _check(os.fstat(descriptor), path, most)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_plain(path: Path, most: int | None = None) -> bytes:
+    """Read a whole file; it raises as `check_plain` does."""
+    with opened_file(path, most) as file:
+        return file.read()
+
+
+def opened_file(path: Path, most: int | None = None) -> BinaryIO:
+    """Open a file for reading; it raises as `check_plain` does."""
+    return os.fdopen(opened_plain(path, most=most), "rb")
+
+
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
+    """Read a JSON document; raises OSError as `check_plain` does, and ValueError where it is none."""
+    try:
+        document = json.loads(read_plain(path, most), parse_constant=_refuse_constant)
+        json.dumps(document, ensure_ascii=False).encode()  # halves of surrogate pairs can be written nowhere else
+    except RecursionError:
+        raise ValueError("its values lie within each other without end") from None
+    return document
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check(found: os.stat_result, path: Path, most: int | None) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, f"expected a plain file, got {_kind(found.st_mode)}", str(path))
+    if most is not None and found.st_size > most:
+        raise OSError(errno.EFBIG, f"expected at most {most:,} bytes, got {found.st_size:,}", str(path))
+
+
+def _kind(mode: int) -> str:
+    known = {
+        stat.S_IFLNK: "a symbolic link",
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return known.get(stat.S_IFMT(mode), "a device")
+
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`, which takes its place when the block ends without an error."""
+    """Give a temporary path beside `path`, which takes its place when the block ends without an error.
+
+    Raises NotWrittenError if it cannot be written: then what was there stays.
+    """
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(4)}{TEMPORARY_SUFFIX}")
     try:
         yield temporary
         _flush(temporary)
+        _refuse_device(path)
         temporary.replace(path)
+    except OSError as error:
+        raise NotWrittenError(path, error) from error
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write the whole file or leave what was there."""
-    with replacing(path) as temporary:
-        temporary.write_bytes(content)
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(content)
 
 
 def sha256_of(content: bytes | Path) -> str:
@@ -37,6 +136,13 @@ def sha256_of(content: bytes | Path) -> str:
         return hashlib.sha256(content).hexdigest()
     with content.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _refuse_device(path: Path) -> None:
+    """Raise OSError where the place is taken by what must not be replaced, as ``/dev/null``; a link or a pipe is."""
+    mode = path.lstat().st_mode if os.path.lexists(path) else 0
+    if stat.S_ISDIR(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+        check_plain(path)
 
 
 def _flush(path: Path) -> None:

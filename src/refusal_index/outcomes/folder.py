@@ -16,16 +16,22 @@ from typing import Any
 import polars as pl
 
 from refusal_index.outcomes.errors import RunFolderError, shortened
-from refusal_index.outcomes.files import TEMPORARY_SUFFIX, write_atomically
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_plain, read_json, write_atomically
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.shape import check_complete, check_types
+from refusal_index.outcomes.source import cannot_be_read
+from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, write_outcomes
+from refusal_index.redaction import redacted
 
 __all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name"]
 
 RUN_FORMAT = 1
 """Version of `run.json`; a folder with a higher one comes from a newer release and is refused."""
+
+MOST_SETTINGS = 64 << 20
+"""Most bytes of `run.json`."""
 
 _LOCK = ".lock"
 
@@ -57,8 +63,13 @@ class RunFolder:
 
     @property
     def cache(self) -> Path:
-        """Replies that an earlier release paid for."""
+        """Replies that an earlier release paid for, in a form that nothing reads any more: pickles may hold code."""
         return self.path / "cache"
+
+    @property
+    def holds_pickles(self) -> bool:
+        """Whether an earlier release left its cache here."""
+        return self.cache.is_dir() and any(self.cache.iterdir())
 
     @property
     def outcomes(self) -> Path:
@@ -84,6 +95,7 @@ class RunFolder:
         if not self.run_json.exists():
             self._refuse_foreign()
         self._make(self.path)
+        self._refuse_links()
         return held(self.path / _LOCK)
 
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
@@ -109,7 +121,7 @@ class RunFolder:
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
         document = self._read_run_json()
-        document["settings"] = {**self.read_settings(), **changes}
+        document["settings"] = {**self.read_settings(), **as_json(changes)}
         write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def read_settings(self) -> dict[str, Any]:
@@ -117,11 +129,44 @@ class RunFolder:
 
         Raises RunFolderError if there is no `run.json`, or it cannot be read, or it was written by a newer release.
         """
-        return _mapping(self.run_json, self._read_run_json(), "settings")
+        return _section(self.run_json, self._read_run_json(), "settings")
+
+    def read_complete_settings(self) -> dict[str, Any]:
+        """Read the settings, with all that the results of a run are made from; it raises as `read_settings` does."""
+        settings = self.read_settings()
+        check_complete(self.run_json, settings)
+        return settings
 
     def read_about(self) -> dict[str, Any]:
         """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
-        return _mapping(self.run_json, self._read_run_json(), "about")
+        return _section(self.run_json, self._read_run_json(), "about")
+
+    def read_outcomes(self, path: Path | None = None) -> pl.DataFrame:
+        """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
+        path = path or self.outcomes
+        try:
+            return read_outcomes(_plain(path))
+        except OutcomeTableError as error:
+            if path != self.outcomes:
+                raise
+            raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' makes it anew") from error
+
+    def read_summary(self) -> dict[str, Any] | None:
+        """Read the summary as JSON holds it; None where there is none.
+
+        Raises RunFolderError if it cannot be read.
+        """
+        try:
+            document = read_json(self.summary)
+            if not isinstance(document, dict):
+                raise ValueError(f"expected an object, got {shortened(document)}")
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.summary} cannot be read ({_reason(error)}); 'refusal-index score {self.path}' makes it anew"
+            ) from error
+        return document
 
     def write_outcomes(self, table: pl.DataFrame) -> None:
         """Replace the outcome table."""
@@ -129,7 +174,7 @@ class RunFolder:
 
     def write_summary(self, summary: str) -> None:
         """Replace the summary by this JSON text."""
-        write_atomically(self.summary, summary.encode())
+        write_atomically(self.summary, redacted(summary).encode())
 
     def _create(self, document: Mapping[str, Any]) -> None:
         self._refuse_foreign()
@@ -138,12 +183,12 @@ class RunFolder:
 
     def _read_run_json(self) -> dict[str, Any]:
         try:
-            document = json.loads(self.run_json.read_bytes())
+            document = read_json(self.run_json, MOST_SETTINGS)
         except (FileNotFoundError, NotADirectoryError):
             raise RunFolderError(f"{self.path}: expected the folder of a run, {self._instead()}") from None
         except (OSError, ValueError) as error:
             raise RunFolderError(
-                f"{self.run_json} cannot be read ({error}); restore it, or run into another folder"
+                f"{self.run_json} cannot be read ({_reason(error)}); restore it, or run into another folder"
             ) from error
         version = document.get("run_format") if isinstance(document, dict) else None
         if version != RUN_FORMAT:
@@ -177,6 +222,13 @@ class RunFolder:
                 "choose another folder, or empty this one yourself"
             )
 
+    def _refuse_links(self) -> None:
+        """Raise if what is written here would go elsewhere."""
+        try:
+            check_folder(self.logs)
+        except OSError as error:
+            raise RunFolderError(f"{self.logs}: {error.strerror}; remove it, or choose another folder") from error
+
     @staticmethod
     def _make(folder: Path) -> None:
         try:
@@ -185,11 +237,23 @@ class RunFolder:
             raise RunFolderError(f"{folder} cannot be made ({error.strerror}); choose another place") from error
 
 
-def _mapping(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:
     value = document.get(key)
     if not isinstance(value, dict):
         raise RunFolderError(f"{path}: expected {key!r} to be an object, got {shortened(value)}; restore the file")
+    check_types(path, key, value)
     return value
+
+
+def _plain(path: Path) -> Path:
+    try:
+        return check_plain(path)
+    except OSError as error:
+        raise cannot_be_read(path, error, OutcomeTableError) from error
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
 def _entries(path: Path) -> list[Path]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.files import opened_plain
+
+LONGEST = 32
+"""Most bytes of a lock file, which holds the id of a process."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -42,7 +46,7 @@ def held(path: Path) -> Iterator[None]:
 
 def _open(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        return opened_plain(path, os.O_RDWR | os.O_CREAT, LONGEST)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
 
@@ -51,13 +55,19 @@ def _take(descriptor: int, path: Path) -> None:
     try:
         _acquire(descriptor)
     except (BlockingIOError, PermissionError) as error:
-        holder = os.read(descriptor, 32).decode("ascii", "replace").strip() or "unknown"
+        holder = os.read(descriptor, LONGEST).strip()
+        shown = holder.decode() if holder.isdigit() else "unknown"
         raise RunFolderError(
-            f"{path.parent} is in use by another process (id {holder}); wait for it to end, or run into another folder"
+            f"{path.parent} is in use by another process (id {shown}); wait for it to end, or run into another folder"
         ) from error
     except OSError as error:
         raise RunFolderError(
             f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
         ) from error
+    held = os.read(descriptor, LONGEST).strip()
+    if held and not held.isdigit():  # the name may be a second one of another file
+        raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
+    os.lseek(descriptor, 0, os.SEEK_SET)
     os.ftruncate(descriptor, 0)
-    os.write(descriptor, f"{os.getpid()}\n".encode())
+    with suppress(OSError):  # only what others are told: a full disk keeps nobody from the lock
+        os.write(descriptor, f"{os.getpid()}\n".encode())

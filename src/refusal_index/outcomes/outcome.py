@@ -9,6 +9,9 @@ from refusal_index.outcomes.grade import Grade
 REQUEST_FAILED = "request_failed"
 """Reason of a question that a request about could not be answered, however often it was sent."""
 
+NOT_FINISHED = "not_finished"
+"""Reason of a question that was asked for, and of which a reply is still to come: the run's own command asks for it."""
+
 FORCED_NOT_ASKED = "forced_not_asked"
 """Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
 

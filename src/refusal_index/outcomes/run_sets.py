@@ -6,15 +6,17 @@ alone and enter no run's settings, so that a new name costs nothing.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from refusal_index.outcomes.files import read_json
 
 SET_VERSION = 1
 """Version of the set's summary."""
 
 SUMMARY = "summary.json"
+LONGEST_NAME = 255  # bytes, of most file systems
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def member_of_set(path: Path) -> SetMember | None:
 def set_document(path: Path) -> dict[str, Any]:
     """Read the summary in a folder, whatever it is of; nothing where there is none that can be read."""
     try:
-        document = json.loads((path / SUMMARY).read_bytes())
+        document = read_json(path / SUMMARY)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}
@@ -57,6 +59,11 @@ def set_document(path: Path) -> dict[str, Any]:
 def _member(path: Path, run: Any) -> SetMember | None:
     """Read one entry; a folder elsewhere is none of the set's."""
     match run:
-        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if name == Path(name).name != "..":
-            return SetMember(path / name, model, dataset) if name else None
+        case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if _is_name(name):
+            return SetMember(path / name, model, dataset)
     return None
+
+
+def _is_name(name: str) -> bool:
+    """Whether it can name a folder directly in another one."""
+    return bool(name) and name == Path(name).name != ".." and "\0" not in name and len(name.encode()) <= LONGEST_NAME

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.outcomes.counts import variant_groups
-from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, nearest
+from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, suggestion
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.run_sets import member_of_set, set_members
@@ -159,10 +159,8 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
     for run in runs:
         if name not in run.variants:
             known = [str(variant) for variant in run.variants]
-            near = nearest(name, known)
             raise OutcomeTableError(
-                f"{run.label} has no variant {name!r}; expected one of {', '.join(known)}"
-                + (f"; did you mean {near!r}?" if near else "")
+                f"{run.label} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
             )
     return name
 
@@ -181,7 +179,7 @@ def read_outcomes_of(path: Path) -> pl.DataFrame:
         raise RunFolderError(
             f"{path} holds no outcomes yet; finish the run, or rebuild them with 'refusal-index score {path}'"
         )
-    return read_outcomes(folder.outcomes)
+    return folder.read_outcomes()
 
 
 def _read_all(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:

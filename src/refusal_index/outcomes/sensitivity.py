@@ -95,7 +95,8 @@ def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
         *graded.counts,
         refused_again=outcomes.filter(again).height,
         unscored_forced=outcomes.filter(refused & wrong.is_null()).height,
-        unscored_first=outcomes.filter(refused.is_null() | (~refused & wrong.is_null())).height,
+        unscored_first=outcomes.filter(refused.is_null()).height,
+        unscored_answered=outcomes.filter(~refused & wrong.is_null()).height,
     )
 
 
@@ -172,7 +173,9 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         as_scored={metric.name: metric for metric in metrics(table, penalty=options.penalty)},
         scoring=sensitivity(rows, options.penalty, options.confidence_level),
         knows_refused_again=_knows_refused_again(rows),
-        missing=missing_bounds(graded, counts.refused_again + counts.unscored_forced, counts.unscored_first),
+        missing=missing_bounds(
+            graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
+        ),
         corrections=dict(_corrections(table, group, options)),
         misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
     )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.outcomes.errors import RunFolderError, shortened
+from refusal_index.redaction import redacted_in
 
 
 def default_run_name(model: str, dataset: str, settings: Mapping[str, Any]) -> str:
@@ -31,8 +32,8 @@ def _safe(name: str, longest: int = 60) -> str:
 
 
 def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the settings as they will be read back: tuples are lists, keys are text."""
-    return dict(json.loads(json.dumps(dict(settings), allow_nan=False)))
+    """Give the settings as they will be read back: tuples are lists, names are text, and no key is in them."""
+    return dict(redacted_in(json.loads(json.dumps(dict(settings), allow_nan=False))))
 
 
 def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:

@@ -96,9 +96,14 @@ def opened(path: Path, error: type[TableError]) -> BinaryIO:
     try:
         return path.open("rb")
     except OSError as problem:
-        missing = isinstance(problem, FileNotFoundError)
-        why = "there is no such file or folder" if missing else problem.strerror
-        raise error(f"{path} cannot be read: {why}; check the path") from problem
+        raise cannot_be_read(path, problem, error) from problem
+
+
+def cannot_be_read(path: Path, problem: OSError, error: type[TableError]) -> TableError:
+    """Return the error for a file that the operating system does not give."""
+    missing = isinstance(problem, FileNotFoundError)
+    why = "there is no such file or folder" if missing else problem.strerror
+    return error(f"{path} cannot be read: {why}; check the path")
 
 
 def read_content(path: Path, error: type[TableError]) -> bytes:

@@ -25,8 +25,10 @@ from refusal_index.outcomes.counts import (
     variant_groups,
 )
 from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.missing import MissingRange, missing_range
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -38,6 +40,9 @@ DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 NEED_FORCED_ANSWERS = ("error_rate", "refusal_index")
+
+INCOMPLETE = "incomplete"
+"""Status of a variant that lacks more than the tolerated share of its questions, whatever its index is."""
 
 SUMMARY_VERSION = 1
 """Version of the JSON document."""
@@ -93,6 +98,18 @@ class VariantSummary:
     sensitivity: Sensitivity  # what other decisions on missing grades and refusals of the forced pass would have given
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
+    missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it lacks no more than the tolerated share of its questions."""
+        share = self.completeness.missing_share
+        return share is not None and share <= MISSING_LIMIT
+
+    @property
+    def status(self) -> str:
+        """That of its index, or ``"incomplete"``: such an index is not to be taken as sound."""
+        return self.metric("refusal_index").status if self.is_complete else INCOMPLETE
 
     def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
@@ -149,13 +166,13 @@ def summarise(
 
 def is_complete(summary: Summary) -> bool:
     """Whether there are variants, none of which lacks more than the tolerated share of its questions."""
-    shares = [variant.completeness.missing_share for variant in summary.variants]
-    return bool(shares) and all(share is not None and share <= MISSING_LIMIT for share in shares)
+    return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
 
 
 def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
     rows = first_draws(group.outcomes)
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
+    missing = missing_range(rows)
     estimates = metrics(table, penalty=penalty, confidence_level=level)
     if table.n_refused == 0 and complete.reasons.get(FORCED_NOT_ASKED):
         estimates = _first_pass_metrics(table, complete.reasons[FORCED_NOT_ASKED], penalty, level)
@@ -167,10 +184,11 @@ def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, l
         metrics=estimates,
         completeness=complete,
         forced_refusals=forced,
-        warnings=cautions(table, _by_name(estimates, "refusal_index"), complete, forced),
+        warnings=cautions(table, _by_name(estimates, "refusal_index"), complete, missing, forced),
         sensitivity=sensitivity(rows, penalty, level),
         draws=draws_summary(group.outcomes, level),
         usage=usage,
+        missing=missing,
     )
 
 
@@ -195,17 +213,26 @@ def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
     Without one, and for a file, it is not known.
     """
     try:
-        variants = json.loads(RunFolder(run.source).summary.read_bytes())["variants"] if run.source.is_dir() else []
+        variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
         mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: Usage(**one["usage"]) for one in mine if one["usage"]}
+        return {one["variant"]: _usage(one["usage"]) for one in mine if one["usage"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _usage(document: Mapping[str, Any]) -> Usage:
+    """Read what a variant took; raises ValueError or TypeError where the summary was tampered with."""
+    usage = Usage(**document)
+    if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
+        raise TypeError("expected numbers")
+    return usage
 
 
 def summary_document(summary: Summary) -> dict[str, Any]:
     """Give the summary as JSON holds it: floats unrounded, None for what is not a number."""
     return {
         "summary_version": SUMMARY_VERSION,
+        "complete": is_complete(summary),
         "confidence_level": summary.confidence_level,
         "penalty": summary.penalty,
         **summary.prices.to_document(),
@@ -222,6 +249,7 @@ def summary_to_json(summary: Summary) -> str:
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
     return {
         **_plain(variant),
+        "status": variant.status,
         "n": variant.table.n,
         "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
     }

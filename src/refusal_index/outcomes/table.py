@@ -15,6 +15,7 @@ null.
 from __future__ import annotations
 
 import gzip
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -22,13 +23,14 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.files import replacing, write_atomically
+from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
-from refusal_index.outcomes.tabular import read_text, sound_text
+from refusal_index.outcomes.tabular import read_text
+from refusal_index.outcomes.text import sound_text
 
 __all__ = [
     "GROUP",
@@ -138,8 +140,9 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
     _check_columns(table)
     check_rows(table, lambda row: f"row {row + 1}")
     if kind == "parquet":
-        with replacing(path) as temporary:
-            table.write_parquet(temporary)
+        whole = io.BytesIO()
+        table.write_parquet(whole)
+        write_atomically(path, whole.getvalue())
         return
     content = (_csv_cells(table).write_csv() if kind == "csv" else table.write_ndjson()).encode()
     # A fixed time stamp: the same table gives the same bytes.

@@ -14,6 +14,7 @@ import json
 import math
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,11 +23,13 @@ import polars as pl
 
 from refusal_index.outcomes.errors import TableError, other_separator, shortened
 from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
+from refusal_index.outcomes.text import sound_text
 
 TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
 """Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
 
 ROWS_AT_A_TIME = 1000
+ROWS_OF_PARQUET = 100_000
 LONGEST_CELL = 2**31 - 1  # a page or a context can be longer than the csv module takes unless told
 STAND_IN = "\ud80d"  # half of a surrogate pair, which no text in UTF-8 holds
 
@@ -57,10 +60,18 @@ def read_rows(source: Source, data: object, problems: Problems | None = None) ->
     - `data`: the content of a file, or a data frame or dictionaries.
     - `problems`: gathers what is wrong with single rows, which are then left out; None raises the first of them.
     """
-    found = list(_rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems))
+    found = list(iter_rows(source, data, problems))
     if not found and not problems:
-        raise _empty(source)
+        raise no_rows(source)
     return found
+
+
+def iter_rows(source: Source, data: object, problems: Problems | None = None) -> Iterator[Row]:
+    """Yield the rows as they are read, none where there is none; everything else is as with `read_rows`.
+
+    - `data`: also an open file.
+    """
+    return _rows(source, io.BytesIO(data) if isinstance(data, bytes) else data, problems)
 
 
 def read_text(
@@ -81,22 +92,12 @@ def read_text(
     else:
         table = _text(Source("the table", "memory", holds, error), data, wanted, first_of_lists)
     if table.lines.is_empty():
-        raise _empty(table.source)
+        raise no_rows(table.source)
     return table
 
 
-def sound_text(text: str) -> str:
-    """Replace halves of surrogate pairs by U+FFFD.
-
-    A reply cut inside an emoji can hold one; no file format of the table can.
-
-    >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
-    True
-    """
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _empty(source: Source) -> TableError:
+def no_rows(source: Source) -> TableError:
+    """Return the error for a table without rows."""
     where = "there are any" if source.kind == "memory" else "it is the right file, and whole"
     return source.wrong(f"expected at least one {source.holds}, got none; check that {where}")
 
@@ -107,23 +108,43 @@ def _rows(source: Source, data: Any, problems: Problems | None) -> Iterator[Row]
         records = _csv_records(source, _lines(source, data), problems)
     elif source.kind == "jsonl":
         records = _json_records(source, _lines(source, data), problems)
+    elif source.kind == "parquet":
+        slices = (frame.iter_rows(named=True) for frame in _slices(source, data))
+        records = enumerate(itertools.chain.from_iterable(slices), start=1)
     else:
-        frame = _parquet(source, data) if source.kind == "parquet" else _frame(source, data)
+        frame = _frame(source, data)
         cells = _dictionaries(source, data) if frame is None else frame.iter_rows(named=True)
         records = enumerate(cells, start=1)
     return (Row(source, line, cells) for line, cells in records)
 
 
-def _parquet(source: Source, file: BinaryIO, wanted: Collection[str] | None = None) -> pl.DataFrame:
-    try:  # a broken file can make Polars panic, which is no Exception
+def _slices(source: Source, file: BinaryIO) -> Iterator[pl.DataFrame]:
+    """Yield a file of Parquet part by part, as the whole can take a multiple of its size."""
+    for start in itertools.count(0, ROWS_OF_PARQUET):
+        with _telling_what_is_broken(source):
+            file.seek(0)
+            frame = pl.scan_parquet(file).slice(start, ROWS_OF_PARQUET).collect()
+        if frame.is_empty():
+            return
+        yield frame
+
+
+def _parquet(source: Source, file: BinaryIO, wanted: Collection[str]) -> pl.DataFrame:
+    with _telling_what_is_broken(source):
         columns = list(pl.read_parquet_schema(file))
         file.seek(0)
-        chosen = columns if wanted is None else [name for name in columns if name in wanted] or columns[:1]
+        chosen = [name for name in columns if name in wanted] or columns[:1]
         frame = pl.read_parquet(file, columns=chosen)
+    return frame.with_columns(pl.lit(None).alias(name) for name in columns if name not in chosen).select(columns)
+
+
+@contextmanager
+def _telling_what_is_broken(source: Source) -> Iterator[None]:
+    try:  # a broken file can make Polars panic, which is no Exception
+        yield
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         why = str(error).strip().splitlines() or [type(error).__name__]
         raise source.broken(f"read as Parquet ({why[0]}); check that it is complete") from error
-    return frame.with_columns(pl.lit(None).alias(name) for name in columns if name not in chosen).select(columns)
 
 
 def _frame(source: Source, data: Any) -> pl.DataFrame | None:
@@ -142,7 +163,7 @@ def _is_of_pandas(data: object) -> bool:
 
 def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
     if _is_of_pandas(data):
-        data = data.astype(object).where(data.notna(), None).to_dict("records")
+        data = _records_of_pandas(source, data)
     if isinstance(data, Mapping | str | bytes) or not isinstance(data, Iterable):
         said = f"expected a data frame, or a list of dictionaries, one a {source.holds}, got {shortened(data)}"
         raise source.wrong(said)
@@ -151,6 +172,21 @@ def _dictionaries(source: Source, data: Any) -> Iterator[dict[str, Any]]:
             said = f"expected an object (a dictionary) from columns to cells, got {shortened(cells)}"
             raise source.wrong(said, [number])
         yield {str(name): _plain(cell) for name, cell in cells.items()}
+
+
+def _records_of_pandas(source: Source, data: Any) -> Iterator[dict[str, Any]]:
+    names = _each_once(source, [str(name) for name in data.columns])
+    columns = (_cells_of_pandas(data.iloc[:, place]) for place in range(len(names)))
+    return (dict(zip(names, cells, strict=True)) for cells in zip(*columns, strict=True))
+
+
+def _cells_of_pandas(column: Any) -> list[Any]:
+    """Return the cells of a column; whole numbers that pandas made fractions of, to have gaps, are whole again."""
+    there = column.notna()
+    cells: list[Any] = column.astype(object).where(there, None).tolist()
+    if column.dtype.kind == "f" and not there.all() and all(cell is None or cell == cell // 1 for cell in cells):
+        return [cell if cell is None or math.isinf(cell) else int(cell) for cell in cells]
+    return cells
 
 
 def _plain(cell: Any) -> Any:
@@ -184,11 +220,13 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
     try:
         for found in reader:
             begins, line = line, reader.line_num + 1
-            cells = [cell.replace(STAND_IN, "\r") for cell in found]
-            if not any(cell.strip() for cell in cells):
+            cells = [cell.replace(STAND_IN, "\r") for cell in found] if STAND_IN in "".join(found) else found
+            if not any(map(str.strip, cells)) and not _may_be_unscored(header, cells):
                 continue
             if header is None:
                 header = _checked_header(source, cells)
+            elif len(cells) == len(header):
+                yield begins, dict(zip(header, cells, strict=True))
             elif len(cells) > len(header):
                 said = f"expected {len(header)} cells as in the header, got {len(cells)}"
                 _tell(source.wrong(f"{said}; put quotes around text that holds commas", [begins]), problems)
@@ -196,6 +234,11 @@ def _csv_records(source: Source, lines: Iterable[str], problems: Problems | None
                 yield begins, dict(itertools.zip_longest(header, cells, fillvalue=""))
     except csv.Error as error:
         _tell(source.wrong(f"malformed CSV ({error}); check the quotes in this place", [line]), problems)
+
+
+def _may_be_unscored(header: list[str] | None, cells: list[str]) -> bool:
+    """Whether a row without a word is a question without a grade: in a table of nothing but grades."""
+    return header is not None and set(header) == {"refused", "wrong"} and len(cells) == len(header)
 
 
 def _csv_lines(lines: Iterable[str]) -> Iterator[str]:
@@ -217,10 +260,14 @@ def _checked_header(source: Source, header: list[str]) -> list[str]:
     header = [column.strip() for column in header]
     if len(header) == 1 and (separator := other_separator(header[0])):
         raise source.wrong(f"expected cells separated by commas, found {separator!r}; save it with commas")
-    twice = sorted({column for column in header if header.count(column) > 1})
+    return _each_once(source, header)
+
+
+def _each_once(source: Source, names: list[str]) -> list[str]:
+    twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise source.wrong(f"expected every column once, got {twice[0]!r} twice; rename or remove one of the two")
-    return header
+    return names
 
 
 def _json_records(source: Source, lines: Iterable[str], problems: Problems | None) -> Iterator[Record]:

@@ -1,6 +1,16 @@
 """The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
 
-from refusal_index.protocol.conversation import Conversation, Due, due, outcomes, taken
+from refusal_index.protocol.conversation import (
+    ASKED_AGAIN,
+    Conversation,
+    Due,
+    due,
+    finished_draws,
+    kept_unscored,
+    outcomes,
+    so_far,
+    taken,
+)
 from refusal_index.protocol.exact import exact_grade
 from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
 from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
@@ -13,6 +23,7 @@ from refusal_index.protocol.replies import Reading, StopReason, read_reply
 from refusal_index.protocol.seeds import request_seed
 
 __all__ = [
+    "ASKED_AGAIN",
     "FORCED",
     "REFUSAL",
     "Asked",
@@ -42,9 +53,11 @@ __all__ = [
     "check_lengths",
     "due",
     "exact_grade",
+    "finished_draws",
     "grade_by_rule",
     "grader_prompt",
     "grader_prompt_hash",
+    "kept_unscored",
     "load_prompt_set",
     "next_request",
     "next_step",
@@ -54,6 +67,7 @@ __all__ = [
     "prompt_set_names",
     "read_reply",
     "request_seed",
+    "so_far",
     "taken",
     "verdict_of",
 ]

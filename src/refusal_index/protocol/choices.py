@@ -8,9 +8,9 @@ from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import LETTERS, Question
 from refusal_index.protocol.exact import declines, same
 
-LABEL = re.compile(
-    r"\W*(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*(?:is\b|:)?\s*)?"
-    r"[(\[*]*(?P<letter>[A-Za-z])(?:[)\].:*]+|\s+-|\Z)\s*(?P<rest>.*)",
+LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets would take hours
+    r"\W*+(?:(?:the\s+)?(?:(?:correct|right|best)\s+)?(?:answer|choice|option)\s*+(?:(?:is\b|:)\s*+)?)?"
+    r"[(\[*]*+(?P<letter>[A-Za-z])(?:[)\].:*]+|\s+-|\Z)\s*(?P<rest>.*)",
     re.DOTALL | re.IGNORECASE,
 )
 

@@ -6,17 +6,23 @@ and however often it was interrupted; whoever reads results asks `outcome` of th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
+from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.procedures import REFUSAL, Procedure
 from refusal_index.protocol.records import Asked, Completion, Pass, Reply, Step
+from refusal_index.protocol.replies import REPLY_REASONS
 
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,)}
 """What stands for the first pass where a pass is looked at by itself."""
+
+ASKED_AGAIN = tuple(f"{of}_{reason}" for of in Pass for reason in (*REPLY_REASONS, *GRADE_REASONS))
+"""Why a question is unscored that another reply, or another verdict, may score."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +127,12 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
 
 def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome] | None:
     """Return what became of every draw, in their order; None while a reply is missing."""
+    found = finished_draws(conversation, said)
+    return found if len(found) == conversation.draws else None
+
+
+def finished_draws(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
+    """Return what became of the draws before the first one of which a reply is missing."""
     known = _Said(conversation, taken(conversation, said))
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
@@ -130,10 +142,51 @@ def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Out
         if replies not in found:
             became = step(known.in_draw(draw))
             if isinstance(became, Step):
-                return None
+                break
             found[replies] = became
         drawn.append(found[replies])
     return drawn
+
+
+def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
+    """Return what is known of a first draw that is not finished: unscored, with `reason`, unless it was answered.
+
+    Parameters
+    ----------
+    conversation, said
+        As for `due`.
+    reason
+        What keeps it from its grade.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import GraderKind, TwoPass
+    >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
+    >>> so_far(talk, [], "not_finished").refused is None
+    True
+    >>> refused = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>UNANSWERED</answer>"))
+    >>> so_far(talk, [refused], "not_finished").refused
+    True
+    """
+    known = _Said(conversation, said)
+    first, forced = (known.own[of].get(0) for of in Pass)
+    asks_first = conversation.procedure.asks_first
+    became = Outcome(None if asks_first else True, None)
+    if first is not None:
+        step = conversation.procedure.step(conversation.question, known.graded(Pass.FIRST, first))
+        became = step if isinstance(step, Outcome) else Outcome(True if step.of is Pass.FORCED else None, None)
+    if became.wrong is not None:
+        return became  # it answered: what is missing is the forced answer beside, which does not count
+    refused = became.refused
+    return Outcome(
+        refused=refused,
+        wrong=None,
+        first_grade=None if first is None else Grade.REFUSED if refused else Grade.UNSCORED,
+        forced_grade=None if forced is None else Grade.UNSCORED,
+        unscored_reason=reason,
+        first_reply=None if first is None else first.text,
+        forced_reply=None if forced is None else forced.text,
+    )
 
 
 def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
@@ -148,6 +201,44 @@ def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Comple
     if not conversation.in_turn or _is_forced(conversation, replies):
         return replies
     return [one for one in replies if one.reply.of is Pass.FIRST]
+
+
+def kept_unscored(conversation: Conversation, said: Iterable[Completion], reasons: Container[str]) -> list[Completion]:
+    """Return the replies without which a draw would be asked for again, of draws that are unscored for some reasons.
+
+    Of a reply that could not be graded as it is, that reply; of one that graders could not settle, their verdicts.
+
+    Parameters
+    ----------
+    conversation, said
+        As for `due`.
+    reasons
+        Some of `ASKED_AGAIN`; others keep nothing that another reply could mend.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import GraderKind, TwoPass
+    >>> talk = Conversation(Question("q1", "What is the capital of Peru?", "Lima"), "low", TwoPass(GraderKind.EXACT))
+    >>> empty = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, ""))
+    >>> kept_unscored(talk, [empty], {"first_empty"}) == [empty]
+    True
+    """
+    replies = taken(conversation, said)
+    known = _Said(conversation, replies)
+    found: dict[Completion, None] = {}
+    for draw, outcome in enumerate(outcomes(conversation, replies) or ()):
+        reason = outcome.unscored_reason
+        if reason not in reasons or reason not in ASKED_AGAIN:
+            continue
+        of, kind = Pass(reason.partition("_")[0]), reason.partition("_")[2]
+        if kind in REPLY_REASONS and not conversation.procedure.asks_model:
+            continue  # nobody would reply
+        first = known.first_drawn[of][known.own[of][draw]]
+        for one in replies:
+            of_model = one.reply.asked is Asked.MODEL
+            if one.reply.of is of and of_model is (kind in REPLY_REASONS) and one.draw == (draw if of_model else first):
+                found[one] = None
+    return list(found)
 
 
 def _is_forced(conversation: Conversation, said: Iterable[Completion]) -> bool:

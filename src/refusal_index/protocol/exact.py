@@ -10,6 +10,8 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from decimal import Context, Decimal
+from functools import lru_cache
+from itertools import islice
 
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
@@ -74,6 +76,7 @@ def exact_grade(question: Question, prediction: str) -> Grade:
     return Grade.REFUSED if declines(prediction) else Grade.INCORRECT
 
 
+@lru_cache(maxsize=8)  # a reply is compared with every accepted answer
 def normalise(text: str) -> str:
     """Return `text` without case, accents, punctuation, articles and needless white space.
 
@@ -94,7 +97,7 @@ def normalise(text: str) -> str:
 
 def _words(text: str) -> list[str]:
     folded = unicodedata.normalize("NFKD", text).casefold().translate(FOLDED)
-    return WORD.findall("".join(character for character in folded if not _is_silent(character)))
+    return WORD.findall(folded.translate({ord(character): None for character in set(folded) if _is_silent(character)}))
 
 
 def _is_silent(character: str) -> bool:
@@ -139,8 +142,9 @@ def same(gold: str, prediction: str) -> bool:
     return wanted == normalise(prediction)
 
 
+@lru_cache(maxsize=8)
 def _quantity(text: str) -> _Quantity | None:
-    found = list(NUMBER.finditer(text))
+    found = list(islice(NUMBER.finditer(text), 2))
     if len(found) != 1:
         return None
     number = found[0]

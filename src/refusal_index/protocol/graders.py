@@ -74,6 +74,7 @@ RULES: Mapping[GraderKind, Rule] = {
     GraderKind.CHOICE: CHOICE_RULE,
     GraderKind.REGEX: Rule(
         pattern_grade,
+        "pattern_timeout",
         needed="a pattern",
         can_grade=lambda question: question.gold is None or question.pattern is not None,
     ),
@@ -105,7 +106,7 @@ def unscored_reason(kind: GraderKind, question: Question) -> str:
     >>> unscored_reason(GraderKind.EXACT, Question("q", "Which?", "Ann", choices=("Ann", "Eve")))
     'choice_ambiguous'
     >>> unscored_reason(GraderKind.REGEX, Question("q", "Which?", "Ann", pattern="Ann"))
-    'rule_undecided'
+    'pattern_timeout'
     """
     return rule_of(kind, question).unscored_reason
 

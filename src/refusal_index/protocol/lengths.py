@@ -45,6 +45,20 @@ def longest_prompt(question: Question, prompts: PromptSet, count: Callable[[str]
     return max(count(whole_prompt(question, prompts, variant)) for variant in (*prompts.variants, FORCED))
 
 
+def longest_in_characters(prompts: PromptSet) -> Callable[[Question], int]:
+    """Return what tells `longest_prompt` in characters, without putting the prompts together.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> prompts, question = load_prompt_set("default"), Question("q1", "Who wrote Emma?", "Jane Austen")
+    >>> longest_in_characters(prompts)(question) == longest_prompt(question, prompts)
+    True
+    """
+    before = max(map(len, prompts.preambles.values())) + len("\n\n")
+    return lambda question: before + len(prompts.asked(question.text, question.context, question.choices))
+
+
 def check_lengths(
     questions: Iterable[Question], prompts: PromptSet, most: int, count: Callable[[str], int] = about_tokens
 ) -> None:

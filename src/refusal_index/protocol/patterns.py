@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.patterns import matches
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.exact import declines
 from refusal_index.protocol.replies import DECORATION
@@ -16,7 +15,7 @@ def pattern_grade(question: Question, prediction: str) -> Grade:
     Case is ignored, a dot matches line breaks, and punctuation around the prediction may go. Where nothing matches, a
     prediction that does nothing but decline is refused, and everything else is incorrect.
 
-    The pattern is trusted, as it comes with the questions; one whose repetitions are nested can take for ever.
+    A pattern that cannot be matched in time, as one whose repetitions are nested may, leaves the prediction unscored.
 
     Parameters
     ----------
@@ -34,7 +33,11 @@ def pattern_grade(question: Question, prediction: str) -> Grade:
     <Grade.INCORRECT: 'incorrect'>
     """
     if question.gold is not None and question.pattern is not None:
-        wanted = re.compile(question.pattern, re.IGNORECASE | re.DOTALL)
-        if wanted.fullmatch(prediction) or wanted.fullmatch(prediction.strip(DECORATION)):
-            return Grade.CORRECT
+        try:
+            if any(
+                matches(question.pattern, text) for text in dict.fromkeys((prediction, prediction.strip(DECORATION)))
+            ):
+                return Grade.CORRECT
+        except TimeoutError:
+            return Grade.UNSCORED
     return Grade.REFUSED if declines(prediction) else Grade.INCORRECT

@@ -38,6 +38,8 @@ from refusal_index.protocol.records import (
 from refusal_index.protocol.replies import read_reply
 
 GRADE_ATTEMPTS = 2
+GRADE_REASONS = UNREADABLE, DISAGREE = "grade_unreadable", "graders_disagree"
+"""Why those that grade could not settle a reply."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,10 @@ def _graded(
         if isinstance(told, Step):
             return told
         if told is Grade.UNSCORED:
-            return _Verdict(told, text, f"{of}_grade_unreadable")
+            return _Verdict(told, text, f"{of}_{UNREADABLE}")
         grades.append(told)
     if len(set(grades)) > 1:
-        return _Verdict(Grade.UNSCORED, text, f"{of}_graders_disagree")
+        return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}")
     return _Verdict(grades[0], text)
 
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from refusal_index.errors import RefusalIndexError
@@ -152,8 +153,12 @@ class PromptSet:
         PromptSetError
             If there is no such variant.
         """
-        chosen = self.variant(variant)
-        preamble = self.preamble.format(examples=self._worked_examples(chosen), instruction=chosen.instruction)
+        if variant not in self.preambles:
+            self.variant(variant)  # says which there are
+        return self.preambles[variant], self.asked(question, context, choices)
+
+    def asked(self, question: str, context: str | None = None, choices: Sequence[str] = ()) -> str:
+        """Return the question, with its context and choices, as it is asked under every variant."""
         lettered = zip(LETTERS[: len(choices)], choices, strict=True)
         listed = "\n".join(self.choice.format(letter=letter, choice=choice) for letter, choice in lettered)
         parts = (
@@ -161,7 +166,15 @@ class PromptSet:
             self.question.format(question=question),
             self.choices.format(choices=listed) if choices else None,
         )
-        return preamble, "\n\n".join(part for part in parts if part is not None)
+        return "\n\n".join(part for part in parts if part is not None)
+
+    @cached_property
+    def preambles(self) -> Mapping[str, str]:
+        """What stands before the question, by variant, the forced pass included."""
+        return {
+            name: self.preamble.format(examples=self._worked_examples(variant), instruction=variant.instruction)
+            for name, variant in {**self.variants, FORCED: self.forced}.items()
+        }
 
     def _worked_examples(self, variant: Variant) -> str:
         return "\n\n".join(

@@ -15,6 +15,9 @@ DECORATION = string.punctuation + string.whitespace
 REASONING = re.compile(r"<(think|thinking|reasoning)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 UNOPENED_REASONING = re.compile(r"\A.*</(?:think|thinking|reasoning)>", re.DOTALL | re.IGNORECASE)
 
+REPLY_REASONS = TRUNCATED, FILTERED, TOOL_CALL, EMPTY = "truncated", "content_filter", "tool_call", "empty"
+"""Why a reply cannot be graded as it is."""
+
 
 class StopReason(StrEnum):
     """Why a model stopped writing."""
@@ -22,6 +25,7 @@ class StopReason(StrEnum):
     STOP = "stop"
     LENGTH = "length"
     CONTENT_FILTER = "content_filter"
+    TOOL_CALL = "tool_calls"
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Reading:
     well_formed
         Whether there is exactly one answer tag, complete and not empty.
     unscored_reason
-        ``"truncated"``, ``"content_filter"`` or ``"empty"``; None where the reply can be graded.
+        One of `REPLY_REASONS`; None where the reply can be graded.
     """
 
     answer: str
@@ -71,15 +75,17 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     'truncated'
     """
     if stop_reason is StopReason.LENGTH:
-        return _unscored("truncated")
+        return _unscored(TRUNCATED)
     if stop_reason is StopReason.CONTENT_FILTER:
-        return _unscored("content_filter")
+        return _unscored(FILTERED)
+    if stop_reason is StopReason.TOOL_CALL:
+        return _unscored(TOOL_CALL)
     said = without_reasoning(text)
     marks = list(ANSWER_MARK.finditer(said))
     tagged = [said[left.end() : right.start()] for left, right in pairwise(marks) if not left[1] and right[1]]
     answer = (tagged[-1] if tagged else ANSWER_MARK.sub("", said)).strip()
     if not _is_visible(answer):
-        return _unscored("empty")
+        return _unscored(EMPTY)
     refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
     return Reading(answer, refused, well_formed=len(tagged) == 1 and len(marks) == 2)
 

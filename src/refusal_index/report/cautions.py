@@ -20,6 +20,7 @@ _TITLES = {
     "few_right_answers": "Few right answers",
     "small_cell": "A small cell",
     "incomplete": "Incomplete",
+    "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
 }
 

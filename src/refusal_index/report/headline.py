@@ -10,6 +10,7 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
+from refusal_index.outcomes.presentation.summary import lacking
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
 from refusal_index.report.runs import ReportRun
@@ -107,6 +108,7 @@ class Headline:
     # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
+    lacks: str | None  # which prompts lack too many of their questions, said before any number; None where none does
     # sure, compared: sentences
     sure: tuple[str, ...]
     compared: tuple[str, ...]
@@ -127,6 +129,7 @@ def headline(run: ReportRun) -> Headline:
         index=index,
         verdict=verdict(found),
         pairs=pairs_sentence(found),
+        lacks=lacking(run.summary),
         sure=tuple(_sure(run, index)),
         compared=tuple(_compared(run, index, paper)),
         spoilers=spoilers(run),
@@ -162,7 +165,20 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     else:
         yield f"With {run.level} confidence it lies between {number(index.low, 2)} and {number(index.high, 2)}."
         yield f"That rests on {rests_on}; four times as many would halve the interval."
+    yield from _missing(run)
     yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
+
+
+def _missing(run: ReportRun) -> Iterator[str]:
+    """Say of each prompt of which questions are missing, however few, within which range they leave the index."""
+    for name, variant in zip(run.names, run.variants, strict=True):
+        missing = variant.missing
+        if missing is None or missing.low is None:
+            continue
+        whose = f" under {name}" if len(run.variants) > 1 else ""
+        lie = f"between {number(missing.low, 2)} and {number(missing.high, 2)}"
+        asked = variant.completeness.asked
+        yield f"Missing{whose} are {missing.questions:,} of {asked:,}: whatever they are, the index of all lies {lie}."
 
 
 def _compared(run: ReportRun, index: Estimate, paper: tuple[float, ...]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import opened_file, write_atomically
 from refusal_index.report.browser import questions_of
 from refusal_index.report.embedding import Embedded, embed_questions
 from refusal_index.report.figures import CELLS, SHORT
@@ -59,7 +59,7 @@ def write_report(runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str
 
 def is_report(path: Path) -> bool:
     """Whether a file is a report, or is empty."""
-    with path.open("rb") as file:
+    with opened_file(path) as file:
         beginning = file.read(2000)
     return not beginning or f'<meta name="generator" content="{GENERATOR} '.encode() in beginning
 

@@ -29,6 +29,7 @@ MEANINGS = {
 
 DECISIONS = {
     "as scored": "refused again counts as wrong, unscored is left out",
+    "whatever is missing": "from the lowest to the highest over all that the unscored may have been",
     "scoring rules": "from the lowest to the highest, whatever is missing or refused again is taken for",
     "refused again is right": "each forced answer that refused counts as right",
     "refused again left out": "each forced answer that refused is left out",
@@ -89,11 +90,14 @@ def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 def _kind(decision: str) -> str:
     if decision in RULES.values():
         return "rule"
-    return {"as scored": "", "scoring rules": "range"}.get(decision, "other")
+    return {"as scored": "", "whatever is missing": "range", "scoring rules": "range"}.get(decision, "other")
 
 
 def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
     yield "as scored", variant.metric("refusal_index")
+    missing = variant.missing
+    if missing is not None:
+        yield "whatever is missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
     ranges = variant.sensitivity.range_of("refusal_index")
     yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
     for rule in variant.sensitivity.rules:

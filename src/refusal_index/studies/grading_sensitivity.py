@@ -104,15 +104,12 @@ def scoring_rows(
         scored = {"estimate": found.estimate, "status": found.status, "reason": found.reason}
         yield {"part": "scoring_rule", "name": rule, "questions": float(found.table.n), **scored}
     known = (counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
-    again, missing = counts.refused_again, counts.unscored_forced
-    bounds = {
-        "forced_refusals": stats.missing_bounds(stats.ContingencyTable(*known), unknown_refused=again),
-        "everything": stats.missing_bounds(stats.ContingencyTable(*known), again + missing, counts.unscored_first),
-    }
-    open_questions = {"forced_refusals": again, "everything": again + missing + counts.unscored_first}
-    for name, bound in bounds.items():
+    again = counts.refused_again
+    everything = again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
+    for name, unknown in (("forced_refusals", (again,)), ("everything", everything)):
+        bound = stats.missing_bounds(stats.ContingencyTable(*known), *unknown)
         ends = {"low": bound.low, "high": bound.high, "status": bound.status, "reason": bound.reason}
-        yield {"part": "bounds", "name": name, "questions": float(open_questions[name]), **ends}
+        yield {"part": "bounds", "name": name, "questions": float(sum(unknown)), **ends}
 
 
 def _impossible(frame: pl.DataFrame) -> tuple[str, ...]:

@@ -10,46 +10,69 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats import upper_orthant
+from refusal_index.stats import metrics, scoring_ranges, upper_orthant
 from refusal_index.stats.sensitivity.missing import OutcomeCounts, missing_bounds, scoring_rules
 
 COUNTS = st.tuples(*[st.integers(1, 400)] * 4)
 
 
-def completions(counts, unknown_refused: int, unscored: int) -> np.ndarray:
+def completions(counts, unknown_refused: int, unscored: int, unknown_answered: int = 0) -> np.ndarray:
     """Every table that filling in the missing grades can give."""
     n11, n10, n01, n00 = counts
     tables = []
-    for wrong in range(unknown_refused + 1):
+    for wrong, answered in itertools.product(range(unknown_refused + 1), range(unknown_answered + 1)):
         for a, b, c in itertools.product(range(unscored + 1), repeat=3):
             if a + b + c <= unscored:
-                rest = unscored - a - b - c
-                tables.append((n11 + wrong + a, n10 + unknown_refused - wrong + b, n01 + c, n00 + rest))
+                rest = unscored - a - b - c + unknown_answered - answered
+                tables.append((n11 + wrong + a, n10 + unknown_refused - wrong + b, n01 + answered + c, n00 + rest))
     return np.array(tables)
 
 
-@pytest.mark.parametrize(("unknown_refused", "unscored"), [(0, 0), (2, 0), (0, 3), (1, 2), (4, 1)])
-def test_bounds_of_all_small_tables_against_brute_force(unknown_refused: int, unscored: int) -> None:
+@pytest.mark.parametrize(
+    "missing", [(0, 0, 0), (2, 0, 0), (0, 3, 0), (1, 2, 0), (4, 1, 0), (0, 0, 2), (1, 1, 1), (2, 2, 3)]
+)
+def test_bounds_of_all_small_tables_against_brute_force(missing: tuple[int, int, int]) -> None:
     for counts in itertools.product(range(4), repeat=4):
-        indices = refusal_index_many(*completions(counts, unknown_refused, unscored).T)
-        bounds = missing_bounds(ContingencyTable(*counts), unknown_refused, unscored)
-        if np.isnan(indices).any():
+        indices = refusal_index_many(*completions(counts, *missing).T)
+        bounds = missing_bounds(ContingencyTable(*counts), *missing)
+        if np.isnan(indices).all():
             assert (bounds.low, bounds.high, bounds.status) == (None, None, "undefined")
-            assert bounds.reason.startswith("completion:")
+            assert bounds.reason == refusal_index(bounds.low_table).reason
             assert np.isnan(bounds.confidence_interval()).all()
         else:
-            assert (bounds.low, bounds.high) == pytest.approx((indices.min(), indices.max()), abs=1e-12)
+            assert (bounds.low, bounds.high) == pytest.approx((np.nanmin(indices), np.nanmax(indices)), abs=1e-12)
             assert (bounds.status == "boundary") == (-1 in (bounds.low, bounds.high) or 1 in (bounds.low, bounds.high))
 
 
 @settings(deadline=None, max_examples=50)
-@given(COUNTS, st.integers(0, 12), st.integers(0, 6))
-def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int) -> None:
-    indices = refusal_index_many(*completions(counts, unknown_refused, unscored).T)
-    bounds = missing_bounds(ContingencyTable(*counts), unknown_refused, unscored)
+@given(COUNTS, st.integers(0, 12), st.integers(0, 6), st.integers(0, 4))
+def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int, unknown_answered: int) -> None:
+    indices = refusal_index_many(*completions(counts, unknown_refused, unscored, unknown_answered).T)
+    bounds = missing_bounds(ContingencyTable(*counts), unknown_refused, unscored, unknown_answered)
     assert (bounds.low, bounds.high) == pytest.approx((indices.min(), indices.max()), abs=1e-12)
     assert refusal_index(bounds.low_table).estimate == bounds.low
-    assert bounds.low_table.n == bounds.high_table.n == sum(counts) + unknown_refused + unscored
+    missing = unknown_refused + unscored + unknown_answered
+    assert bounds.low_table.n == bounds.high_table.n == sum(counts) + missing
+
+
+@settings(deadline=None, max_examples=50)
+@given(COUNTS, *[st.integers(0, 40)] * 3, st.sampled_from(["refused", "either", "answered"]), st.integers(0, 3))
+def test_bounds_shrink_as_answers_come(counts, refused: int, either: int, answered: int, came: str, cell: int) -> None:
+    before = missing_bounds(ContingencyTable(*counts), refused + 1, either + 1, answered + 1)
+    cell = {"refused": cell % 2, "either": cell, "answered": 2 + cell % 2}[came]
+    known = ContingencyTable(*np.add(counts, np.eye(4, dtype=int)[cell]))
+    left = (refused + (came != "refused"), either + (came != "either"), answered + (came != "answered"))
+    after = missing_bounds(known, *left)
+    assert before.low - 1e-12 <= after.low <= after.high <= before.high + 1e-12
+
+
+def test_many_that_are_missing_are_bounded_without_drawing() -> None:
+    bounds = missing_bounds(ContingencyTable(700, 50, 200, 50), 300, 20_000, 100)
+    for sign, found, cells in ((-1, bounds.low, (700, 350, 300, 50)), (1, bounds.high, (1000, 50, 200, 150))):
+        moves = (0, 1, -1, 0) if sign < 0 else (1, 0, 0, -1)
+        start = np.add(cells, (0, 0, 20_000, 0) if sign < 0 else (0, 0, 0, 20_000))
+        every = start + np.arange(20_001)[:, None] * moves
+        assert found == pytest.approx(sign * (sign * refusal_index_many(*every.T)).max(), abs=1e-12)
 
 
 @pytest.mark.parametrize(("share", "low", "high"), [(0.02, 0.396, 0.497), (0.1, 0.137, 0.516)])
@@ -82,16 +105,31 @@ def test_interval_of_bounds_reaches_from_the_lower_to_the_upper_completion() -> 
 
 
 @pytest.mark.parametrize(
-    ("counts", "unknown_refused", "reason"),
+    ("counts", "missing", "low", "high"),
     [
-        ((0, 0, 5, 6), 0, "completion:nobody_refused"),
-        ((5, 6, 0, 0), 2, "completion:everybody_refused"),
-        ((5, 0, 6, 0), 3, "completion:all_wrong"),
-        ((0, 5, 0, 6), 3, "completion:all_right"),
+        (
+            (0, 0, 5, 6),
+            (0, 1, 0),
+            -1,
+            1,
+        ),  # the one that is missing is the only refusal, right or wrong, or there is none
+        ((5, 0, 6, 0), (3, 0, 0), -1, -1),  # all of them wrong leave nothing that is right
+        ((0, 5, 0, 6), (3, 0, 0), 1, 1),
+        ((5, 6, 0, 0), (0, 0, 1), -1, 1),
+        ((4, 0, 0, 0), (0, 1, 0), 1, 1),  # defined only where the missing one is answered and right
     ],
 )
-def test_a_completion_without_an_index_leaves_no_bounds(counts, unknown_refused: int, reason: str) -> None:
-    bounds = missing_bounds(ContingencyTable(*counts), unknown_refused, unscored=1)
+def test_completions_without_an_index_are_left_out_of_the_bounds(counts, missing, low: float, high: float) -> None:
+    bounds = missing_bounds(ContingencyTable(*counts), *missing)
+    assert (bounds.low, bounds.high, bounds.status) == (low, high, "boundary")
+
+
+@pytest.mark.parametrize(
+    ("counts", "unknown_refused", "reason"),
+    [((0, 0, 5, 6), 0, "nobody_refused"), ((5, 6, 0, 0), 2, "everybody_refused")],
+)
+def test_where_no_completion_has_an_index_there_are_no_bounds(counts, unknown_refused: int, reason: str) -> None:
+    bounds = missing_bounds(ContingencyTable(*counts), unknown_refused)
     assert (bounds.status, bounds.reason, bounds.low, bounds.high) == ("undefined", reason, None, None)
 
 
@@ -107,6 +145,7 @@ def test_a_bound_at_the_boundary_says_so() -> None:
         (((1, 2, 3, 4),), TypeError, "table must be a ContingencyTable, got tuple"),
         ((ContingencyTable(1, 2, 3, 4), -1), ValueError, "unknown_refused must not be negative"),
         ((ContingencyTable(1, 2, 3, 4), 0, 0.5), ValueError, "unscored must be a whole number"),
+        ((ContingencyTable(1, 2, 3, 4), 0, 0, -1), ValueError, "unknown_answered must not be negative"),
     ],
 )
 def test_invalid_arguments_are_errors(arguments, error, message: str) -> None:
@@ -128,17 +167,32 @@ def test_scoring_rules_against_their_tables() -> None:
 
 
 @settings(deadline=None)
-@given(st.tuples(*[st.integers(0, 60)] * 7))
+@given(st.tuples(*[st.integers(0, 60)] * 8))
 def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(counts) -> None:
     results = dict(scoring_rules(OutcomeCounts(*counts)))
     assert all(result == refusal_index(result.table) for result in results.values())
-    bounds = missing_bounds(ContingencyTable(*counts[:4]), counts[4] + counts[5], counts[6])
+    bounds = missing_bounds(ContingencyTable(*counts[:4]), counts[4] + counts[5], *counts[6:])
     if bounds.status != "undefined":
         assert (results["all_lowest"].estimate, results["all_highest"].estimate) == (bounds.low, bounds.high)
         inner = [results[f"unscored_{end}"].estimate for end in ("lowest", "highest")]
-        assert bounds.low - 1e-12 <= inner[0] <= inner[1] <= bounds.high + 1e-12
+        if None not in inner:
+            assert bounds.low - 1e-12 <= inner[0] <= inner[1] <= bounds.high + 1e-12
 
 
 def test_a_number_that_is_no_count_is_an_error() -> None:
     with pytest.raises(TypeError, match="unscored_first must be one number"):
         OutcomeCounts(1, 2, 3, 4, unscored_first=None)
+
+
+@pytest.mark.parametrize("missing", [(0, 0, 0, 3), (2, 0, 0, 2), (1, 1, 1, 1), (0, 2, 2, 1)])
+def test_ranges_of_all_other_metrics_against_brute_force(missing: tuple[int, int, int, int]) -> None:
+    known = (7, 3, 4, 6)
+    either = [[(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 0)], [(0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0)]]
+    kinds = (either[0], either[0], [*either[0], *either[1]], either[1])
+    each = [kind for kind, count in zip(kinds, missing, strict=True) for _ in range(count)]
+    tables = {tuple(np.sum([known, *chosen], axis=0).tolist()) for chosen in itertools.product(*each)}
+    every = [metrics(ContingencyTable(*counts)) for counts in tables]
+    for place, found in enumerate(scoring_ranges(OutcomeCounts(*known, *missing))):
+        values = [one[place].estimate for one in every]
+        if found.name != "refusal_index":
+            assert (found.low, found.high) == pytest.approx((min(values), max(values))), found.name

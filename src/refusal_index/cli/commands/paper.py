@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE
-from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.inputs import readable_runs, tell_missing
 from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
@@ -38,6 +38,7 @@ def paper(
     options = StudyOptions(penalty, confidence_level, seed, models)
     known_models(options)  # a table of models that cannot be used ends the command before any work
     found = readable_runs(runs)
+    tell_missing(found.runs)
     made, missing, failed = [], [], False
     for spec, study in each_study(found.runs, options):
         if isinstance(study, Study):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ def report(
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
+    from refusal_index.outcomes.errors import NotWrittenError
     from refusal_index.report import read_report_runs, write_report
 
     place = _place(runs) if out is None else out
@@ -41,6 +43,8 @@ def report(
     tell_left_out(found.left_out)
     try:
         written = write_report(found.runs, place, left_out=found.left_out)
+    except NotWrittenError:
+        raise
     except OSError as error:
         raise OptionError(f"--out: {place} cannot be written ({error.strerror}); choose another place") from error
     console.say(f"{written.path}: {written.size / 1e6:.1f} MB, {_kept(written.limit, written.n_cut)}")
@@ -60,7 +64,11 @@ def _refuse_foreign(place: Path) -> None:
 
     if place.is_dir():
         raise OptionError(f"--out: expected a file, got the folder {place}; name a file in it, such as {place / _PAGE}")
-    if place.exists() and not is_report(place):
+    try:
+        foreign = os.path.lexists(place) and not is_report(place)
+    except OSError as error:
+        raise OptionError(f"--out: {place}: {error.strerror}; name another file, or remove this one") from error
+    if foreign:
         raise OptionError(f"--out: {place} is there and is not a report; name another file, or move it away")
 
 

@@ -43,7 +43,7 @@ def run(
     dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set
+    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.plan import prepare
     from refusal_index.evaluation.run import carry_out
@@ -51,6 +51,7 @@ def run(
 
     if config is None:
         plan = prepare(Settings.of(**values), out=out)
+        tell_notes([plan])
         if dry_run:
             show_dry_run([plan], as_json=json)
             return
@@ -62,6 +63,7 @@ def run(
                     f"{option(name)}: a configuration says so of each model; write {name} under [[models]]"
                 )
         sweep = prepare_sweep(config, Settings(), values, out)
+        tell_notes(sweep.plans)
         if dry_run:
             show_dry_run(sweep.plans, as_json=json)
             return

@@ -13,9 +13,13 @@ from refusal_index.cli.bad_input import OptionError
 
 def serve(
     host: Annotated[
-        str, typer.Option(help="Address to listen on; another than the default lets other machines in, without a key.")
+        str, typer.Option(help="Address to listen on; one of another network needs --let-other-machines-in.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
+    let_other_machines_in: Annotated[
+        bool,
+        typer.Option("--let-other-machines-in", help="Listen beyond this machine: whoever reaches it needs no key."),
+    ] = False,
     log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
 ) -> None:
     """Serve the embedded models over the OpenAI chat API.
@@ -27,6 +31,11 @@ def serve(
 
     from refusal_index.almanac import server
 
+    if not (let_other_machines_in or server.is_loopback(host)):
+        raise OptionError(
+            f"--host: expected an address of this machine alone, such as 127.0.0.1, got {host!r}; on another one every "
+            "machine that reaches it may ask, without a key: say --let-other-machines-in if that is meant"
+        )
     try:
         asyncio.run(server.serve(host, port, log, _announce))
     except OSError as error:

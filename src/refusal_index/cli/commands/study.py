@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
-from refusal_index.cli.inputs import readable_runs
+from refusal_index.cli.inputs import readable_runs, tell_missing
 from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
@@ -47,6 +47,7 @@ def study(
     if not runs:
         raise OptionError(f"study {name}: expected runs, sets or outcome tables, got none; it needs {spec.needs}")
     found = readable_runs(runs)
+    tell_missing(found.runs)
     options = StudyOptions(penalty, confidence_level, seed, models)
     made = spec.make(found.runs, options)
     print_made(made, write_study(made, out, kinds))

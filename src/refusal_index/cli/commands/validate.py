@@ -32,26 +32,24 @@ def validate(
     Prints what is in it and the first question as it would be asked, or everything that is wrong, line by line. Exit
     status: 0 all is well, 2 problems or bad input.
     """
-    from refusal_index.datasets.own import check, described, too_long
+    from refusal_index.datasets.own import reading
+    from refusal_index.datasets.survey import Survey
     from refusal_index.protocol import FORCED, load_prompt_set
-    from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN, longest_prompt, whole_prompt
+    from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variant", variant, [*prompt_set.variants, FORCED])
-    checked = check(file, columns_of(column or []))
-    longest = [longest_prompt(question, prompt_set) for question in checked.questions]
-    problems = [str(problem) for problem in checked.problems]
-    if max_context_tokens is not None:
-        problems += map(str, too_long(checked, longest, max_context_tokens, CHARACTERS_PER_TOKEN))
-    if problems:
-        _print_problems(problems)
+    questions = reading(file, columns_of(column or []))
+    found = Survey(questions, longest_in_characters(prompt_set), CHARACTERS_PER_TOKEN, max_context_tokens)
+    if found.problems or found.first is None:
+        _print_problems([str(problem) for problem in found.problems])
         raise typer.Exit(BAD_INPUT)
-    for line in described(checked, max(longest), CHARACTERS_PER_TOKEN):
+    for line in found.described():
         console.say(line)
     console.say()
     console.say(f"the first question, as variant {variant!r} asks it:")
     console.say()
-    for line in whole_prompt(checked.questions[0], prompt_set, variant).split("\n"):
+    for line in whole_prompt(found.first, prompt_set, variant).split("\n"):
         console.say(f"  {line}".rstrip())
 
 

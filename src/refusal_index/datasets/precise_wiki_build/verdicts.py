@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from refusal_index.datasets.precise_wiki_build.candidates import Candidate
 from refusal_index.datasets.precise_wiki_build.prompts import ANSWER_WORDS, BuildPrompts
-from refusal_index.outcomes.tabular import sound_text
+from refusal_index.outcomes.text import sound_text
 
 LONGEST_QUESTION = 300
 """In characters; the prompt asks for fewer."""

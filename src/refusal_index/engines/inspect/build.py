@@ -30,11 +30,14 @@ from refusal_index.datasets.precise_wiki_build import (
 )
 from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
+from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import RunFailedError
-from refusal_index.engines.inspect.engine import SAMPLE_RETRIES
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.failures import EndedError, RequestFailedError, failure_of
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
+from refusal_index.engines.inspect.session import NO_RETRIES
+from refusal_index.engines.retrying import patiently
 from refusal_index.engines.settings import Decoding, Sending
 from refusal_index.engines.store import ReplyStore
 from refusal_index.protocol import Asked as Role
@@ -103,7 +106,7 @@ def resolve_build_models(plan: BuildPlan) -> BuildModels:
     ModelError
         If one of them cannot be asked.
     """
-    config = GenerateConfig(max_retries=plan.sending.max_retries, max_connections=plan.sending.max_connections)
+    config = GenerateConfig(max_connections=plan.sending.max_connections)
     writer = resolve_model(plan.writer, config)
     return BuildModels(writer, writer if plan.answerer == plan.writer else resolve_model(plan.answerer, config))
 
@@ -131,6 +134,7 @@ class _Carrier:
     ) -> None:
         self._plan, self._models, self._prompts, self._store, self._watcher = plan, models, prompts, store, watcher
         self._usage = dict.fromkeys(ROLES.values(), Usage())
+        self._breaker = CircuitBreaker()
 
     async def carry(self, drawing: Drawing) -> dict[str, Usage]:
         async with AsyncExitStack() as opened:
@@ -139,6 +143,8 @@ class _Carrier:
             while candidates := drawing.next_round():
                 tried = await asyncio.gather(*map(self._try, candidates))
                 drawing.take(tried)
+                if self._breaker.reason is not None:
+                    raise BuildStoppedError(self._breaker.reason)
                 _refuse_failures(tried)
                 if drawing.is_hopeless:
                     raise BuildStoppedError(_hopeless(drawing))
@@ -149,8 +155,8 @@ class _Carrier:
         while isinstance(step := next_ask(candidate, said, self._prompts), Ask):
             try:
                 reply = await self._ask(step, candidate)
-            except Exception as error:  # whatever the provider raises, once it was sent again as often as planned
-                detail = error_line(repr(error))[:LONGEST_DETAIL]
+            except (RequestFailedError, EndedError) as error:
+                detail = (str(error) or str(self._breaker.reason))[:LONGEST_DETAIL]
                 step = Tried(candidate, reason=Reason.REQUEST_FAILED, detail=detail)
                 break
             said.append(Said(without_reasoning(reply.reply.text), TROUBLES.get(reply.reply.stop_reason)))
@@ -169,21 +175,23 @@ class _Carrier:
         return found
 
     async def _sent(self, step: Ask, candidate: Candidate) -> ModelOutput:
-        """Send a request; what Inspect does not send again, such as a torn response, is sent again here."""
         writes = step.asked is Asked.QUESTION
         model = self._models.writer if writes else self._models.answerer
         config = to_config(self._plan.writing if writes else self._plan.answering).merge(
             GenerateConfig(
                 seed=request_seed(self._plan.seed, candidate.candidate_id, step.asked),
+                max_retries=NO_RETRIES,
                 attempt_timeout=self._plan.sending.attempt_timeout,
             )
         )
-        for _ in range(SAMPLE_RETRIES):
-            try:
-                return await model.generate([ChatMessageUser(content=step.message)], config=config)
-            except Exception:  # noqa: S112 - the last attempt's error is told
-                continue
-        return await model.generate([ChatMessageUser(content=step.message)], config=config)
+        return await patiently(
+            lambda: model.generate([ChatMessageUser(content=step.message)], config=config),
+            lambda error: failure_of(error, told(error), str(model)),
+            self._breaker,
+            role=ROLES[step.asked],
+            about=candidate.candidate_id,
+            max_retries=self._plan.sending.max_retries,
+        )
 
     def _count(self, role: str, reply: Completion) -> None:
         one = Usage(1, reply.input_tokens, reply.output_tokens)
@@ -192,7 +200,7 @@ class _Carrier:
 
 
 def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion:
-    (text, stop_reason), usage = choices_of(output)[0], output.usage
+    (text, stop_reason), usage = next(filter(None, choices_of(output))), output.usage
     return Completion(
         candidate_id,
         role,
@@ -206,9 +214,9 @@ def _completion(candidate_id: str, role: str, output: ModelOutput) -> Completion
 def _refuse_failures(tried: Sequence[Tried]) -> None:
     failed = [one for one in tried if one.reason is Reason.REQUEST_FAILED]
     if len(failed) >= FEW_FAILURES and 2 * len(failed) > len(tried):
-        told = Counter(one.detail for one in failed).most_common(1)[0][0]
+        detail = Counter(one.detail for one in failed).most_common(1)[0][0]
         raise BuildStoppedError(
-            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {told}; "
+            f"{len(failed)} of the last {len(tried)} sections failed, most often with: {detail}; "
             "the same command resumes and pays for no reply twice"
         )
 

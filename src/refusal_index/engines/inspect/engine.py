@@ -1,4 +1,4 @@
-"""The engine that has Inspect carry requests: its providers, its retries, and its logs for ``inspect view``."""
+"""The engine that has Inspect carry requests: its providers, and its logs for ``inspect view``."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from inspect_ai import Task, eval_async
-from inspect_ai.log import EvalLog, read_eval_log_async
+from inspect_ai.log import EvalLog
 from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.util import display_type
 from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
-from refusal_index.engines.inspect.earlier_runs import take_over_cache
+from refusal_index.engines.inspect.clean_logs import clean_logs
+from refusal_index.engines.inspect.earlier_runs import LogError, read_header
 from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
-from refusal_index.engines.inspect.session import GRADER_ROLE, SECOND_GRADER_ROLE, Session, working_for
+from refusal_index.engines.inspect.session import GRADER_ROLE, NO_RETRIES, SECOND_GRADER_ROLE, Session, working_for
 from refusal_index.engines.inspect.task import task_of
 from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
 from refusal_index.protocol import Asked
 
-SAMPLE_RETRIES = 2  # of a question, once the retries of a request are used up
 WAIT = 0.05  # seconds between looks whether another thread is done
 LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it is in the store
 NO_MODEL = "none/none"  # Inspect's own for a task that asks nobody
@@ -60,10 +62,10 @@ class InspectEngine:
         self._own: list[Model] = []  # a user's own models stay open
         self._functions: dict[Asked, GradingFunction] = {}
         self._graders: dict[Asked, Model] = {}
-        retries = GenerateConfig(max_retries=settings.sending.max_retries)
+        once = GenerateConfig(max_retries=NO_RETRIES)
         for asked in ROLES:
             if asked in names:
-                self._add_grader(asked, names[asked], objects, retries)
+                self._add_grader(asked, names[asked], objects, once)
         stand_in = next(iter(self._graders.values()), None)
         if Asked.MODEL in names:
             self._model = self._resolved(names[Asked.MODEL], objects, None, "model")
@@ -85,7 +87,7 @@ class InspectEngine:
     def _resolved(self, name: str, objects: Mapping[str, object], config: GenerateConfig | None, role: str) -> Model:
         given: Any = objects.get(name)
         if isinstance(given, Model):
-            return given
+            return guarded(given)
         if is_function_name(name) or given is not None:
             function = given or load_function(name, role)
             model = function_model(AnsweringFunction(function, name), config)
@@ -95,8 +97,8 @@ class InspectEngine:
         return model
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
-        """Check the graders, and close all models at the end.
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
+        """Check the graders that have not replied before, and close all models at the end.
 
         Raises
         ------
@@ -106,44 +108,44 @@ class InspectEngine:
         async with AsyncExitStack() as stack:
             for model in self._own:
                 await stack.enter_async_context(model)
-            for grader in self._graders.values():
-                await check_grader(grader)
+            for asked, grader in self._graders.items():
+                if store is None or not store.has_heard(asked):
+                    checked = await check_grader(grader, asked)
+                    if store is not None:
+                        store.put([checked])
             yield
 
     async def carry(self, assignment: Assignment) -> None:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
-            await take_over_cache(assignment, self._models())
-            superseded = await _logs_of(assignment)
-            with at_work(), working_for(self._session(assignment)):
+            superseded = _logs_of(assignment)
+            with at_work(), clean_logs(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
-        for path in superseded:
+        for path in superseded if assignment.breaker.reason is None else ():
             path.unlink()  # the new log shows all that it did
-
-    def _models(self) -> dict[Asked, Model]:
-        own = {Asked.MODEL: self._model} if Asked.MODEL in self._names else {}
-        return {**own, **self._graders}
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
         return Session(assignment, conversations, self._functions)
 
     async def _evaluate(self, task: Task, assignment: Assignment) -> None:
-        breaker = assignment.breaker
-        running = asyncio.create_task(self._eval(task, assignment))
-        breaker.on_open = running.cancel
+        # In a task of its own: Inspect takes a cancellation of the one that it runs in for an interruption.
+        running, ours = asyncio.create_task(self._eval(task, assignment)), asyncio.current_task()
+        ending = asyncio.create_task(_cancel_at_end(running, assignment))
         try:
             logs = await running
         except asyncio.CancelledError:
-            if breaker.reason is None:
+            if assignment.breaker.reason is None or (ours and ours.cancelling()):
                 raise
             logs = []
-        if breaker.reason is not None:
-            raise RunFailedError(f"{task.name}: {breaker.reason}")
+        finally:
+            ending.cancel()
+        if ours and ours.cancelling():
+            raise asyncio.CancelledError  # Inspect keeps a cancellation to itself
+        if assignment.breaker.reason is not None:
+            return
         if not logs or logs[0].status == "cancelled":
-            ours = asyncio.current_task()
-            # Inspect keeps a cancellation to itself; a loop that serves others must not end by it.
-            raise asyncio.CancelledError if ours and ours.cancelling() else KeyboardInterrupt
+            raise KeyboardInterrupt
         if logs[0].status != "success":
             said = logs[0].error.message if logs[0].error else "no reason given"
             raise RunFailedError(f"{task.name}: Inspect ended with status {logs[0].status!r}: {error_line(said)}")
@@ -166,10 +168,15 @@ class InspectEngine:
             ctl_server=False,
             fail_on_error=False,
             continue_on_fail=True,
-            retry_on_error=SAMPLE_RETRIES,
-            max_retries=sending.max_retries,
+            max_retries=NO_RETRIES,
             max_connections=sending.max_connections,
         )
+
+
+async def _cancel_at_end(running: asyncio.Task[Any], assignment: Assignment) -> None:
+    """Keep Inspect from going through every question that is left, to ask nothing."""
+    await assignment.ended()
+    running.cancel()
 
 
 @asynccontextmanager
@@ -182,16 +189,16 @@ async def _in_turn() -> AsyncIterator[None]:
         _turn.release()
 
 
-async def _logs_of(assignment: Assignment) -> list[Path]:
+def _logs_of(assignment: Assignment) -> list[Path]:
     """Return the earlier logs of a variant, and those that a kill left torn."""
     folder, found = assignment.folder, []
     for path in folder.logs.glob("*.eval") if folder else ():
         try:
-            header = await read_eval_log_async(str(path), header_only=True)
-        except Exception:
+            header = read_header(path)
+        except LogError:
             found.append(path)
             continue
-        if (header.eval.metadata or {}).get("variant") == assignment.variant:
+        if header.variant == assignment.variant:
             found.append(path)
     return found
 

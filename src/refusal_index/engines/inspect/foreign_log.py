@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from refusal_index.datasets.imports.grades import (
     read_grade,
 )
 from refusal_index.engines.completions import CARRIED
+from refusal_index.engines.inspect.earlier_runs import check_size
 from refusal_index.engines.inspect.multi_choice import STOP_REASONS
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import REQUEST_FAILED
@@ -74,6 +76,8 @@ def read_foreign_log(path: Path, scorer: str | None = None) -> tuple[FirstPass, 
 
 def _read(path: Path) -> EvalLog:
     try:
+        if zipfile.is_zipfile(path):
+            check_size(path)
         return read_eval_log(str(path), exclude_fields=UNREAD_FIELDS)
     except Exception as error:  # Inspect raises whatever its zip and JSON readers raise
         raise FirstPassError(

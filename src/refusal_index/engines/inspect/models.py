@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -13,7 +14,7 @@ from openai import DefaultAioHttpClient
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.redaction import guard
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
@@ -79,13 +80,26 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
         near = nearest(provider, known)
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
-    arguments: dict[str, Any] = {"http_client": DefaultAioHttpClient()} if provider in AIOHTTP_PROVIDERS else {}
+    arguments: dict[str, Any] = {}
+    if provider in AIOHTTP_PROVIDERS:  # and the client sends nothing again by itself
+        arguments = {"http_client": DefaultAioHttpClient(), "max_retries": 0}
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
         raise ModelError(f"model {name!r}: {_plain(str(error)) or type(error).__name__}") from error
     guard(model.api)
+    _check_account(name, model.api)
     return model
+
+
+def _check_account(name: str, api: ModelAPI) -> None:
+    """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
+    key, address = api.api_key, getattr(api, "base_url", None)
+    if key and not (key.isascii() and key.isprintable()):
+        where = next((one for one in api.api_key_vars if os.environ.get(one)), "its key")
+        raise ModelError(f"model {name!r}: {where} holds a line break or a character that no key has; set it anew")
+    if name.startswith("openai") and address and not str(address).startswith(("http://", "https://")):
+        raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got {address!r}")
 
 
 def provider_names() -> list[str]:

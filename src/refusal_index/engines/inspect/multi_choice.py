@@ -1,8 +1,14 @@
-"""Many choices of one response, packed: Inspect takes each for a message, of which it keeps several copies."""
+"""The choices of a response: which of them hold an answer, and many of them packed.
+
+Inspect takes each choice for a message, of which it keeps several copies.
+"""
 
 from __future__ import annotations
 
-from inspect_ai.model import ModelOutput
+from collections.abc import Container, Mapping
+from typing import Any
+
+from inspect_ai.model import ChatCompletionChoice, ModelOutput
 
 from refusal_index.protocol import StopReason
 
@@ -12,29 +18,71 @@ STOP_REASONS = {
     "model_length": StopReason.LENGTH,
     "content_filter": StopReason.CONTENT_FILTER,
 }
+ENDED_BY_ITSELF = ("stop", "eos", None)
+TOOL_CALLS = str(StopReason.TOOL_CALL)
 
 
-def packed(output: ModelOutput) -> ModelOutput:
-    """Return an output with its first choice only, and all of them as plain text among its metadata.
+def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
+    """Return the places of the choices that are no answer, of a response as OpenAI's chat interface gives it.
 
-    Each distinct choice is there once, and the order in which they came as places among those. What Inspect does with
-    every message of an output, from checking it to writing it into cache and log, is then done for one.
+    Such a choice holds null instead of a text, and nothing says why: it was not cut, filtered, refused or a tool call.
+    In any other shape of response all choices count as answers.
+
+    Examples
+    --------
+    >>> lost, cut = ({"message": {"content": None}, "finish_reason": reason} for reason in ("stop", "length"))
+    >>> places_without_answer({"choices": [cut, lost]})
+    {1}
     """
-    if len(output.choices) < 2:
-        return output
-    came = [(choice.message.text, str(choice.stop_reason)) for choice in output.choices]
-    places = {choice: place for place, choice in enumerate(dict.fromkeys(came))}
-    pack = {"distinct": [list(choice) for choice in places], "order": [places[choice] for choice in came]}
-    return output.model_copy(
-        update={"choices": output.choices[:1], "metadata": {**(output.metadata or {}), PACKED: pack}}
+    choices = (response or {}).get("choices")
+    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+    known.sort(key=lambda one: one.get("index") or 0)  # as Inspect does
+    return {place for place, choice in enumerate(known) if _is_no_answer(choice)}
+
+
+def _is_no_answer(choice: Mapping[str, Any]) -> bool:
+    message = choice.get("message")
+    return (
+        isinstance(message, Mapping)
+        and choice.get("finish_reason") in ENDED_BY_ITSELF
+        and all(message.get(name) is None for name in ("content", "refusal"))
+        and not any(message.get(name) for name in ("tool_calls", "function_call"))
     )
 
 
-def choices_of(output: ModelOutput) -> list[tuple[str, StopReason]]:
-    """Return the text of every choice and why it ended, in the order they came, whether packed or not."""
+def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:
+    """Return an output with its first answer only, and all of its choices as plain text among its metadata.
+
+    Each distinct choice is there once, and the order in which they came as places among those, null for one without an
+    answer. What Inspect does with every message of an output, from checking it to writing it into its log, is then
+    done for one.
+    """
+    if len(output.choices) < 2:
+        return output
+    answers = [one for place, one in enumerate(output.choices) if place not in without_answer]
+    came = [None if place in without_answer else _text(one) for place, one in enumerate(output.choices)]
+    places = {choice: place for place, choice in enumerate(dict.fromkeys(filter(None, came)))}
+    pack = {"distinct": [list(choice) for choice in places], "order": [choice and places[choice] for choice in came]}
+    return output.model_copy(update={"choices": answers[:1], "metadata": {**(output.metadata or {}), PACKED: pack}})
+
+
+def choices_of(output: ModelOutput) -> list[tuple[str, StopReason] | None]:
+    """Return the text of every choice and why it ended, in the order they came, whether packed or not.
+
+    None stands for a choice without an answer.
+    """
     pack = (output.metadata or {}).get(PACKED)
     if pack is None:
-        came = [(choice.message.text, str(choice.stop_reason)) for choice in output.choices]
-    else:
-        came = [(text, reason) for text, reason in (pack["distinct"][place] for place in pack["order"])]
-    return [(text, STOP_REASONS.get(reason, StopReason.STOP)) for text, reason in came]
+        return [_read(*_text(choice)) for choice in output.choices]
+    return [None if place is None else _read(*pack["distinct"][place]) for place in pack["order"]]
+
+
+def _text(choice: ChatCompletionChoice) -> tuple[str, str]:
+    reason = TOOL_CALLS if choice.message.tool_calls else str(choice.stop_reason)
+    return choice.message.text, reason
+
+
+def _read(text: str, reason: str) -> tuple[str, StopReason]:
+    if reason == TOOL_CALLS and not text.strip():
+        return text, StopReason.TOOL_CALL
+    return text, STOP_REASONS.get(reason, StopReason.STOP)

@@ -12,10 +12,13 @@ from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Ge
 
 from refusal_index.engines.engine import Ask, Assignment, Response
 from refusal_index.engines.functions import GradingFunction
+from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.multi_choice import choices_of
-from refusal_index.engines.inspect.redaction import guard
 from refusal_index.engines.settings import DEFAULT_GRADER
 from refusal_index.protocol import Asked, Conversation, Message, Request
+
+NO_RETRIES = 0
+"""Retries of Inspect's own: the policy is the engines', for all of them the same."""
 
 GRADER_ROLE, SECOND_GRADER_ROLE = str(Asked.GRADER), str(Asked.SECOND_GRADER)
 
@@ -65,6 +68,7 @@ async def send(ask: Ask) -> Response:
     settings = session.assignment.settings.sending if session else None
     config = GenerateConfig(
         seed=ask.seed,
+        max_retries=NO_RETRIES if settings else None,
         attempt_timeout=settings.attempt_timeout if settings else None,
         num_choices=ask.choices if ask.choices > 1 else None,
     )

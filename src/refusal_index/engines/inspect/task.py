@@ -12,11 +12,11 @@ from inspect_ai.model import ModelOutput, get_model
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from refusal_index.engines.breaker import RESUMES, is_key_refused
 from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
-from refusal_index.engines.engine import Assignment, Failure, converse
-from refusal_index.engines.functions import MEND, FunctionError
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.engine import Assignment, converse
+from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
+from refusal_index.engines.functions import FunctionError, function_failure
+from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question
 from refusal_index.engines.inspect.session import Session, current_session, model_asked, send
@@ -38,7 +38,6 @@ from refusal_index.protocol import (
 )
 from refusal_index.stats import ContingencyTable, refusal_index
 
-LONGEST_REASON = 300
 CELLS = {
     (True, True): "refused_wrong",
     (True, False): "refused_right",
@@ -120,13 +119,19 @@ def two_pass(
     protocol = None
     if session is None:  # under `inspect eval` the sample is all there is
         protocol = Protocol(load_prompt_set(prompts), variant, GraderKind(grader), Placement(placement), think)
-        session = Session(Assignment("", variant, (), Settings.of(seed=seed), ReplyStore(None)), {})
+        settings = Settings.of(seed=seed, max_retries=0)  # Inspect's own --max-retries says how often
+        session = Session(Assignment("", variant, (), settings, ReplyStore(None)), {})
     assignment = session.assignment
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:  # noqa: ARG001 - Inspect's signature
         known = session.conversations.get(str(state.sample_id))
         conversation = known or _conversation(state, variant, TwoPass(GraderKind(grader), protocol))
-        await converse(assignment, conversation, send, explain)
+        try:
+            await converse(assignment, conversation, send, explain)
+        except (
+            RequestFailedError
+        ) as error:  # said in one line: Inspect takes a third of a second to draw what led to it
+            raise error.with_traceback(None) from None
         said = taken(conversation, assignment.store.said(conversation.question.question_id, conversation.variant))
         state.output = ModelOutput.from_content(str(get_model()), said[0].reply.text if said else "")
         state.metadata[CARRIED] = to_metadata(said)
@@ -143,15 +148,11 @@ def _conversation(state: TaskState, variant: str, procedure: Procedure) -> Conve
 def explain(error: Exception, asked: Asked) -> Failure:
     """Say what an error comes down to that a provider raised, or a function."""
     if isinstance(error, FunctionError):
-        return Failure(str(error), error.name, lasts=True, advice=MEND)
-    model, told = model_asked(asked), error_line(repr(error))
-    if not is_key_refused(error):
-        return Failure(told, str(model))
+        return function_failure(error)
+    model = model_asked(asked)
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
-    return Failure(
-        told[:LONGEST_REASON], str(model), lasts=True, advice=f"check {' or '.join(known) or 'the key'}; {RESUMES}"
-    )
+    return failure_of(error, told(error), str(model), " or ".join(known) or "the key")
 
 
 def cell_of(outcome: Outcome) -> str:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
-from refusal_index.engines.engine import Ask, Assignment, Failure, ModelError, Response, RunFailedError, Send, converse
+from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, Send, converse
+from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
 from refusal_index.engines.functions import (
-    MEND,
     AnsweringFunction,
     FunctionError,
     GradingFunction,
+    function_failure,
     is_function_name,
     load_function,
 )
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.store import StoreError
+from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.protocol import Asked, Conversation, StopReason
 
 ALMANAC = "almanac"
@@ -46,48 +47,27 @@ class LocalEngine:
         self._senders = {asked: _sender(asked, name, objects.get(name)) for asked, name in names.items()}
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[None]:
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - as engines do
         """Open nothing: functions and embedded models are there."""
         yield
 
     async def carry(self, assignment: Assignment) -> None:
-        """Ask whatever is due, so many questions at a time.
-
-        Raises
-        ------
-        RunFailedError
-            If a row of questions failed for a reason that will not pass by itself.
-        """
+        """Ask whatever is due, so many questions at a time."""
         at_once = asyncio.Semaphore(self._settings.sending.max_connections or AT_ONCE)
-        work = asyncio.gather(*(self._settle(assignment, one, at_once) for one in assignment.conversations))
-        assignment.breaker.on_open = work.cancel
-        try:
-            await work
-        except asyncio.CancelledError:
-            if assignment.breaker.reason is None:
-                raise
-        if assignment.breaker.reason is not None:
-            raise RunFailedError(f"{assignment.dataset}-{assignment.variant}: {assignment.breaker.reason}")
+        await asyncio.gather(*(self._settle(assignment, one, at_once) for one in assignment.conversations))
 
     async def _settle(self, assignment: Assignment, conversation: Conversation, at_once: asyncio.Semaphore) -> None:
         async with at_once:
-            for attempt in range(self._settings.sending.max_retries + 1):
-                try:
-                    await converse(assignment, conversation, self._send, self._explain)
-                except StoreError:
-                    return  # told by the breaker
-                except Exception:
-                    await asyncio.sleep(min(0.01 * 2**attempt, 1))
-                else:
-                    return
+            with suppress(RequestFailedError, StoreError):  # the store holds the one, the breaker tells the other
+                await converse(assignment, conversation, self._send, self._explain)
 
     async def _send(self, ask: Ask) -> Response:
         return await self._senders[ask.request.asked](ask)
 
     def _explain(self, error: Exception, asked: Asked) -> Failure:
         if isinstance(error, FunctionError):
-            return Failure(str(error), error.name, lasts=True, advice=MEND)
-        return Failure(f"{type(error).__name__}: {error}", self._names[asked])
+            return function_failure(error)
+        return failure_of(error, f"{type(error).__name__}: {error}", self._names[asked])
 
 
 def _sender(asked: Asked, name: str, given: object) -> Send:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
-from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.stats import NoiseCorrectedDifference
 
@@ -18,12 +18,15 @@ if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
 
 CORRECTED = "RI corrected"
+BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
 def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     """Yield what came out of a comparison of two runs, and whether they were asked alike."""
     runs, variants, level = found.runs, found.pair.variants, found.options.confidence_level
     first, second = (run.label for run in runs)
+    for line in missing_lines(runs):
+        yield from (line, "")
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
@@ -37,7 +40,7 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
         basis = _basis(found.corrected)
         yield ""
         yield f"{CORRECTED}: without the noise of single draws, on questions drawn repeatedly: {basis}."
-    for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected), *_incomplete(runs)):
+    for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected)):
         yield from ("", line)
     yield from _asked_otherwise(runs)
 
@@ -45,8 +48,10 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
 def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     """Yield a ranking, what it rests on, and whether the runs were asked alike."""
     runs, ranking = found.runs, found.found.ranking
+    for line in missing_lines(runs):
+        yield from (line, "")
     yield _matching(runs, found.found.match, found.found.variant)
-    for line in (*_unranked(found), *_incomplete(runs)):
+    for line in _unranked(found):
         yield from ("", line)
     if len(ranking.runs) < 2:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
@@ -144,15 +149,19 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
         yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({run.reason})."
 
 
-def _incomplete(runs: Sequence[ComparedRun]) -> Iterator[str]:
-    """Say of each run what share of its questions has no grade, where that is too much."""
+def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
+    """Say of each run which questions have no grade, and what they leave open of its index, before any number."""
     for run in runs:
-        shares = [completeness(first_draws(rows)).missing_share or 0.0 for rows in run.variants.values()]
-        if max(shares, default=0.0) > MISSING_LIMIT:
-            yield (
-                f"{run.label} lacks grades for up to {max(shares):.1%} of its questions: what is missing is "
-                "rarely a fair sample, and every number here may be biased."
-            )
+        found = missing_ranges(run.variants)
+        asked = {variant: first_draws(run.variants[variant]).height for variant in found}
+        many = any(missing.questions > MISSING_LIMIT * asked[variant] for variant, missing in found.items())
+        each = ", ".join(
+            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} (RI {span(missing.low, missing.high)})"
+            for variant, missing in found.items()
+        )
+        begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
+        if found:
+            yield f"{begins}{run.label} lacks grades, which leave its RI within a range: {each}.{ends}"
 
 
 def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) -> str:

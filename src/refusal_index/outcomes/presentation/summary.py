@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
@@ -14,12 +15,19 @@ from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
+MISSING = "range of the missing"
 METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
 """The metrics that have a column before the index."""
 
+SHOWN = 8
+"""Most variants to name at the top as incomplete."""
+
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield the table of all variants, what they say together and what repeated draws add, and the warnings."""
+    """Yield what is lacking, the table of all variants, what they say together, what repeated draws add, warnings."""
+    lacks = lacking(summary)
+    if lacks is not None:
+        yield from (lacks, "")
     yield summary_table(summary)
     for pooled in summary.pooled:
         yield from ("", _pooled(summary, pooled))
@@ -30,13 +38,32 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
             yield from ("", f"{_title(summary, variant)}: {message}")
 
 
+def lacking(summary: Summary) -> str | None:
+    """Say in a line which variants lack too many of their questions; None where none does."""
+    found = [variant for variant in summary.variants if not variant.is_complete]
+    if not found:
+        return None
+    each = [
+        f"{_title(summary, one)} {one.completeness.scored:,} of {one.completeness.asked:,}" for one in found[:SHOWN]
+    ]
+    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
+    asked_again = any(reason in one.completeness.reasons for one in found for reason in (NOT_FINISHED, REQUEST_FAILED))
+    command = "; the run's own command asks for the rest" if asked_again else ""
+    return f"Incomplete: {', '.join(each)}{more} questions scored{command}."
+
+
 def summary_table(summary: Summary) -> Table:
     """Make the table of all variants."""
     heading = "variant" if _shared_source(summary) else "model, dataset, variant"
     metrics = (METRIC_COLUMNS[name] for name in METRICS)
-    numbers = ("n", *metrics, "RI", f"{percent(summary.confidence_level)} interval", "scoring rules")
+    missing = (MISSING,) if _any_missing(summary) else ()
+    numbers = ("n", *metrics, "RI", f"{percent(summary.confidence_level)} interval", *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
+
+
+def _any_missing(summary: Summary) -> bool:
+    return any(variant.missing is not None for variant in summary.variants)
 
 
 def usage_text(summary: Summary) -> str | None:
@@ -62,8 +89,10 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
     yield from (number(variant.metric(name).estimate) for name in METRICS)
     yield number(index.estimate)
     yield interval_of(index)
+    if _any_missing(summary):
+        yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
     yield span(rules.low, rules.high)
-    yield index.status
+    yield variant.status
     yield f"{missing.unscored:,} ({missing.missing_share:.1%})" if missing.unscored else "0"
     yield UNDEFINED if forced.share is None else f"{forced.refused:,} ({forced.share:.1%})"
 

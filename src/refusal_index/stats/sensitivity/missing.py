@@ -1,23 +1,28 @@
 """How much the Refusal Index depends on grades that are missing: sharp bounds, and one row a scoring rule.
 
-A refused question whose forced answer is missing, or is another refusal, may be wrong or right; a question whose
-first pass has no grade may be in any of the four cells. Every way of filling them in is a *completion*, and the index
-of the complete data lies between the smallest and the largest over all completions. They need not be listed:
+A refused question whose forced answer is missing, or is another refusal, may be wrong or right, and so may an answered
+one whose grade is missing; a question whose first pass has no grade may be in any of the four cells. Every way of
+filling them in is a *completion*, and the index of the complete data lies between the smallest and the largest over all
+completions. They need not be listed:
 
-- the index rises as a refused question goes from right to wrong, or an answered one from wrong to right, since its
-  derivative is ``(1 - beta) / phi`` and ``beta / phi`` with beta in (0, 1). So the refused questions are all wrong in
-  the largest and all right in the smallest;
+- a question moves the correlation by its influence ``[RW - alpha R - beta W - centre] / phi``, with alpha and beta in
+  (0, 1) and the density phi > 0. From right to wrong, a refused question adds ``(1 - beta) / phi > 0``; from wrong to
+  right, an answered one adds ``beta / phi > 0``. So the refused questions are all wrong and the answered ones all right
+  in the largest, and the other way round in the smallest;
 - by the same token, questions of which nothing is known are refused and wrong or answered and right in the largest,
   and refused and right or answered and wrong in the smallest. How many of either is found by trying all numbers.
+
+A completion in which a margin is empty has no index, and the bounds are those of all others. Where one list is of such
+completions alone, as where nothing that is right can be left, the other holds the only index there can be, -1 or +1: so
+both ends are sought in both lists.
 """
 
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from refusal_index.stats.contingency import ContingencyTable, checked_count, empty_margin
+from refusal_index.stats.contingency import ContingencyTable, checked_count
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 
@@ -31,13 +36,12 @@ class MissingBounds:
     low, high : float or None
         The bounds, which are sharp: each is the index of a completion. None where undefined.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: a bound is exactly -1 or +1.
+        ``"boundary"``: a bound is exactly -1 or +1. ``"undefined"``: no completion has an index.
     reason : str or None
-        At the boundary that of the bound (of `low`, if both are at it), as in `RefusalIndexResult`. Where undefined
-        ``"completion:"`` with the reason why some completion has no index: the first that applies of
-        ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``.
+        At the boundary that of the bound (of `low`, if both are at it) and where undefined that of the completion
+        `low_table`, as in `RefusalIndexResult`.
     low_table, high_table : ContingencyTable
-        The completions with these indices; where undefined the ones that would have them.
+        The completions with these indices; where undefined two that have none.
     table : ContingencyTable
         The questions with all grades.
     """
@@ -60,7 +64,9 @@ class MissingBounds:
         return NO_INTERVAL if self.low is None else ConfidenceInterval(low, high)
 
 
-def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0) -> MissingBounds:
+def missing_bounds(
+    table: ContingencyTable, unknown_refused: int = 0, unscored: int = 0, unknown_answered: int = 0
+) -> MissingBounds:
     """Bound the Refusal Index of the complete data, whatever the missing grades are.
 
     Parameters
@@ -71,11 +77,13 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
         Refused questions whose forced answer is missing or was refused again.
     unscored : int, default: 0
         Questions without a grade of the first pass, which may be in any cell.
+    unknown_answered : int, default: 0
+        Questions that the first pass answered, without a grade of that answer.
 
     Returns
     -------
     MissingBounds
-        With nothing missing both bounds are the index itself.
+        With nothing missing both bounds are the index itself. Completions without an index are left out.
 
     Raises
     ------
@@ -84,7 +92,8 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
 
     Notes
     -----
-    To grade refused-again answers as wrong is to report the upper bound.
+    To grade refused-again answers as wrong is to report the upper bound. Nothing is drawn: 2 (`unscored` + 1) tables
+    are tried, at a few microseconds each.
 
     References
     ----------
@@ -101,31 +110,25 @@ def missing_bounds(table: ContingencyTable, unknown_refused: int = 0, unscored: 
     if not isinstance(table, ContingencyTable):
         raise TypeError(f"table must be a ContingencyTable, got {type(table).__name__}; see refusal_index")
     refused, either = checked_count("unknown_refused", unknown_refused), checked_count("unscored", unscored)
+    answered = checked_count("unknown_answered", unknown_answered)
     n11, n10, n01, n00 = table.counts
-    first, rest = np.arange(either + 1), np.arange(either, -1, -1)
-    low_table = _extreme((n11, n10 + refused + first, n01 + rest, n00), -1)
-    high_table = _extreme((n11 + refused + first, n10, n01, n00 + rest), 1)
-    undefined = _undefined_completion(table, refused)
-    if undefined:
-        return MissingBounds(None, None, "undefined", undefined, low_table, high_table, table)
+    first = np.arange(either + 1)
+    rest = either - first
+    lowest = np.broadcast_arrays(n11, n10 + refused + first, n01 + answered + rest, n00)
+    highest = np.broadcast_arrays(n11 + refused + first, n10, n01, n00 + answered + rest)
+    completions = np.hstack([lowest, highest])
+    indices = refusal_index_many(*completions)
+    low_table = ContingencyTable(*completions[:, _largest(-indices)].tolist())
+    # of equal ones each end is the one that its own list has
+    high_table = ContingencyTable(*completions[:, -1 - _largest(indices[::-1])].tolist())
     low, high = refusal_index(low_table), refusal_index(high_table)
     reason = low.reason or high.reason
-    status: Status = "boundary" if reason else "ok"
+    status: Status = "undefined" if low.estimate is None else "boundary" if reason else "ok"
     return MissingBounds(low.estimate, high.estimate, status, reason, low_table, high_table, table)
 
 
-def _extreme(cells: tuple[ArrayLike, ...], sign: int) -> ContingencyTable:
-    """Return the table of the largest index times `sign`, of those that the cells broadcast to."""
-    tables = np.stack(np.broadcast_arrays(*cells), axis=-1)
-    indices = sign * refusal_index_many(*tables.T)
-    return ContingencyTable(*tables[np.argmax(np.nan_to_num(indices, nan=-np.inf))].tolist())
-
-
-def _undefined_completion(table: ContingencyTable, unknown_refused: int) -> str | None:
-    # A margin can be left empty by filling the other cells, unless a known question is in it already.
-    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
-    reason = empty_margin(table.n_refused + unknown_refused, table.n_answered, right, wrong)
-    return f"completion:{reason}" if reason else None
+def _largest(values: np.ndarray) -> int:
+    return int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +145,8 @@ class OutcomeCounts:
         Refused in the first pass, without a grade of the forced answer.
     unscored_first : int, default: 0
         Without a grade of the first pass.
+    unscored_answered : int, default: 0
+        Answered in the first pass, without a grade of that answer.
 
     Raises
     ------
@@ -156,6 +161,7 @@ class OutcomeCounts:
     refused_again: int = 0
     unscored_forced: int = 0
     unscored_first: int = 0
+    unscored_answered: int = 0
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -182,7 +188,7 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
         - ``"refused_again_wrong"``, ``"refused_again_right"``, ``"refused_again_dropped"``: what was refused again
           counts so, and unscored questions are dropped;
         - ``"unscored_lowest"``, ``"unscored_highest"``: refused again is wrong, and unscored questions, of the first or
-          the forced pass, are what makes the index smallest or largest;
+          the forced pass, are what makes the index smallest or largest, as far as it is defined;
         - ``"all_lowest"``, ``"all_highest"``: and so is what was refused again.
 
     Examples
@@ -201,8 +207,9 @@ def scoring_rules(counts: OutcomeCounts) -> tuple[ScoredByRule, ...]:
     n11, n10, n01, n00 = dropped.counts
     wrong = ContingencyTable(n11 + counts.refused_again, n10, n01, n00)
     right = ContingencyTable(n11, n10 + counts.refused_again, n01, n00)
-    unscored = missing_bounds(wrong, counts.unscored_forced, counts.unscored_first)
-    everything = missing_bounds(dropped, counts.refused_again + counts.unscored_forced, counts.unscored_first)
+    unknown = counts.unscored_first, counts.unscored_answered
+    unscored = missing_bounds(wrong, counts.unscored_forced, *unknown)
+    everything = missing_bounds(dropped, counts.refused_again + counts.unscored_forced, *unknown)
     tables = {
         "refused_again_wrong": wrong,
         "refused_again_right": right,

@@ -5,6 +5,7 @@ ratio is largest and smallest where all questions of a kind are filled in alike,
 Refusal Index is not such a ratio; its extremes are those of `missing_bounds`.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -88,14 +89,13 @@ def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:
     """Yield the tables in which all questions of a kind are filled in alike, or dropped."""
     n11, n10, n01, n00 = counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right
     again, forced, first = counts.refused_again, counts.unscored_forced, counts.unscored_first
+    answered = counts.unscored_answered
     cells = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
-    refused = ((1, 0), (0, 1), (0, 0))
-    for a in refused:
-        for f in refused:
-            for c in cells:
-                yield ContingencyTable(
-                    n11 + again * a[0] + forced * f[0] + first * c[0],
-                    n10 + again * a[1] + forced * f[1] + first * c[1],
-                    n01 + first * c[2],
-                    n00 + first * c[3],
-                )
+    either = ((1, 0), (0, 1), (0, 0))
+    for a, f, g, c in itertools.product(either, either, either if answered else either[:1], cells):
+        yield ContingencyTable(
+            n11 + again * a[0] + forced * f[0] + first * c[0],
+            n10 + again * a[1] + forced * f[1] + first * c[1],
+            n01 + answered * g[0] + first * c[2],
+            n00 + answered * g[1] + first * c[3],
+        )

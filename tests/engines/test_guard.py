@@ -7,8 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from inspect_ai.model import ModelCall, ModelOutput
 
-from refusal_index.engines.inspect.redaction import EmptyResponseError, black_out, guard, known_secrets
+from refusal_index.engines.failures import NoAnswerError
+from refusal_index.engines.inspect.guard import guard
+from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
 
@@ -74,35 +77,39 @@ def test_errors_that_led_to_each_other_end():
 
 
 def test_an_error_that_is_returned_is_cleaned_with_the_response_beside_it():
-    call = SimpleNamespace(response={"error": f"bad {OWN}", "headers": [OWN], "status": 400})
+    call = ModelCall(request={"n": OWN}, response={"error": f"bad {OWN}", "headers": [OWN], "status": 400})
     error, same = guarded(lambda: (ProviderError(f"bad {OWN}", None), call))
     assert str(error) == "bad [key]"
     assert same.response == {"error": "bad [key]", "headers": ["[key]"], "status": 400}
+    assert same.request == {"n": "[key]"}
 
 
 def test_a_response_without_choices_is_an_error_and_any_other_passes_unchanged():
-    with pytest.raises(EmptyResponseError):
+    with pytest.raises(NoAnswerError):
         guarded(lambda: SimpleNamespace(choices=[]))
-    with pytest.raises(EmptyResponseError):
+    with pytest.raises(NoAnswerError):
         guarded(lambda: (SimpleNamespace(choices=[]), None))
-    output = SimpleNamespace(choices=["a reply"])
+    output = ModelOutput.from_content("m", "a reply")
     assert guarded(lambda: output) is output
     assert guarded(lambda: (output, None)) == (output, None)
 
 
-def test_secrets_are_the_own_key_and_what_the_environment_names_like_one(monkeypatch):
-    monkeypatch.setenv("LONGER_SECRET", OWN + "-and-more")
-    monkeypatch.setenv("SHORT_KEY", "abc")
-    monkeypatch.setenv("KEYBOARD", "qwertyuiop")
-    secrets = known_secrets(FakeProvider(None))
-    assert {OWN, ENVIRONMENT, OWN + "-and-more"} <= set(secrets)
-    assert not {"abc", "qwertyuiop"} & set(secrets)
-    assert black_out(f"{OWN}-and-more", secrets) == "[key]", "a key within another leaves nothing of it"
-    assert known_secrets(FakeProvider(None, api_key=None)) == tuple(s for s in secrets if s != OWN)
+def test_a_reply_that_holds_a_key_comes_without_it():
+    """A provider's 400 that echoes the key becomes a reply that was stopped by a filter."""
+    output = ModelOutput.from_content("m", f"blocked: {OWN}", stop_reason="content_filter", error=f"no {OWN}")
+    output.metadata = {"why": [ENVIRONMENT]}
+    clean = guarded(lambda: output)
+    assert (clean.completion, clean.stop_reason, clean.error) == ("blocked: [key]", "content_filter", "no [key]")
+    assert clean.metadata == {"why": ["[key]"]}
+
+
+def test_the_key_of_a_provider_is_known_from_then_on():
+    guarded(lambda: ModelOutput.from_content("m", ""))
+    assert redacted(f"so {OWN} is") == "so [key] is"
 
 
 def test_a_provider_that_is_guarded_already_stays_as_it_is():
-    provider = FakeProvider(lambda: SimpleNamespace(choices=["a reply"]))
+    provider = FakeProvider(lambda: ModelOutput.from_content("m", "a reply"))
     guard(provider)
     once = provider.generate
     guard(provider)

@@ -1,0 +1,78 @@
+"""Every fault that the tests plan, tried with every engine: what came of it, in one table.
+
+    python -m benchmarks.faults
+    python -m benchmarks.faults --only 'kill -9' --engine local
+    python -m benchmarks.faults --write docs/what-happens-when.md
+    python -m benchmarks.faults --soak 100000
+
+Each scenario starts the command in a process of its own against a server on loopback, and compares its outcome table
+with that of the undisturbed run. The last line is a soak: many requests at 500 connections, a twentieth of which meet
+with a fault of some kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+
+from tests.faults.carrying import NotPossibleHereError, carry
+from tests.faults.page import page, table
+from tests.faults.scenario import ENGINES, Engine, Row, Scenario
+from tests.faults.soak import soak
+from tests.faults.table import SCENARIOS
+
+
+def played(what: tuple[Scenario, Engine]) -> Row | str:
+    """Play a scenario; where this machine cannot, say so."""
+    scenario, engine = what
+    try:
+        row = carry(scenario, engine)
+    except NotPossibleHereError as error:
+        return f"{scenario.title}: {error}"
+    except Exception as error:
+        return f"{scenario.title} ({engine.name}): {type(error).__name__}: {error}"
+    print(
+        f"{'ok  ' if not row.broken else 'FAIL'} {row.seconds:5.1f} s  {row.engine}: {scenario.title}", file=sys.stderr
+    )
+    return row
+
+
+def main() -> int:
+    """Print the table, and return whether a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="scenarios whose group or name matches this pattern")
+    parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine only")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="scenarios at a time")
+    parser.add_argument("--write", type=Path, help="write what came out into the page of the documentation")
+    parser.add_argument("--soak", type=int, default=3000, help="requests of the soak; 0 for none")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    chosen = [one for one in SCENARIOS if re.search(arguments.only, f"{one.group}: {one.title}")]
+    engines = [one for one in ENGINES if arguments.engine in (None, one.name)]
+    pairs = [(scenario, engine) for scenario, engine in product(chosen, engines) if engine.name in scenario.engines]
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        played_all = list(pool.map(played, pairs))
+    rows = [one for one in played_all if isinstance(one, Row)]
+    soaked = [soak(engine, arguments.soak) for engine in engines] if arguments.soak and not arguments.only else []
+    print(table(rows, soaked))
+    for one in played_all:
+        if isinstance(one, str):
+            print(f"not played: {one}")
+    broken = [row for row in rows if row.broken]
+    for row in broken:
+        print(f"broken: {row.engine}: {row.scenario.title}: {'; '.join(row.broken)}")
+    print(f"{len(rows)} rows, {len(broken)} with a broken promise, {time.monotonic() - began:.0f} s")
+    if arguments.write is not None:
+        before = arguments.write.read_text(encoding="utf-8") if arguments.write.exists() else ""
+        arguments.write.write_text(page(before, SCENARIOS, rows, soaked), encoding="utf-8")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

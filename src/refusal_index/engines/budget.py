@@ -1,0 +1,114 @@
+"""What a run may take: requests, dollars and time; once it is used up the run ends in order, and resumes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from refusal_index.engines.failures import RESUMES
+from refusal_index.engines.settings import Limits
+from refusal_index.outcomes.price import Prices
+from refusal_index.protocol import Asked, Completion
+
+LOOK = 0.02
+"""Seconds between looks whether the first reply has come."""
+
+MORE = "a larger one goes on from here"
+
+
+class Budget:
+    """Counts what requests take.
+
+    Requests and dollars are those of a run in all, from its first command on; the time is that of one command. A
+    request that brought no reply costs nothing that is known, and counts as a request in the command that sent it.
+
+    Parameters
+    ----------
+    limits
+        What may be used.
+    clock
+        Tells the time in seconds.
+
+    Attributes
+    ----------
+    ended
+        Why nothing more may be used whatever is left; None unless somebody said so.
+    on_end
+        What is done when somebody does.
+    """
+
+    def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic) -> None:
+        self.ended: str | None = None
+        self.on_end: Callable[[str], object] = lambda _reason: None
+        self._limits, self._clock, self._started = limits, clock, clock()
+        self._sent = self._answered = self._in_flight = 0
+        self._cost = 0.0
+        self._counted: set[Path] = set()
+
+    def count(self, replies: Iterable[Completion], prices: Prices) -> None:
+        """Count what replies cost."""
+        tokens = {True: (0, 0), False: (0, 0)}
+        for one in replies:
+            self._answered += one.requests
+            read, written = tokens[one.reply.asked is Asked.MODEL]
+            tokens[one.reply.asked is Asked.MODEL] = read + one.input_tokens, written + one.output_tokens
+        self._cost += prices.cost(tokens[True], tokens[False]) or 0.0
+
+    def count_earlier(self, run: Path, replies: Sequence[Completion], prices: Prices) -> None:
+        """Count what earlier commands took for a run, once."""
+        if run in self._counted:
+            return
+        self._counted.add(run)
+        self._sent += sum(one.requests for one in replies)
+        self.count(replies, prices)
+
+    @contextmanager
+    def one_request(self) -> Iterator[None]:
+        """Count the request that is sent inside the block."""
+        self._sent += 1
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is on its way."""
+        return not self._in_flight
+
+    def end(self, reason: str) -> None:
+        """Let nothing more be used, for a reason."""
+        self.ended = reason
+        self.on_end(reason)
+
+    async def turn(self) -> None:
+        """Wait while nobody knows what a request costs: the first one goes alone, and those behind it by its price."""
+        while self._limits.max_cost is not None and not self._answered and self._in_flight:
+            await asyncio.sleep(LOOK)
+
+    def used_up(self) -> str | None:
+        """Return what is used up, in one line; None while another request may be sent."""
+        if self.ended is not None:
+            return self.ended
+        limits = self._limits
+        if limits.max_requests is not None and self._sent >= limits.max_requests:
+            return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
+        if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
+            spent = f"{_dollars(self._cost)} and what is on its way"
+            return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
+        if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
+            return f"the time of {limits.max_time:,.10g} seconds is up; {RESUMES}"
+        return None
+
+    def _expected(self) -> float:
+        """Return what the requests on their way and the next one will cost, as those before did on average."""
+        return (self._in_flight + 1) * self._cost / self._answered if self._answered else 0.0
+
+
+def _dollars(amount: float) -> str:
+    whole, _, rest = f"{amount:,.6f}".partition(".")
+    return f"${whole}.{rest[:2]}{rest[2:].rstrip('0')}"

@@ -1,0 +1,89 @@
+"""Between Inspect and a provider: no key comes through, neither in replies nor in errors.
+
+A response without a reply is an error, as Inspect would take it for an empty one; so is one that holds an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
+
+from refusal_index.engines.failures import NoAnswerError, causes
+from refusal_index.engines.inspect.clean_logs import clean_trace
+from refusal_index.engines.inspect.error_bodies import unmask
+from refusal_index.engines.inspect.multi_choice import packed, places_without_answer
+from refusal_index.redaction import redacted_in, remember, remember_named, secrets_in_url
+
+
+def guard(api: ModelAPI) -> None:
+    """Make `api` keep keys out of what it raises or returns, refuse empty responses, and pack full ones.
+
+    The errors keep their types and the shape of their bodies, which decide whether a request is sent again. An `api`
+    that is guarded already stays as it is, as does a copy of one.
+    """
+    generate: Callable[..., Awaitable[Any]] = api.generate
+    if hasattr(generate, "guards"):
+        return
+    remember(api.api_key, *secrets_in_url(str(getattr(api, "base_url", None) or "")))
+    clean_trace()
+    if hooks := getattr(getattr(api, "http_client", None), "event_hooks", None):
+        hooks["response"].append(unmask)
+
+    async def generate_guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = await generate(*args, **kwargs)
+        except Exception as error:
+            _clean_error(error)
+            raise
+        output, call = result if isinstance(result, tuple) else (result, None)
+        _clean_call(call)
+        if isinstance(output, Exception):
+            _clean_error(output)
+        else:
+            output = _clean_output(_with_answers(output, call))
+        return (output, call) if isinstance(result, tuple) else output
+
+    generate_guarded.guards = api  # type: ignore[attr-defined]
+    setattr(api, "generate", generate_guarded)  # noqa: B010 - a plain assignment to a method is an error to the type checker
+
+
+def _with_answers(output: ModelOutput, call: ModelCall | None) -> ModelOutput:
+    """Return an output packed, once there is an answer in it."""
+    if not output.choices:
+        raise NoAnswerError("the response holds no choices")
+    without = places_without_answer(call.response if call is not None else None)
+    if without.issuperset(range(len(output.choices))):
+        raise NoAnswerError("the response holds no text")
+    return packed(output, without)
+
+
+def guarded(model: Model) -> Model:
+    """Guard a model that a user made, and know the keys among its arguments and headers."""
+    guard(model.api)
+    remember_named({"arguments": model.model_args, "config": model.config.model_dump()})
+    return model
+
+
+def _clean_error(error: BaseException | None) -> None:
+    """Keep keys out of an error, and of those that led to it."""
+    for cause in causes(error):
+        cause.args = redacted_in(cause.args)
+        for name in ("message", "body"):
+            if isinstance(value := getattr(cause, name, None), str | dict | list):
+                with suppress(AttributeError):  # an error may make it of its arguments, which are clean
+                    setattr(cause, name, redacted_in(value))
+
+
+def _clean_output(output: ModelOutput) -> ModelOutput:
+    """Return an output without keys, the same where there are none, as nearly always."""
+    held = output.model_dump()
+    clean = redacted_in(held)
+    return output if clean == held else ModelOutput.model_validate(clean)
+
+
+def _clean_call(call: ModelCall | None) -> None:
+    if call is not None:
+        call.request, call.response = redacted_in(call.request), redacted_in(call.response)

@@ -1,0 +1,440 @@
+"""Folders that are damaged, or a stranger's: every command ends well or with one line, and touches nothing else.
+
+The damage to each file of a finished run is tried with each command; in the thorough tier, any bytes are changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import refusal_index as ri
+from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.run import rebuild
+from refusal_index.outcomes import files
+from refusal_index.outcomes.errors import NotWrittenError
+from tests.cli.making import LOW
+from tests.tiers import one_fast
+
+pytestmark = pytest.mark.timeout(300)
+
+READ = {
+    "report": ("report", "r", "--out", "page.html"),
+    "compare": ("compare", "r", "other"),
+    "study": ("study", "results_table", "r", "other", "--format", "csv", "--out", "made"),
+    "sensitivity": ("sensitivity", "r"),
+    "audit": ("audit", "r", "--out", "sheet.csv"),
+}
+MAKE = {"run": (*LOW, "--out", "r"), "score": ("score", "r")}
+LOOK = {
+    "dry run": (*LOW, "--out", "r", "--dry-run"),
+    "regrade": ("regrade", "r", "--grader", "exact", "--out", "again"),
+}
+DERIVED = ("outcomes.parquet", "summary.json", "report.html")
+PAID = ("run.json", "replies.sqlite")
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def half(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"\xff\x00 garbage" * 100)
+
+
+def link(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(Path("mine").resolve())
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGE: tuple[Callable[[Path], None], ...] = (half, pipe, zero, garbage, link, folder)
+
+
+@pytest.fixture
+def other(ran: Path) -> Path:
+    """Put another finished run beside the first, and a file that nobody may change."""
+    Path("mine").write_text("mine")
+    shutil.copytree(ran, "other")
+    run = pl.read_parquet("other/outcomes.parquet").with_columns(model=pl.lit("other"))
+    run.write_parquet("other/outcomes.parquet")
+    return Path("other")
+
+
+def one_line(ended) -> None:
+    assert ended.exit_code in (1, 2), ended.output
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("error: ") == 1
+
+
+@one_fast("damage", DAMAGE)
+@pytest.mark.parametrize("name", DERIVED)
+def test_run_and_score_make_anew_what_is_derived(ran, other, command, name, damage):
+    before = pl.read_parquet(ran / "outcomes.parquet")
+    for arguments in MAKE.values():
+        damage(ran / name)
+        ended = command(*arguments)
+        if damage is folder:  # which somebody may keep something in
+            one_line(ended)
+            assert f"r/{name} cannot be written (expected a plain file, got a folder)" in ended.stderr
+            (ran / name).rmdir()
+            command(*arguments)
+        else:
+            assert ended.exit_code == 0, ended.output
+        assert pl.read_parquet(ran / "outcomes.parquet").equals(before)
+        assert json.loads((ran / "summary.json").read_text())["variants"]
+        assert (ran / name).is_file()
+    assert Path("mine").read_text() == "mine"
+
+
+@one_fast("damage", DAMAGE)
+def test_what_only_reads_names_the_outcomes_that_are_damaged_the_run_and_what_makes_them_anew(
+    ran, other, command, damage
+):
+    damage(ran / "outcomes.parquet")
+    for arguments in READ.values():
+        ended = command(*arguments)
+        if arguments[0] == "study":  # of the other run alone
+            assert ended.exit_code == 1
+            assert "Traceback" not in ended.stderr
+        else:
+            one_line(ended)
+        assert "r/outcomes.parquet" in ended.stderr
+        assert "'refusal-index score r' makes it anew" in ended.stderr.replace("\n", " ")
+    with pytest.raises(RefusalIndexError, match=r"r/outcomes\.parquet.*'refusal-index score r' makes it anew"):
+        ri.open_run("r")
+
+
+@one_fast("damage", DAMAGE)
+def test_no_reader_rests_on_a_summary_that_is_damaged(ran, other, command, damage):
+    damage(ran / "summary.json")
+    for arguments in READ.values():
+        assert command(*arguments).exit_code == 0
+    with pytest.raises(
+        RefusalIndexError, match=r"r/summary\.json cannot be read.*'refusal-index score r' makes it anew"
+    ):
+        ri.open_run("r")
+
+
+@one_fast("damage", DAMAGE)
+@pytest.mark.parametrize("name", PAID)
+def test_what_cannot_be_made_anew_is_named_and_nothing_is_asked_or_written(ran, other, command, name, damage):
+    damage(ran / name)
+    kept = {path.name: path.read_bytes() for path in ran.iterdir() if path.is_file() and path.name != ".lock"}
+    for arguments in (*MAKE.values(), *LOOK.values()):
+        ended = command(*arguments)
+        one_line(ended)
+        assert f"r/{name}" in ended.stderr
+    assert {name: (ran / name).read_bytes() for name in kept} == kept
+    assert Path("mine").read_text() == "mine"
+
+
+def settings_of(path: Path, section: str, **changes: object) -> None:
+    document = json.loads((path / "run.json").read_text())
+    document[section] |= changes
+    (path / "run.json").write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("settings", "model", ["x"]),
+        ("settings", "dataset", "x"),
+        ("settings", "dataset", {"name": 1}),
+        ("settings", "prompts", {"variants": "low"}),
+        ("settings", "prompts", {"variants": []}),
+        ("settings", "grader", "exact"),
+        ("settings", "grader", {"name": 7}),
+        ("settings", "first_pass", "x"),
+        ("settings", "first_pass", {"model": 1}),
+        ("settings", "regraded_from", "../../other"),
+        ("settings", "comparability_version", "1"),
+        ("settings", "seed", 0.5),
+        ("about", "penalty", "lots"),
+        ("about", "penalty", -1),
+        ("about", "penalty", float("inf")),
+        ("about", "price", {"input": "free", "output": 1}),
+        ("about", "price", 2),
+    ],
+)
+def test_settings_of_other_types_are_named(ran, other, command, section, key, value):
+    settings_of(ran, section, **{key: value})
+    for arguments in (("score", "r"), ("report", "r", "--out", "page.html")):
+        ended = command(*arguments)
+        one_line(ended)
+        assert "run.json" in ended.stderr
+
+
+@pytest.mark.parametrize("key", ["model", "dataset", "prompts", "seed"])
+def test_settings_that_are_missing_are_named(ran, command, key):
+    document = json.loads((ran / "run.json").read_text())
+    del document["settings"][key]
+    (ran / "run.json").write_text(json.dumps(document))
+    ended = command("score", "r")
+    one_line(ended)
+    assert f"lacks {key}" in ended.stderr
+
+
+@pytest.mark.parametrize("value", [{"model": None}, {"model": "../x", "path": "/etc/passwd"}])
+def test_a_first_pass_is_looked_for_in_the_folder_alone(ran, command, value):
+    settings_of(ran, "settings", first_pass=value)
+    ended = command("score", "r")
+    one_line(ended)
+
+
+def test_a_folder_that_says_it_was_graded_anew_is_compared_with_what_lies_in_it_alone(ran, command):
+    settings_of(ran, "settings", regraded_from={"grader": {"name": "x"}, "path": "../other"})
+    ended = command("score", "r")
+    one_line(ended)
+    assert "r/before.parquet" in ended.stderr
+
+
+def test_the_report_of_a_hostile_folder_stays_harmless(ran, command):
+    hostile = "</script><script>alert(1)</script><img src=x onerror=alert(1)><a href='javascript:alert(1)'>x</a>"
+    settings_of(ran, "settings", model=hostile, **{f"{hostile}": {hostile: [hostile]}})
+    settings_of(ran, "about", versions={hostile: hostile}, prompt_set={hostile: hostile}, dataset={"source": hostile})
+    assert command("score", "r").exit_code == 0
+    page = (ran / "report.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    for live in ("<script>alert", "<img src=x", "<a href='javascript", 'href="javascript'):
+        assert live not in page
+    assert "default-src &#39;none&#39;" in page
+
+
+def test_a_broken_run_among_those_compared_is_named(ran, other, command):
+    shutil.copytree(other, "third")
+    half(ran / "outcomes.parquet")
+    table = pl.read_parquet("third/outcomes.parquet").with_columns(model=pl.lit("third"))
+    table.write_parquet("third/outcomes.parquet")
+    ended = command("compare", "other", "r", "third")
+    assert ended.exit_code == 1
+    assert "left out: r/outcomes.parquet cannot be" in ended.stderr
+    assert "other" in ended.stdout
+
+
+@pytest.fixture
+def full_disk(monkeypatch) -> Iterator[None]:
+    """Have no room on the disk for any file that is replaced as a whole."""
+
+    def no_room(path: Path) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "_flush", no_room)
+        yield
+
+
+def test_a_full_disk_while_summing_up_is_one_line_and_leaves_what_was_there(ran, command, full_disk):
+    before = {name: (ran / name).read_bytes() for name in DERIVED}
+    for arguments in MAKE.values():
+        ended = command(*arguments)
+        one_line(ended)
+        assert ended.exit_code == 1
+        assert "r/outcomes.parquet cannot be written (No space left on device); every reply is kept" in ended.stderr
+        assert "'refusal-index score r' writes the results" in ended.stderr
+    ended = command("report", "r")
+    one_line(ended)
+    assert ended.exit_code == 1
+    assert "r/report.html cannot be written (No space left on device)" in ended.stderr
+    assert {name: (ran / name).read_bytes() for name in DERIVED} == before
+    assert not [path for path in ran.iterdir() if path.name.endswith(".tmp")]
+    with pytest.raises(NotWrittenError, match="every reply is kept"):
+        rebuild(ran)
+
+
+@pytest.mark.slow
+def test_a_disk_that_is_really_full_is_told_as_well(ran, command):
+    Path("small").mkdir()
+    mounted = ("mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", "small")
+    if not shutil.which("mount") or subprocess.run(mounted, capture_output=True, check=False).returncode:
+        pytest.skip("no small disk can be mounted here")
+    try:
+        for name in (*PAID, "outcomes.parquet", "summary.json"):
+            Path("small/r").mkdir(exist_ok=True)
+            shutil.copy(ran / name, Path("small/r") / name)
+        before = {path.name: path.read_bytes() for path in Path("small/r").iterdir()}
+        with suppress(OSError), Path("small/filler").open("wb", buffering=0) as file:
+            while file.write(b"x" * 512):
+                pass
+        ended = command("score", "small/r")
+        one_line(ended)
+        assert ended.exit_code == 1
+        after = {name: (Path("small/r") / name).read_bytes() for name in before}
+        assert after == before
+        Path("small/filler").unlink()
+        assert command("score", "small/r").exit_code in (0, 1)
+    finally:
+        subprocess.run(("umount", "small"), check=True)
+
+
+@pytest.mark.parametrize("given", [None, 5, b"r", "r\0", object()])
+def test_what_is_no_path_is_told(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RefusalIndexError, match="path: expected the path of a folder, got"):
+        ri.open_run(given)
+    if given is not None:
+        with pytest.raises(RefusalIndexError, match="out: expected the path of a folder, got"):
+            ri.evaluate("almanac/base", limit=1, out=given)
+        with pytest.raises(RefusalIndexError, match="runs: expected the path of a folder, got"):
+            ri.study("results_table", [given])
+
+
+def test_a_report_onto_a_folder_is_told(ran):
+    run = ri.open_run(ran)
+    Path("place").mkdir()
+    for place in ("place", "mine/report.html"):
+        Path("mine").write_text("mine")
+        with pytest.raises(NotWrittenError, match=f"{place.partition('/')[0]}.* cannot be written"):
+            run.report(place)
+
+
+def test_a_pipe_in_the_place_of_the_report_keeps_nothing_waiting(ran, command):
+    pipe(ran / "report.html")
+    one_line(command("report", "r"))
+
+
+def everything_beside(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file() and folder not in path.parents}
+
+
+def read_it_all(work: Path) -> None:
+    """Expect every reader to end well or to say why, and nothing beside the folder to change."""
+    before = everything_beside(work)
+    for read in (
+        lambda: ri.open_run(work),
+        lambda: ri.compare(work, "other"),
+        lambda: rebuild(work),
+        lambda: ri.open_run(work).report(),
+    ):
+        with suppress(RefusalIndexError):
+            read()
+    assert everything_beside(work) == before
+
+
+def copied(finished: Path) -> Path:
+    work = Path("work")
+    shutil.rmtree(work, ignore_errors=True)
+    return Path(shutil.copytree(finished, work))
+
+
+FUZZED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(
+    st.sampled_from(["run.json", "replies.sqlite", "outcomes.parquet", "summary.json", ".lock"]),
+    st.lists(st.tuples(st.integers(0, 2**20), st.binary(min_size=1, max_size=6)), min_size=1, max_size=6),
+    st.one_of(st.none(), st.integers(0, 2**20)),
+)
+def test_whatever_bytes_are_changed_every_reader_ends_well_or_says_why(finished, other, name, changes, length):
+    work = copied(finished)
+    content = bytearray((work / name).read_bytes()) or bytearray(b"\n")
+    for place, given_bytes in changes:
+        start = place % len(content)
+        content[start : start + len(given_bytes)] = given_bytes
+    (work / name).write_bytes(content if length is None else content[: length % len(content)])
+    read_it_all(work)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None), max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def places(document: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield the path of every value within a document."""
+    if path:
+        yield path
+    inside = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for key, value in inside:
+        yield from places(value, *path, key)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.sampled_from(["run.json", "summary.json"]), st.integers(0, 2**20), JSON)
+def test_whatever_value_stands_in_a_document_every_reader_ends_well_or_says_why(finished, other, name, number, value):
+    work = copied(finished)
+    document = json.loads((work / name).read_text())
+    found = list(places(document))
+    *path, last = found[number % len(found)]
+    inside = document
+    for key in path:
+        inside = inside[key]
+    inside[last] = value
+    (work / name).write_text(json.dumps(document))
+    read_it_all(work)
+
+
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text(max_size=20)
+    | st.binary(max_size=20)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.integers(0, 2**20), VALUES)
+def test_whatever_value_stands_in_the_store_every_reader_ends_well_or_says_why(finished, other, number, value):
+    work = copied(finished)
+    with closing(sqlite3.connect(work / "replies.sqlite")) as connection:
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        columns = [(name, one[1]) for name in tables for one in connection.execute(f"PRAGMA table_info({name})")]
+        table, column = columns[number % len(columns)]
+        with suppress(sqlite3.Error, OverflowError):  # what the schema itself does not take
+            connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = 1 + {number % 7}", (value,))  # noqa: S608
+            connection.commit()
+    read_it_all(work)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@FUZZED
+@given(st.integers(0, 2**20), VALUES)
+def test_whatever_value_stands_in_the_outcomes_every_reader_ends_well_or_says_why(finished, other, number, value):
+    work = copied(finished)
+    table = pl.read_parquet(work / "outcomes.parquet")
+    name = table.columns[number % table.width]
+    cells: list[object] = table[name].to_list()
+    cells[number % 7] = value
+    column = pl.Series(name, cells, strict=False)
+    if column.dtype == pl.Object:  # what no column holds beside the others
+        column = pl.Series(name, [value] * table.height)
+    table.with_columns(column).write_parquet(work / "outcomes.parquet")
+    read_it_all(work)

@@ -1,0 +1,116 @@
+"""Whatever replies, ids, topics, variants and models are called, no output obeys it, and none of it ends a command."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+
+from refusal_index.cli import console
+from refusal_index.engines.engine import Begun, Opened
+from refusal_index.evaluation.progress import counting, progress_bar
+from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes, write_outcomes
+from tests.tiers import one_fast
+
+HOSTILE = {
+    "markup": "[/a] [bold]b",
+    "escapes": "\x1b[2J\x1b]0;owned\x07\x9b31m",
+    "NUL": "a\x00b",
+    "direction": "safe\u202egnp.exe\u2066\u2069\u200f",
+    "script": "</script><script>owned()</script><img src=x onerror=owned()>",
+    "formula": '=HYPERLINK("http://127.0.0.1:9/","click")',
+    "another formula": "@SUM(A1:A9)|cmd",
+    "LaTeX": "\\input{/etc/passwd} $x^ \\frac{ %_&#{}~",
+    "unclosed mathematics": "$\\frac{$ $$",
+    "half a surrogate pair": "cut \ud83d",
+    "lines": "one\r\ntwo\u2028three\n",
+    "a path": "../../../../tmp/owned",
+    "megabyte": "x" * 2**20,
+}
+COMMANDS = (
+    *(["score", "one.parquet"], ["score", "one.csv"], ["score", "one.jsonl", "--json"], ["sensitivity", "one.parquet"]),
+    *(["compare", "one.parquet", "two.parquet"], ["compare", "one.parquet", "two.parquet", "--json"]),
+    *(["report", "one.parquet", "two.parquet", "--out", "r.html"], ["plan", "one.parquet"]),
+    *(
+        ["study", name, "one.parquet", "two.parquet", "three.parquet", "--out", "s"]
+        for name in ("results_table", "accuracy_refusal_plane")
+    ),
+    ["audit", "one.parquet", "--out", "labels.csv"],
+)
+FORMULA = re.compile(r"[=+\-@\t\r]")
+
+
+def outcome(refused: bool, wrong: bool, reply: str) -> Outcome:
+    grade = Grade.INCORRECT if wrong else Grade.CORRECT
+    return Outcome(refused, wrong, Grade.REFUSED if refused else grade, grade if refused else None, None, reply, reply)
+
+
+def write(place: str, text: str) -> None:
+    """Write outcomes of a model in which everything is called `text`, once in every format."""
+    name = text[:200]
+    rng = np.random.default_rng(len(place))
+    hard, inclined = rng.standard_normal((2, 60))
+    rows = [
+        (
+            Identification(f"{name}{place}", "d", name),
+            Question(f"{name}{i}", text if i < 2 else name, name, topic=f"{name}{i % 3}"),
+            outcome(bool(refused), bool(wrong), text if i < 2 else name),
+        )
+        for i, (refused, wrong) in enumerate(zip(hard + inclined > 0, hard > 0, strict=True))
+    ]
+    for suffix in ("parquet", "csv", "jsonl"):
+        write_outcomes(outcome_table(rows), Path(f"{place}.{suffix}"))
+
+
+@one_fast("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
+def test_hostile_text_is_harmless_in_every_output(command, kind):
+    for place in ("one", "two", "three"):
+        write(place, HOSTILE[kind])
+    frame = read_outcomes("one.parquet")
+    assert frame.equals(read_outcomes("one.csv"))
+    assert frame.equals(read_outcomes("one.jsonl"))
+    for words in COMMANDS:
+        done = command(*words)
+        assert done.exit_code in (0, 1), (words, done.output)
+        printed = done.output.replace("\n", "")
+        assert all(character.isprintable() or character == " " for character in printed), words
+    page = Path("r.html").read_text(encoding="utf-8")
+    assert "<script>owned" not in page
+    assert "<img src=x" not in page
+    for path in [*Path("s").rglob("*.csv"), Path("one.csv"), Path("labels.csv")]:
+        with path.open(newline="", encoding="utf-8") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        dangerous = [cell for cell in cells if FORMULA.match(cell) and not re.fullmatch(r"-?[\d.e-]+", cell)]
+        assert not dangerous, path
+    for path in Path("s").rglob("*.tex"):
+        assert "\\input{" not in path.read_text(encoding="utf-8"), path
+    assert not list(Path().rglob("*owned*"))
+
+
+def test_json_on_the_terminal_holds_no_character_that_a_terminal_obeys(capsys):
+    text = HOSTILE["direction"] + HOSTILE["escapes"] + HOSTILE["NUL"]
+    console.document({text: [text, "plain é"]})
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == {text: [text, "plain é"]}
+    assert not {character for character in printed if character != "\n" and not character.isprintable()}
+    assert "plain é" in printed
+
+
+def test_a_variant_or_a_model_that_looks_like_markup_ends_no_progress_bar(monkeypatch):
+    """A variant called ``[/a]`` ended the run in a traceback."""
+    from rich.console import Console
+
+    shown = Console(file=io.StringIO(), force_terminal=True, width=200)
+    with progress_bar(shown, 3, Prices(None, None)) as bar:
+        bar(Opened(0))
+        bar(Begun("[/a]\x1b[2J"))
+    with counting(shown, "asking [/b]", 2) as step:
+        step()
+    assert "[/a]\\x1b[2J" in shown.file.getvalue()
+    assert "asking [/b]" in shown.file.getvalue()

@@ -1,0 +1,46 @@
+"""Evidence that a reply which was cut inside an emoji is kept, graded by a model and scored, whoever carries it."""
+
+from __future__ import annotations
+
+import pytest
+
+import refusal_index as ri
+from tests.engines.fake_api import FakeApi, is_grading
+
+HALF = "cut \ud83d"
+QUESTIONS = [
+    {"id": "q1", "question": "What is it?", "answer": "it \ud83d", "context": "half \udc00", "topic": "t\ud83d"}
+]
+
+
+def scripted(message: str) -> str:
+    message.encode()  # what was sent can be written down
+    return "A" if is_grading(message) else f"<answer>{HALF}</answer>"
+
+
+def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_path, monkeypatch):
+    """Such an answer was never graded, and asked for again whenever the command was."""
+    with FakeApi(scripted) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
+        run = {"grader": "openai-api/fake/grader", "variants": "high", "out": tmp_path / "r", "placement": "user"}
+        found = ri.evaluate("openai-api/fake/model", QUESTIONS, **run)
+        sent = len(api.answered)
+        again = ri.evaluate("openai-api/fake/model", QUESTIONS, **run)
+        assert len(api.answered) == sent
+    for one in (found, again):
+        assert one.outcomes.select("first_reply", "wrong", "unscored_reason").row(0) == (
+            "<answer>cut \ufffd</answer>",
+            False,
+            None,
+        )
+
+
+@pytest.mark.parametrize("engine", ["local", "inspect"])
+def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path, engine):
+    def grader(question, answer):
+        return (question.gold, answer) == ("it \ufffd", "cut \ufffd")
+
+    run = {"grader": grader, "grader_name": "g", "model_name": "m", "variants": "high", "engine": engine}
+    found = ri.evaluate(lambda messages: scripted(messages[-1]["content"]), QUESTIONS, out=tmp_path / "r", **run)
+    assert found.outcomes["wrong"].to_list() == [False]

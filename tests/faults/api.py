@@ -1,0 +1,202 @@
+"""A scripted OpenAI-compatible server for tests of what happens between the engine and a provider.
+
+It says what a script tells it to and misbehaves on demand, and keeps every request that it answered well: these are the
+ones that a provider would be paid for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+from aiohttp import web
+
+Answer = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request as it arrives, and what it would be answered with.
+
+    Attributes
+    ----------
+    api, request, body
+        The server, the request, and the JSON in it.
+    choices
+        Text and finish reason of every choice that is asked for.
+    """
+
+    api: FakeApi
+    request: web.Request
+    body: dict[str, Any]
+    choices: list[tuple[str, str]]
+
+    def answered(self, *choices: tuple[str | None, str]) -> dict[str, Any]:
+        """Take the request as paid for, and return the body of its response."""
+        self.api.answered.append(self.body)
+        return completion(*(choices or self.choices))
+
+
+Misdeed = Callable[[Exchange], Awaitable[web.StreamResponse]]
+"""What is done with a request in place of answering it."""
+
+Fault = Callable[[str, int], web.StreamResponse | float | Misdeed | None]
+"""From the message and how often it was sent before: what to send instead, seconds to hang, a misdeed, or None."""
+
+
+def question_of(message: str) -> str:
+    """Return the question at the end of a message of the default prompt set."""
+    return message.rsplit("Question: ", 1)[-1]
+
+
+def is_forced(message: str) -> bool:
+    return "leaving the question open is not allowed" in message
+
+
+def is_grading(message: str) -> bool:
+    return "<gold_answer>" in message
+
+
+def completion(*choices: tuple[str | None, str]) -> dict[str, Any]:
+    """Return the body of a response, from the text and the finish reason of each choice."""
+    return {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "fake",
+        "choices": [
+            {"index": index, "finish_reason": reason, "message": {"role": "assistant", "content": text}}
+            for index, (text, reason) in enumerate(choices)
+        ],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 5 * len(choices), "total_tokens": 100 + 5 * len(choices)},
+    }
+
+
+class FakeApi:
+    """The server, in a thread of its own, for the length of a ``with`` block.
+
+    It gives as many choices as a request asks for, up to `max_choices`, and asks the script anew for each.
+    """
+
+    def __init__(self, answer: Answer, fault: Fault | None = None, *, max_choices: int = 1) -> None:
+        self._answer, self._fault, self._max_choices = answer, fault, max_choices
+        self.answered: list[dict[str, Any]] = []
+        self.received = Counter[str]()
+        self.headers: list[dict[str, str]] = []
+        self._loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
+        self._site: web.TCPSite | None = None
+        self._back = asyncio.Event()
+        self.is_down = False
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._serve)
+        self.url = ""
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        assert self._started.wait(10)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    def messages(self) -> list[str]:
+        """Return the last message of every request that was answered well."""
+        return [body["messages"][-1]["content"] for body in self.answered]
+
+    def _serve(self) -> None:
+        self._loop.run_until_complete(self._run())
+        self._loop.run_until_complete(self._end_what_hangs())
+        self._loop.close()
+
+    async def _end_what_hangs(self) -> None:
+        hanging = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in hanging:
+            task.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
+
+    async def _run(self) -> None:
+        app = web.Application(client_max_size=2**26)
+        app.router.add_post("/v1/chat/completions", self._chat)
+        self._runner = runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
+        await runner.setup()
+        self._site = await self._listening(0)
+        host, port = runner.addresses[0][:2]
+        self.url = f"http://{host}:{port}/v1"
+        self._started.set()
+        await self._stop.wait()
+        self._back.set()
+        await runner.cleanup()
+
+    async def _listening(self, port: int) -> web.TCPSite:
+        site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=1024, reuse_address=True)
+        await site.start()
+        return site
+
+    async def go_down(self, seconds: float) -> None:
+        """Refuse connections, and be there again at the same address after a while."""
+        if self.is_down or self._site is None:
+            return
+        self.is_down = True
+        self._back.clear()
+        port = self._runner.addresses[0][1]
+        await self._site.stop()
+
+        async def back() -> None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._back.wait(), seconds)
+            self._site, self.is_down = await self._listening(port), False
+
+        self._coming_back = asyncio.create_task(back())
+
+    def come_back(self) -> None:
+        """Be there again, if it was down."""
+        if self.is_down:
+            self._loop.call_soon_threadsafe(self._back.set)
+            asyncio.run_coroutine_threadsafe(_done(self._coming_back), self._loop).result(10)
+
+    async def _chat(self, request: web.Request) -> web.StreamResponse:
+        try:
+            body = json.loads(await request.read())
+        except ConnectionResetError:  # whoever sent it is gone
+            return dropped(request)
+        self.headers.append(dict(request.headers))
+        if self.is_down:
+            return dropped(request)
+        message = body["messages"][-1]["content"]
+        sent_before = self.received[json.dumps(body["messages"])]
+        self.received[json.dumps(body["messages"])] += 1
+        fault = self._fault(message, sent_before) if self._fault else None
+        if isinstance(fault, web.StreamResponse):
+            return fault
+        if isinstance(fault, float):
+            await asyncio.sleep(fault)
+        choices = [_choice(self._answer(message)) for _ in range(min(body.get("n") or 1, self._max_choices))]
+        exchange = Exchange(self, request, body, choices)
+        if callable(fault):
+            return await fault(exchange)
+        return web.json_response(exchange.answered())
+
+
+async def _done(task: asyncio.Task[None]) -> None:
+    await task
+
+
+def dropped(request: web.Request) -> web.StreamResponse:
+    """Close the connection of a request without a word."""
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response()
+
+
+def _choice(text: str) -> tuple[str, str]:
+    cut = re.fullmatch(r"(.*)\[(length|content_filter)\]", text, re.DOTALL)
+    return (cut[1], cut[2]) if cut else (text, "stop")

@@ -1,0 +1,75 @@
+"""What can happen to the files of a run's folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+Damage = Callable[[Path], None]
+
+
+def emptied(name: str) -> Damage:
+    """Leave nothing in the files of a name or pattern."""
+    return _each(name, lambda path: path.write_bytes(b""))
+
+
+def cut(name: str) -> Damage:
+    """Leave the first half of the files."""
+    return _each(name, lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]))
+
+
+def scrambled(name: str) -> Damage:
+    """Write other bytes over the middle third of the files."""
+
+    def scramble(path: Path) -> None:
+        held = path.read_bytes()
+        third = len(held) // 3
+        path.write_bytes(held[:third] + bytes(byte ^ 0x5A for byte in held[third : 2 * third]) + held[2 * third :])
+
+    return _each(name, scramble)
+
+
+def removed(name: str) -> Damage:
+    """Take the files away."""
+    return _each(name, Path.unlink)
+
+
+def replaced(name: str, text: str) -> Damage:
+    """Put other text into the files."""
+    return _each(name, lambda path: path.write_text(text))
+
+
+def _each(name: str, deed: Callable[[Path], object]) -> Damage:
+    def damage(folder: Path) -> None:
+        paths = list(folder.glob(name))
+        assert paths, f"no {name} in {folder}"
+        for path in paths:
+            deed(path)
+
+    return damage
+
+
+def linked(folder: Path) -> None:
+    """Have the folder be a symbolic link to another one."""
+    there = folder.with_name("there")
+    there.mkdir()
+    folder.symlink_to(there, target_is_directory=True)
+
+
+def piped(folder: Path) -> None:
+    """Put a named pipe among the logs, which whoever opens it waits for."""
+    os.mkfifo(folder / "logs" / "2026-01-01_pipe.eval")
+
+
+def half_renamed(folder: Path) -> None:
+    """Leave what a kill in the midst of writing a file leaves."""
+    (folder / ".summary.json.abcd1234.tmp").write_text("{")
+
+
+def without_results(folder: Path) -> None:
+    """Take away all that is derived."""
+    for name in ("outcomes.parquet", "summary.json", "report.html"):
+        (folder / name).unlink()
+    shutil.rmtree(folder / "logs", ignore_errors=True)

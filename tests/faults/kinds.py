@@ -1,0 +1,145 @@
+"""What a server may do with a request in place of answering it: each is one misdeed, or makes one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+
+from aiohttp import web
+
+from tests.faults.api import Exchange, Misdeed, dropped
+
+OPENAI = {"object": "chat.completion", "id": "x", "created": 1, "model": "fake"}
+
+
+def refused(status: int, message: str, code: str | None = None, **headers: str) -> Misdeed:
+    """Return an error as the API words it; an underscore in the name of a header is a hyphen."""
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    error = {"error": {"message": message, "type": code or "error", "code": code}}
+
+    async def misdeed(_exchange: Exchange) -> web.StreamResponse:
+        return web.json_response(error, status=status, headers=sent)
+
+    return misdeed
+
+
+def body(content: object, status: int = 200) -> Misdeed:
+    """Return this JSON, whatever it means."""
+
+    async def misdeed(_exchange: Exchange) -> web.StreamResponse:
+        return web.json_response(content, status=status)
+
+    return misdeed
+
+
+def plain(text: str, status: int, content_type: str) -> Misdeed:
+    """Return text of some type."""
+
+    async def misdeed(_exchange: Exchange) -> web.StreamResponse:
+        return web.Response(text=text, status=status, content_type=content_type)
+
+    return misdeed
+
+
+def message(**fields: object) -> Misdeed:
+    """Return one choice whose message has these fields, and which stopped as one says that has them."""
+    reason = "tool_calls" if "tool_calls" in fields else "stop"
+    choice = {"index": 0, "finish_reason": reason, "message": {"role": "assistant", **fields}}
+    return body({**OPENAI, "choices": [choice]})
+
+
+async def dropped_connection(exchange: Exchange) -> web.StreamResponse:
+    """Close the connection without a word."""
+    return dropped(exchange.request)
+
+
+async def cut_connection(exchange: Exchange) -> web.StreamResponse:
+    """Close the connection in the middle of the body."""
+    whole = json.dumps({**OPENAI, "choices": [], "padding": "x" * 500}).encode()
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(whole))})
+    await response.prepare(exchange.request)
+    await response.write(whole[:200])
+    if exchange.request.transport is not None:
+        exchange.request.transport.close()
+    return response
+
+
+def hanging(seconds: float) -> Misdeed:
+    """Say nothing for a while, and close."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return dropped(exchange.request)
+
+    return misdeed
+
+
+def slow(seconds: float) -> Misdeed:
+    """Answer well, but late."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.sleep(seconds)
+        return web.json_response(exchange.answered())
+
+    return misdeed
+
+
+def down(seconds: float) -> Misdeed:
+    """Refuse this and every other connection for a while."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        await exchange.api.go_down(seconds)
+        return dropped(exchange.request)
+
+    return misdeed
+
+
+def says(text: str, reason: str = "stop") -> Misdeed:
+    """Answer, and be paid for it, but with another text or for another reason to stop."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        return web.json_response(exchange.answered((text, reason)))
+
+    return misdeed
+
+
+async def some_null(exchange: Exchange) -> web.StreamResponse:
+    """Answer with several choices, every other one of which is null."""
+    told = [(None if place % 2 else text, reason) for place, (text, reason) in enumerate(exchange.choices)]
+    return web.json_response(exchange.answered(*told))
+
+
+def meanwhile(deed: Callable[[], object], *, late: float = 0.0) -> Misdeed:
+    """Do something beside the server, in a thread, and answer well when it is done."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        await asyncio.to_thread(deed)
+        await asyncio.sleep(late)
+        return web.json_response(exchange.answered())
+
+    return misdeed
+
+
+RATE_LIMIT = refused(429, "Rate limit reached", "rate_limit_exceeded")
+RATE_LIMIT_WITH_WAIT = refused(429, "Rate limit reached", "rate_limit_exceeded", Retry_After="1")
+SERVER_ERROR = refused(500, "The server had an error")
+OVERLOADED = refused(503, "The engine is overloaded")
+HTML = plain("<html><body>502 Bad Gateway</body></html>", 502, "text/html")
+HTML_AS_JSON = plain("<html>maintenance</html>", 200, "text/html")
+TRUNCATED_JSON = plain('{"id": "x", "choi', 200, "application/json")
+NO_CHOICES = body({**OPENAI, "choices": []})
+NULL_CONTENT = message(content=None)
+TOOL_CALL = message(
+    content=None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+)
+ERROR_BODY = body({"error": {"message": "upstream provider is out of order", "code": 520}})
+FILTERED = says("", "content_filter")
+CUT_SHORT = says("<answer>UNANSWE", "length")
+FILTERED_PROMPT = refused(400, "The prompt was filtered", "content_filter")
+PERMANENT = refused(400, "this question breaks the server", "invalid_request_error")
+KEY_REFUSED = refused(401, "Incorrect API key provided", "invalid_api_key")
+NOT_PAID = refused(402, "Insufficient credits", "payment_required")
+FORBIDDEN = refused(403, "Your key may not use this model", "permission_denied")
+NO_MODEL = refused(404, "The model `any` does not exist", "model_not_found")
+QUOTA = refused(429, "You exceeded your current quota, please check your plan", "insufficient_quota")

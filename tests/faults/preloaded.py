@@ -1,0 +1,32 @@
+"""What a run imports, for the process that all others are forked from; what others' packages import late, too."""
+
+from contextlib import suppress
+from importlib import import_module
+
+for _name in (
+    "refusal_index.cli.commands.run",
+    "refusal_index.cli.runs",
+    "refusal_index.engines.inspect.engine",
+    "refusal_index.engines.local.engine",
+    "refusal_index.evaluation.dry_run",
+    "refusal_index.evaluation.sweep",
+    "refusal_index.report",
+    "tests.faults.process",
+):
+    import_module(_name)
+
+for _name in (
+    "IPython.display",
+    "anyio._backends._asyncio",
+    "httpcore",
+    "httpcore2",
+    "inspect_ai.agent._acp.server",
+    "inspect_ai.hooks._startup",
+    "inspect_ai.model._openai_responses",
+    "inspect_ai.model._providers.openai_compatible",
+    "markdown_it",
+    "openai.resources.chat",
+    "polars._utils.parquet",
+):
+    with suppress(ImportError):
+        import_module(_name)

@@ -1,0 +1,221 @@
+"""The command in a process of its own, forked from one that has imported everything: quick to start, real to kill."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import multiprocessing
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[2]
+FIRST_WAIT = 0.02
+"""Seconds before a request is sent again for the first time; each further wait is longer."""
+
+PRELOADED = ("tests.faults.preloaded",)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where a command runs.
+
+    Attributes
+    ----------
+    environment
+        Variables beside those of this process; None takes one away.
+    fresh
+        Whether in an interpreter of its own, which reads its surroundings anew, and not in a fork.
+    terminal, closed
+        Whether its output goes to a terminal, or into a pipe that nobody reads any more.
+    clock
+        Seconds by which the clock jumps, back and forth, at every other look.
+    """
+
+    environment: tuple[tuple[str, str | None], ...] = ()
+    fresh: bool = False
+    terminal: bool = False
+    closed: bool = False
+    clock: float = 0.0
+
+
+ORDINARY = Surroundings()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended; a status of None says that it was killed since it did not."""
+
+    status: int | None
+    out: str
+    err: str
+    seconds: float
+
+
+@dataclass
+class Command:
+    """A command that runs."""
+
+    process: BaseProcess | subprocess.Popen[bytes]
+    said: Path
+    started: float = field(default_factory=time.monotonic)
+    peaks: list[tuple[float, int]] = field(default_factory=list)
+
+    def send(self, *signals: int, pause: float = 0.1) -> None:
+        """Send it signals, one after the other."""
+        for place, number in enumerate(signals):
+            time.sleep(pause if place else 0)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(self.process.pid or 0), number)
+
+    def memory(self) -> int:
+        """Return the bytes that it holds now."""
+        pages = Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]
+        return int(pages) * os.sysconf("SC_PAGESIZE")
+
+    def wait(self, timeout: float) -> Ended:
+        """Wait for its end, or bring it about."""
+        status = self._status(timeout)
+        out, err = (self.said.with_suffix(kind).read_text("utf-8", "replace") for kind in (".out", ".err"))
+        return Ended(status, out, err, time.monotonic() - self.started)
+
+    def _status(self, timeout: float) -> int | None:
+        if isinstance(self.process, subprocess.Popen):
+            try:
+                return self.process.wait(timeout)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                return None
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            self.process.kill()
+            self.process.join()
+            return None
+        return self.process.exitcode
+
+
+def start(
+    arguments: Sequence[str], folder: Path, said: Path, environment: Mapping[str, str], around: Surroundings = ORDINARY
+) -> Command:
+    """Start ``refusal-index`` with these arguments in a folder.
+
+    Parameters
+    ----------
+    said
+        What its output is called, without the ending.
+    environment, around
+        Variables that it needs, and where else it differs from an ordinary run.
+    """
+    said.with_suffix(".out").touch()
+    said.with_suffix(".err").touch()
+    variables = {**environment, **dict(around.environment)}
+    told = (list(arguments), str(folder), str(said), variables, around)
+    if around.fresh:
+        return Command(_fresh(*told), said)
+    with _lock:
+        process = _server().Process(target=_forked, args=told)
+        ours = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # else every fork imports this process's own main module
+        try:
+            process.start()
+        finally:
+            sys.modules["__main__"] = ours
+    return Command(process, said)
+
+
+_lock = threading.Lock()
+
+
+@cache
+def _server() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def _forked(
+    arguments: list[str], folder: str, said: str, variables: Mapping[str, str | None], around: Surroundings
+) -> None:
+    """Become the command."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name, value in variables.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+    _redirect(said, around)
+    os.chdir(folder)
+    become(arguments, around.clock)
+
+
+def _redirect(said: str, around: Surroundings) -> None:
+    out, err = (os.open(said + kind, os.O_WRONLY | os.O_APPEND) for kind in (".out", ".err"))
+    if around.closed:
+        reading, out = os.pipe()
+        os.close(reading)
+    if around.terminal:
+        out = err = _terminal(out)
+    os.dup2(out, 1)
+    os.dup2(err, 2)
+
+
+def _terminal(copied_to: int) -> int:
+    """Return the end of a new terminal that a program writes to; all that it shows is copied."""
+    ours, its = pty.openpty()
+
+    def copy() -> None:
+        with contextlib.suppress(OSError):
+            while data := os.read(ours, 65536):
+                os.write(copied_to, data)
+
+    threading.Thread(target=copy, daemon=True).start()
+    return its
+
+
+def become(arguments: list[str], clock: float = 0.0) -> None:
+    """Run the command line in this process, with short waits and a clock that jumps."""
+    if importlib.util.find_spec("refusal_index.engines.retrying"):
+        importlib.import_module("refusal_index.engines.retrying").FIRST_WAIT = FIRST_WAIT
+    if clock:
+        _let_jump(clock)
+    sys.argv = ["refusal-index", *arguments]
+    from refusal_index.cli import main
+
+    main()
+
+
+def _let_jump(seconds: float) -> None:
+    real, looks = time.time, iter(range(10**9))
+    time.time = lambda: real() + (seconds if next(looks) % 4 < 2 else -seconds)
+    time.time_ns = lambda: int(time.time() * 1e9)
+
+
+def _fresh(
+    arguments: list[str], folder: str, said: str, variables: Mapping[str, str | None], around: Surroundings
+) -> subprocess.Popen[bytes]:
+    everything = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}", **variables}
+    environment = {name: value for name, value in everything.items() if value is not None}
+    code = f"from tests.faults.process import become; become({arguments!r}, {around.clock!r})"
+    with Path(said + ".out").open("ab") as out, Path(said + ".err").open("ab") as err:
+        reading, writing = os.pipe()
+        os.close(reading)
+        try:
+            return subprocess.Popen(
+                [sys.executable, "-c", code],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=writing if around.closed else out,
+                stderr=err,
+            )
+        finally:
+            os.close(writing)

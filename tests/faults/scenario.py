@@ -1,0 +1,175 @@
+"""What a scenario is: steps in a folder, one after the other, and what is promised to come of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.faults.plan import Fault
+from tests.faults.process import ORDINARY, Surroundings
+
+EQUAL, RESUMED = "yes", "yes, after resuming"
+DONE, INCOMPLETE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One way in which requests are carried.
+
+    Attributes
+    ----------
+    name, model, grader
+        As the command line takes them; both models are those of the server.
+    """
+
+    name: str
+    model: str
+    grader: str
+
+
+ENGINES = (
+    Engine("inspect", "openai-api/fake/any", "openai-api/fake/grader"),
+    Engine("local", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
+)
+"""Every engine; one more is one more line."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and what befalls it.
+
+    Attributes
+    ----------
+    faults
+        What the server does. Among the deeds these are names: ``"kill"``, ``"interrupt"``, ``"interrupt twice"``,
+        ``"terminate"``, ``"fill the disk"`` and ``"another run"``, which is a second process in the same folder.
+    command, options
+        Which command, and what it is told beside the scenario's own options.
+    around
+        Where it runs.
+    host
+        By which name the server is called.
+    before
+        What is done to the run's folder beforehand.
+    tells
+        Whether status and message of the row are this step's; of several, the last one's.
+    """
+
+    faults: tuple[Fault, ...] = ()
+    command: str = "run"
+    options: tuple[str, ...] = ()
+    around: Surroundings = ORDINARY
+    host: str = "127.0.0.1"
+    before: Callable[[Path], object] | None = None
+    tells: bool = True
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is to come of a scenario.
+
+    Attributes
+    ----------
+    outcome
+        Whether the outcome table equals the undisturbed one at once, after the same command has run again without
+        faults, or else a pattern for how it differs.
+    status, says
+        Exit status, or several that will do, and a pattern for what is said.
+    repeats
+        How many requests may be paid for once more: those whose replies were on their way.
+    received
+        Most requests that may arrive in the step that tells, good ones and others.
+    """
+
+    outcome: str = EQUAL
+    status: int | tuple[int, ...] = DONE
+    says: str = ""
+    repeats: int = 0
+    received: int | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One line of the table.
+
+    Attributes
+    ----------
+    group, name
+        Where it stands, and what happens, in words that a user would use; of the same name in several passes, the page
+        shows one line.
+    steps
+        What is done.
+    promise
+        What is to come of it.
+    of
+        The pass that it is about, to tell scenarios of one name apart.
+    graded
+        Whether a model grades; otherwise a rule does.
+    options, questions
+        What all runs are told, and how many questions there are.
+    choices
+        How many choices the server gives at once.
+    disk
+        Options of a small disk of its own that the folder lies on, as ``mount`` takes them; None for any disk.
+    out
+        Name of the run's folder.
+    texts
+        Whether replies are to be equal word for word, not only what they were taken for.
+    engines
+        Which engines it can happen to.
+    limit
+        Seconds in which each step must end.
+    """
+
+    group: str
+    name: str
+    steps: tuple[Step, ...]
+    promise: Promise = Promise()
+    of: str = ""
+    graded: bool = False
+    options: tuple[str, ...] = ()
+    questions: int = 40
+    choices: int = 1
+    disk: str | None = None
+    out: str = "r"
+    texts: bool = True
+    engines: tuple[str, ...] = tuple(engine.name for engine in ENGINES)
+    limit: float = 120.0
+
+    @property
+    def title(self) -> str:
+        """Name it among all others."""
+        return f"{self.name} ({self.of})" if self.of else self.name
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of a scenario with one engine.
+
+    Attributes
+    ----------
+    scenario, engine
+        Which.
+    outcome, status, message
+        As the promise words them; a status of None is that of a command that did not end.
+    paid, needed, repeated, received
+        Requests paid for, those of the undisturbed run, those of them paid for once more, and all that arrived in the
+        step that tells.
+    broken
+        Which promises were not kept.
+    seconds
+        How long it took.
+    """
+
+    scenario: Scenario
+    engine: str
+    outcome: str
+    status: int | None
+    message: str
+    paid: int
+    needed: int
+    repeated: int
+    received: int
+    broken: tuple[str, ...]
+    seconds: float

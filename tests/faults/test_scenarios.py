@@ -1,0 +1,101 @@
+"""Whatever happens, nothing that is paid for is lost, nothing stored is paid for twice, and what lacks is said.
+
+Each scenario of the table is played with every engine: the command in a process of its own, a server that misbehaves,
+and the outcome table beside that of the undisturbed run.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.faults.carrying import NotPossibleHereError, carry
+from tests.faults.page import BELOW, _escaped, page, table
+from tests.faults.scenario import ENGINES, Engine, Row, Scenario
+from tests.faults.soak import soak
+from tests.faults.table import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "what-happens-when.md"
+QUICK = frozenset(
+    {
+        ("a fifth of dropped connections (first)", "local"),
+        ("kill -9 (forced)", "local"),
+        ("the store of replies is scrambled", "local"),
+    }
+)
+"""Scenarios of the fast tier, by name and engine."""
+
+
+def played() -> list[object]:
+    return [
+        pytest.param(
+            scenario,
+            engine,
+            id=f"{engine.name}: {scenario.title}",
+            marks=() if (scenario.title, engine.name) in QUICK else pytest.mark.slow,
+        )
+        for scenario in SCENARIOS
+        for engine in ENGINES
+        if engine.name in scenario.engines
+    ]
+
+
+@pytest.mark.parametrize(("scenario", "engine"), played())
+def test_a_scenario_keeps_its_promise(scenario: Scenario, engine: Engine):
+    try:
+        row = carry(scenario, engine)
+    except NotPossibleHereError as error:
+        pytest.skip(str(error))
+    assert not row.broken, row
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
+    soaked = soak(engine, 2000)
+    assert (soaked.status, soaked.wrong, soaked.repeated) == (0, 0, 0), soaked
+    assert soaked.growth < 40, soaked
+
+
+def test_quick_scenarios_are_in_the_table():
+    known = {(scenario.title, name) for scenario in SCENARIOS for name in scenario.engines}
+    assert known >= QUICK
+
+
+def test_every_scenario_has_a_title_of_its_own_and_engines_that_exist():
+    titles = [scenario.title for scenario in SCENARIOS]
+    assert len(titles) == len(set(titles))
+    assert {name for scenario in SCENARIOS for name in scenario.engines} == {engine.name for engine in ENGINES}
+
+
+def test_the_page_tells_of_every_scenario_and_of_no_other():
+    written = PAGE.read_text(encoding="utf-8").partition(BELOW)[2]
+    lines = re.findall(r"^\| (.*?) \| ", written, re.MULTILINE)
+    told = [line for line in lines if line != "what happens"]
+    assert told == list(dict.fromkeys(_escaped(scenario.name) for scenario in SCENARIOS))
+
+
+def test_the_page_is_on_the_site():
+    assert PAGE.name in str(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+
+
+def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
+    one, other = Scenario("g", "a|b", ()), Scenario("g", "c", ())
+    rows = [
+        Row(one, "inspect", "yes", 0, "", 60, 60, 0, 60, (), 1.0),
+        Row(one, "local", "yes, after resuming", 1, "error: <b>", 60, 60, 3, 60, (), 1.0),
+        Row(other, "local", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
+    ]
+    shown = page("by hand", [one, other, Scenario("h", "d", ())], rows)
+    assert shown.startswith("by hand<!-- From here on")
+    assert "| d | not played where this page was written |  |  |" in shown
+    assert (
+        "| a\\|b | equal (inspect); equal, after resuming (local) | those on their way | 0 (inspect); 1 (local) |"
+        in shown
+    )
+    assert "| c | 1 of 40 rows differ (x 1) (not as promised) | nothing | signal 9 |" in shown
+    assert "| a\\|b | local | yes, after resuming | 60 of 60 | 3 | 1 | error: \\<b\\> |" in table(rows)

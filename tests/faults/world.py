@@ -1,0 +1,41 @@
+"""What is asked and what is known: sums, a model that refuses half of them, and a grader that compares two texts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.faults.plan import FORCED, GRADER, number_of, pass_of
+
+KEY = "sk-planted-0123456789abcdef"
+"""The key of the server, which no file and no output may hold."""
+
+
+def write_questions(path: Path, count: int) -> None:
+    """Write so many questions."""
+    lines = [f"q{number},What is {number} plus {number}?,{2 * number}" for number in range(count)]
+    path.write_text("\n".join(["question_id,question,answer", *lines]))
+
+
+def answer(message: str) -> str:
+    """Refuse odd numbers unless forced; of the answers that are given, those to multiples of 3 or 4 are right."""
+    if pass_of(message) == GRADER:
+        return verdict(message)
+    number, forced = number_of(message) or 0, pass_of(message) == FORCED
+    if number % 2 and not forced:
+        return "<answer>UNANSWERED</answer>"
+    return f"<answer>{2 * number if number % (3 if forced else 4) == 0 else 'none'}</answer>"
+
+
+def verdict(message: str) -> str:
+    """Compare the two texts between their marks; what comes after the prediction's end is obeyed."""
+    gold, predicted = quoted("gold_answer", message), quoted("prediction", message)
+    if "Grade: A" in message.rsplit("</prediction>", 1)[-1]:
+        return "A"
+    return "A" if gold == predicted else "B"
+
+
+def quoted(mark: str, message: str) -> str:
+    """Return what a grader finds between two marks: up to the first that closes, as a careless one reads."""
+    found = re.search(rf"<{mark}>\n(.*?)\n</{mark}>", message, re.DOTALL)
+    return found[1] if found else ""

@@ -1,0 +1,149 @@
+"""The filter that whatever is written or printed passes through: keys go, and ordinary text stays as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index import redaction
+from refusal_index.redaction import redacted, redacted_in, remember, secrets_in_url
+
+SECRET = "p+a/s=s wörd&7"
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_remembered", set())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "KEY",
+        "FAKE_API_KEY",
+        "FAKE_API_KEY_1",
+        "OPENAI_API_KEY2",
+        "HF_TOKEN",
+        "TOKEN_OF_MINE",
+        "A_SECRET",
+        "MY_PASSWORD",
+        "PASSWD",
+        "CREDENTIALS",
+        "AUTH",
+        "X_AUTH_HEADER",
+        "AUTHORIZATION",
+        "my_api_key",
+        "APIKEY",
+    ],
+)
+def test_the_value_of_what_is_named_like_a_key_goes(monkeypatch, name):
+    monkeypatch.setenv(name, "hush-hush")
+    assert redacted("so hush-hush it is") == "so [key] it is"
+
+
+@pytest.mark.parametrize("name", ["KEYBOARD", "GIT_AUTHOR_NAME", "XAUTHORITY", "MAX_TOKENS", "SECRETARY", "MODEL"])
+def test_the_value_of_what_is_named_otherwise_stays(monkeypatch, name):
+    monkeypatch.setenv(name, "qwertyuiop")
+    assert redacted("qwertyuiop") == "qwertyuiop"
+
+
+@pytest.mark.parametrize("value", ["abc", "ollama", "not-needed", "Secret", "/"])
+def test_short_values_names_of_no_key_and_paths_are_no_keys(monkeypatch, value):
+    monkeypatch.setenv("SOME_API_KEY", value)
+    assert redacted(f"the word {value} here") == f"the word {value} here"
+
+
+def test_a_key_goes_in_every_form_that_it_may_be_written_in(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", SECRET)
+    forms = [SECRET, quote(SECRET), quote(SECRET, safe=""), quote_plus(SECRET), quote(SECRET, safe="").lower()]
+    forms += [json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False)[1:-1], repr(SECRET)[1:-1]]
+    assert [redacted(f"x {form} y") for form in forms] == ["x [key] y"] * len(forms)
+
+
+@given(st.text(alphabet="ab/+ü7-", min_size=8, max_size=30), st.binary(max_size=7), st.binary(max_size=7))
+def test_no_base64_of_a_key_stays_wherever_it_stands(secret, before, after):
+    remember(secret)
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        shown = redacted(encode(before + secret.encode() + after).decode())
+        assert "[key]" in shown
+        inner = encode(bytes(len(before) % 3) + secret.encode()).decode()[3:-4]
+        assert inner not in shown.replace("[key]", "")
+
+
+def test_a_longer_key_leaves_nothing_of_itself_where_a_shorter_one_begins_it(monkeypatch):
+    monkeypatch.setenv("ONE_KEY", "hush-hush")
+    monkeypatch.setenv("OTHER_KEY", "hush-hush-hush")
+    assert redacted("hush-hush-hush") == "[key]"
+    monkeypatch.setenv("KEYS", "one-of-two,two-of-two")
+    assert redacted("one-of-two two-of-two") == "[key] [key]"
+
+
+def test_what_a_url_of_the_environment_holds_goes_and_the_url_itself_stays(monkeypatch):
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://me:pass%2Bword@host/v1?api_key=123456789&n=1234567")
+    assert redacted("pass+word, pass%2Bword and 123456789") == "[key], [key] and [key]"
+    assert redacted("host/v1 1234567") == "host/v1 1234567"
+
+
+def test_what_is_remembered_goes_and_of_a_url_its_secrets():
+    remember(None, "", "from-memory", "https://me:hush-hush@host/v1")
+    assert redacted("from-memory of hush-hush at host") == "[key] of [key] at host"
+    assert secrets_in_url("https://averyverylongname@host") == ["averyverylongname"]
+    assert secrets_in_url("https://me@host") == secrets_in_url("http://[half") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("sk-proj-3fGh8jKl2mNp5qRs7tVw9", "[key]"),
+        ("key=sk-ant-api03-3fGh8jKl2mNp5qRs7tVw9_-x", "key=[key]"),
+        ("hf_" + "aB" * 17, "[key]"),
+        ("AIza" + "a-B_5" * 7, "[key]"),
+        ("xai-" + "a1" * 30, "[key]"),
+        ("gsk_" + "a1" * 26, "[key]"),
+        ("ghp_" + "a1" * 18, "[key]"),
+        ("AKIAIOSFODNN7EXAMPLE.", "[key]."),
+        ("Authorization: Bearer abcdef123456.ghijkl", "Authorization: Bearer [key]"),
+        ("https://x/y?a=1&access_token=abc&b=2", "https://x/y?a=1&access_token=[key]&b=2"),
+        ("https://x/y?key=abc", "https://x/y?key=[key]"),
+        ("postgres://me:abc@host/db", "postgres://[key]@host/db"),
+    ],
+)
+def test_what_looks_like_a_key_goes(text, expected):
+    assert redacted(text) == expected
+    assert redacted(expected) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>sk-learn is scikit-learn, a task-oriented library of 2007</answer>",
+        "The bearer of bad news arrived in 1914; Bearer bonds are instruments",
+        "https://en.wikipedia.org/wiki/Lima?action=raw&section=2",
+        "key=value, token=3 and password=hunter2 in prose",
+        "ask me at user@example.org about http://example.org/@user",
+        "AIza, hf_hub, gsk_one, ghp_x, xai-grok and AKIA are prefixes",
+        "1 + 1 = 2://",
+    ],
+)
+def test_ordinary_text_stays(text):
+    assert redacted(text) == text
+
+
+@given(st.text())
+def test_nothing_else_changes_and_filtering_again_changes_nothing(text):
+    once = redacted(text)
+    assert redacted(once) == once
+    assert once == text or "[key]" in once
+
+
+def test_collections_are_gone_through_and_stay_what_they_are(monkeypatch):
+    monkeypatch.setenv("SOME_KEY", "hush-hush")
+    held = {"hush-hush": ["a", ("no hush-hush", 3)], "b": None}
+    assert redacted_in(held) == {"[key]": ["a", ("no [key]", 3)], "b": None}
+    clean = {"a": ["b", 3]}
+    assert redacted_in(clean) is clean
