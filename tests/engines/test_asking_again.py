@@ -128,3 +128,24 @@ def test_a_check_of_the_grader_that_was_paid_for_is_not_sent_again_though_nothin
         api._fault = None
         assert run(plan).is_complete
     assert sum("capital of France" in message for message in api.messages()) == 1
+
+
+@pytest.mark.parametrize("ended", ["refused", "budget"])
+def test_what_was_set_aside_stands_until_another_reply_is_there_and_no_draw_beside_it_is_lost(plan_for, ended):
+    def broken(message: str, _: int) -> web.StreamResponse | None:
+        return web.json_response({"error": {"message": "no"}}, status=400)
+
+    count = iter(range(1000))
+    with FakeApi(lambda message: "" if next(count) == 0 else sums(message)) as api:
+        first = run(plan_for(api.url, count=3, draws=3, max_connections=1))
+        assert list(reasons(first).values()) == ["first_empty"]
+        how = {"max_requests": 1} if ended == "budget" else {}
+        api._fault = broken
+        again = run(plan_for(api.url, count=3, draws=3, max_connections=1, retry="unscored", **how))
+        assert again.outcomes.equals(first.outcomes)
+        (before,), (after,) = (one.summary.variants for one in (first, again))
+        assert after.usage == before.usage, "paid for once"
+        api._fault = None
+        last = run(plan_for(api.url, count=3, draws=3, max_connections=1))
+    assert not reasons(last)
+    assert last.summary.variants[0].usage.requests == len(api.answered)

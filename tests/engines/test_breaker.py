@@ -54,11 +54,20 @@ def test_whoever_is_asked_has_a_row_of_its_own():
     assert breaker.reason == "openai/judge failed for 20 questions in a row (no); check JUDGE_API_KEY"
 
 
-def test_requests_that_are_themselves_at_fault_end_nothing():
+def test_requests_that_are_themselves_at_fault_end_nothing_once_any_has_worked():
     breaker = CircuitBreaker()
+    breaker.worked("model")
     for number in range(3 * QUESTIONS_IN_A_ROW):
         breaker.failed("model", f"q{number}", Failure("too long", "openai/any", Kind.REQUEST))
     assert breaker.reason is None
+
+
+def test_what_every_request_is_at_fault_for_ends_the_run():
+    breaker = CircuitBreaker()
+    for number in range(QUESTIONS_IN_A_ROW):
+        assert breaker.reason is None
+        breaker.failed("model", f"q{number}", Failure("400: no temperature here", "openai/any", Kind.REQUEST))
+    assert breaker.reason is not None
 
 
 def test_an_outage_opens_it_once_it_lasted_and_met_several_questions():

@@ -57,8 +57,11 @@ class CircuitBreaker:
         self._troubled.pop(role, None)
 
     def failed(self, role: str, question_id: str, failure: Failure) -> None:
-        """Take note of a request about a question that failed for good."""
-        if failure.kind is Kind.REQUEST:
+        """Take note of a request about a question that failed for good.
+
+        One that is itself at fault counts while none has worked yet: then it is rather what all of them have in common.
+        """
+        if failure.kind is Kind.REQUEST and role in self._worked:
             return
         failed = self._failed.setdefault(role, set())
         failed.add(question_id)

@@ -30,7 +30,7 @@ class Kind(Enum):
     Attributes
     ----------
     REQUEST
-        It is this request's own fault: it is not sent again.
+        It is this request's own fault: it is not sent again. Where none has worked yet, a row of them ends the run.
     LASTING
         It will not pass by itself, whatever is asked: it is not sent again, and a row of them ends the run.
     PASSING

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -103,7 +102,9 @@ class ReplyStore:
         for one in self._read("replies"):
             self._said.setdefault(one.question_id, []).append(one)
         self._failures = set(self.failures())
-        self._retired = Counter(_place(one)[:-1] for one in self.retired())
+        self._retired: dict[str, list[Completion]] = {}
+        for one in self._read("retired"):
+            self._retired.setdefault(one.question_id, []).append(one)
         self._places = {_place(one) for replies in self._said.values() for one in replies}
 
     def _open(self) -> None:
@@ -203,9 +204,16 @@ class ReplyStore:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
         return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
 
+    def standing(self, question_id: str, variant: str) -> list[Completion]:
+        """Return every reply about a question that counts: one that was set aside does until another takes its place."""
+        said = self.said(question_id, variant)
+        held = {_place(one)[:-1] for one in said}
+        aside = (one for one in self._retired.get(question_id, ()) if one.variant in (variant, ""))
+        return [*said, *{_place(one): one for one in aside if _place(one)[:-1] not in held}.values()]
+
     def has_heard(self, asked: Asked) -> bool:
         """Whether somebody has replied, be it that all of it was set aside."""
-        return any(place[3] is asked for place in (*self._places, *self._retired))
+        return any(one.reply.asked is asked for one in (*self.replies(), *self.retired()))
 
     def replies(self) -> Iterator[Completion]:
         """Yield every reply."""
@@ -220,17 +228,20 @@ class ReplyStore:
             connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
         gone = {_place(one) for one in completions} & self._places
         self._places -= gone
-        self._retired.update(place[:-1] for place in gone)
         for question_id in {str(place[0]) for place in gone}:
-            self._said[question_id] = [one for one in self._said[question_id] if _place(one) not in gone]
+            before = self._said[question_id]
+            self._said[question_id] = [one for one in before if _place(one) not in gone]
+            self._retired.setdefault(question_id, []).extend(one for one in before if _place(one) in gone)
 
     def retired(self) -> Iterator[Completion]:
         """Yield every reply that was set aside."""
-        return self._read("retired")
+        for replies in self._retired.values():
+            yield from replies
 
     def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
         """Return how many replies were set aside at a place."""
-        return self._retired[question_id, variant, of, asked, draw]
+        place = (question_id, variant, of, asked, draw)
+        return sum(_place(one)[:-1] == place for one in self._retired.get(question_id, ()))
 
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""

@@ -190,7 +190,7 @@ def each_asked(
     for variant in variants:
         for question_id, draws in sorted(asked.get(variant, {}).items()):
             conversation = Conversation(questions[question_id], variant, procedure, draws)
-            yield conversation, store.said(question_id, variant), failures.get((variant, question_id))
+            yield conversation, store.standing(question_id, variant), failures.get((variant, question_id))
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
@@ -248,14 +248,14 @@ def _with_first_passes(
 def _usage(
     answered: Mapping[str, Sequence[_Answered]], retired: Sequence[Completion], prices: Prices
 ) -> dict[str | None, Usage]:
-    """Return what each variant took, with what was set aside; what variants share counts for the first of them."""
+    """Return what each variant took, with what was set aside; what is shared counts once, for the first of them."""
     first = next(iter(answered))
     shared: set[Completion] = set()
     usage: dict[str | None, Usage] = {}
     for variant, questions in answered.items():
         replies = {reply: None for one in questions for reply in one.said if reply not in shared}
         shared.update(replies)
-        aside = (one for one in retired if (one.variant or first) == variant)
+        aside = (one for one in retired if (one.variant or first) == variant and one not in shared)
         usage[variant] = total([*replies, *aside], prices)
     return usage
 

@@ -239,7 +239,10 @@ async def _ask(
     async with engine.open(store):
         for variant in pending:
             watch(Begun(variant))
-            await engine.carry(assignment_of(plan, variant, store, watch, breaker, budget))
+            talks = plan.conversations(variant, store)
+            await engine.carry(
+                Assignment(plan.dataset.name, variant, talks, plan.settings, store, plan.folder, watch, breaker, budget)
+            )
             if watch.error is not None:
                 raise watch.error
             if breaker.planned:
@@ -263,28 +266,6 @@ class _Watch:
             except Exception as error:
                 self.error = error
                 self._breaker.open("the progress callback failed")
-
-
-def assignment_of(
-    plan: Plan,
-    variant: str,
-    store: ReplyStore,
-    progress: Progress = unwatched,
-    breaker: CircuitBreaker | None = None,
-    budget: Budget | None = None,
-) -> Assignment:
-    """Return what an engine is to carry of one variant."""
-    return Assignment(
-        plan.dataset.name,
-        variant,
-        plan.conversations(variant, store),
-        plan.settings,
-        store,
-        plan.folder,
-        progress,
-        breaker or CircuitBreaker(),
-        budget or Budget(plan.settings.limits),
-    )
 
 
 def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
