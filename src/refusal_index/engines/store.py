@@ -205,7 +205,7 @@ class ReplyStore:
         return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
 
     def standing(self, question_id: str, variant: str) -> list[Completion]:
-        """Return every reply about a question that counts: one that was set aside does until another takes its place."""
+        """Return all replies about a question that count: one that was set aside does until another takes its place."""
         said = self.said(question_id, variant)
         held = {_place(one)[:-1] for one in said}
         aside = (one for one in self._retired.get(question_id, ()) if one.variant in (variant, ""))
