@@ -23,7 +23,7 @@ TOPICS = (
     "joint",
     "joint_comparison",
     "copula_test",
-    "repeated_draws",
+    "defined_index",
     "corrected_difference",
     "misgrading",
     "topics",

@@ -55,6 +55,7 @@ from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearm
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
     attenuated_refusal_index,
+    joint_noise_corrected_refusal_index,
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
@@ -70,6 +71,7 @@ from refusal_index.stats.planning.power import (
     power_to_tell_apart,
     questions_to_tell_apart,
 )
+from refusal_index.stats.planning.repeats import default_repeat_questions
 from refusal_index.stats.planning.sample_size import (
     SamplePlan,
     expected_half_width,
@@ -185,6 +187,7 @@ __all__ = [
     "correct_guessing",
     "correct_misgrading",
     "correct_rate_at",
+    "default_repeat_questions",
     "density",
     "empirical_accuracy_refusal_curve",
     "expected_calibration_error",
@@ -201,6 +204,7 @@ __all__ = [
     "iso_refusal_index",
     "iso_score",
     "isotonic_residuals",
+    "joint_noise_corrected_refusal_index",
     "joint_refusal_index",
     "kendall_tau",
     "kendall_w",

@@ -38,13 +38,17 @@ def cell_influence(table: ContingencyTable, rho: float) -> tuple[float, ...]:
 
     `rho` is the estimate of that table and lies strictly between -1 and 1.
     """
-    n, r, mu = table.n, table.refusal_rate, table.error_rate
+    return proportion_influence(table.refused_wrong / table.n, table.refusal_rate, table.error_rate, rho)
+
+
+def proportion_influence(both: float, r: float, mu: float, rho: float) -> tuple[float, ...]:
+    """Influence on rho of each cell, from the proportion of the first and the two margins, all between 0 and 1."""
     h, k = -SCALAR.ndtri(r), -SCALAR.ndtri(mu)
     spread = math.sqrt((1 - rho) * (1 + rho))
     alpha, beta = SCALAR.ndtr((rho * h - k) / spread), SCALAR.ndtr((rho * k - h) / spread)
     t = math.sqrt((1 - rho) / (1 + rho))
     density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
-    centre = table.refused_wrong / n - alpha * r - beta * mu
+    centre = both - alpha * r - beta * mu
     numerators = 1 - alpha - beta - centre, -alpha - centre, -beta - centre, -centre
     return tuple(numerator / density for numerator in numerators)
 

@@ -1,0 +1,186 @@
+r"""The noise-corrected correlation as a quotient, and what each question contributes to its two parts.
+
+Let c be the tetrachoric correlation of a refusal and an error from different draws, and q the geometric mean of the
+reliabilities, ``q = sqrt(tet(R, R') tet(W, W'))``. Then ``rho_L = c / q``. Both are smooth functions of proportions, so
+that each question has an influence on either, and the sums of these give their covariance.
+
+Only some questions are drawn repeatedly; of the others a single draw is known, of which every question has one. The
+repeated questions are therefore weighted so that their first draws fall into the four cells of refusal and error as
+often as those of all questions do (post-stratification of a two-phase sample). It takes out the chance of which
+questions were drawn twice, without assuming that a single draw's answer is one of the forced pass, or that refusal
+and answer of one draw share no chance.
+
+The interval is Fieller's: all rho for which ``c - rho q`` is no further from 0 than chance takes it. It stays valid
+where q is near 0, and a quotient of estimates is anything but normal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.draws.patterns import IntArray
+from refusal_index.stats.estimator import tetrachoric_of_counts
+from refusal_index.stats.influence import proportion_influence
+from refusal_index.stats.matrices import BoolArray
+
+FEWEST_IN_STRATUM = 2
+"""Repeated questions that a stratum must have to be weighted by: of fewer nothing is known of their variance."""
+
+NO_CELL = 4
+"""Stands for a question of which there is no single draw, as in `cell_codes`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quotient:
+    """A correlation c of single draws over the q that noise leaves of it.
+
+    Attributes
+    ----------
+    cross, scale : float
+        c and q, both of tables without an empty cell: half a question is added to each cell of one that has.
+    influence : ndarray, shape (2, n)
+        Of every question on c and on q, over the number of questions: its products sum to their covariance.
+    repeated : ndarray of bool, shape (n,)
+        Which questions were drawn repeatedly.
+    """
+
+    cross: float
+    scale: float
+    influence: FloatArray
+    repeated: BoolArray
+
+    def distance(self, rho: float) -> tuple[float, float]:
+        """Return ``c - rho q`` and its standard error."""
+        return self.cross - rho * self.scale, math.sqrt(float(np.square(self.linear(rho)).sum()))
+
+    def linear(self, rho: float) -> FloatArray:
+        """Influence of every question on ``c - rho q``, over the number of questions."""
+        return np.asarray(self.influence[0] - rho * self.influence[1])
+
+    def interval(self, quantile: float) -> tuple[float, float]:
+        """Return the smallest and the largest rho in [-1, 1] that `quantile` standard errors do not rule out."""
+        (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
+        # |c - rho q|^2 <= quantile^2 variance is a quadratic inequality in rho.
+        a = self.scale**2 - quantile**2 * qq
+        b = self.cross * self.scale - quantile**2 * cq
+        d = b * b - a * (self.cross**2 - quantile**2 * cc)
+        if a <= 0:
+            return -1.0, 1.0  # q may be 0: nothing is ruled out, or less than all between two rays
+        low, high = ((b + side * math.sqrt(max(d, 0.0))) / a for side in (-1, 1))
+        return max(-1.0, min(low, 1.0)), min(1.0, max(high, -1.0))
+
+
+def mean_quotient(parts: Sequence[Quotient]) -> Quotient:
+    """Return the quotient of weighted means of several c and q over the same questions.
+
+    Each part weighs by the inverse variance of its ``c - rho q`` at the rho that equal weights give: parts of which
+    little is known count little, and no weight is negative.
+    """
+    pooled = sum(one.cross for one in parts) / sum(one.scale for one in parts)
+    variances = np.array([np.square(one.linear(pooled)).sum() for one in parts])
+    inverse = np.ones(len(parts)) if (variances == 0).any() else 1 / variances
+    weights = inverse / inverse.sum()
+    return Quotient(
+        float(sum(w * one.cross for w, one in zip(weights, parts, strict=True))),
+        float(sum(w * one.scale for w, one in zip(weights, parts, strict=True))),
+        np.asarray(np.tensordot(weights, np.stack([one.influence for one in parts]), axes=1)),
+        np.asarray(np.any([one.repeated for one in parts], axis=0)),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TwoPhaseSample:
+    """Which questions were drawn repeatedly, out of all, and in which cell each one's single draw lies.
+
+    Attributes
+    ----------
+    repeated : ndarray of bool, shape (n,)
+    stratum : ndarray of int, shape (n,)
+        Every stratum in which there are questions has repeated ones.
+    """
+
+    repeated: BoolArray
+    stratum: IntArray
+
+    @classmethod
+    def of(cls, repeated: BoolArray, cells: IntArray) -> TwoPhaseSample:
+        """Take the finest strata of which every one has repeated questions: cells, refusals, or none at all."""
+        usable = repeated | (cells != NO_CELL)
+        unknown = cells == NO_CELL
+        for strata in (cells, np.where(unknown, NO_CELL, cells // 2), np.zeros_like(cells)):
+            every, some = (np.bincount(strata[chosen], minlength=NO_CELL + 1) for chosen in (usable, repeated))
+            if np.all((every == some) | (some >= FEWEST_IN_STRATUM)):
+                break
+        return cls(repeated, np.where(usable, strata, -1))
+
+    @property
+    def n(self) -> int:
+        """Questions with a single draw or repeated ones."""
+        return int(np.count_nonzero(self.stratum >= 0))
+
+    def weights(self) -> FloatArray:
+        """Weight of each repeated question, adding up to 1; shape (n_repeated,)."""
+        every, some = self._sizes()
+        return np.asarray((every / np.maximum(some, 1) / self.n)[self.stratum[self.repeated]])
+
+    def spread(self, values: FloatArray) -> FloatArray:
+        """Turn the influence of the repeated questions into that of all, over their number; (k, m) to (k, n).
+
+        A stratum's mean counts for all of its questions, and what a repeated question differs from it by for as many
+        as it stands for.
+        """
+        every, some = self._sizes()
+        mine = self.stratum[self.repeated]
+        sums = np.stack([np.bincount(mine, row, minlength=NO_CELL + 1) for row in values])
+        means = sums / np.maximum(some, 1)
+        # As a variance of a sample, which counts one fewer where the stratum is one, unless nobody was left out.
+        few = np.where(every > some, np.sqrt(some / np.maximum(some - 1, 1)), 1.0)
+        inside = self.stratum >= 0
+        spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
+        spread[:, self.repeated] += (every / np.maximum(some, 1) * few)[mine] * (values - means[:, mine])
+        return np.asarray(spread / self.n)
+
+    def _sizes(self) -> tuple[IntArray, IntArray]:
+        every = np.bincount(self.stratum[self.stratum >= 0], minlength=NO_CELL + 1)
+        return every, np.bincount(self.stratum[self.repeated], minlength=NO_CELL + 1)
+
+
+def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
+    """Make the quotient of the cells of each repeated question's pairs of draws, shape (m, 10), as `pair_cells`.
+
+    None where a reliability is not positive.
+    """
+    means = sample.weights() @ cells
+    by_table = [_correlation(table, len(cells)) for table in tables(means)]
+    correlations = [rho for rho, _ in by_table]
+    if min(correlations[1:]) <= 0:
+        return None
+    each = np.stack([influence @ one for (_, influence), one in zip(by_table, _by_question(cells), strict=True)])
+    scale = math.sqrt(correlations[1] * correlations[2])
+    slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
+    return Quotient(correlations[0], scale, sample.spread(slopes @ each), sample.repeated)
+
+
+def tables(means: FloatArray) -> list[tuple[float, ...]]:
+    """Return the cells of refusal and error, of two refusals, and of two errors, out of the ten of `pair_cells`."""
+    c = means.tolist()
+    return [tuple(c[:4]), (c[4], c[5], c[5], c[6]), (c[7], c[8], c[8], c[9])]
+
+
+def _by_question(cells: FloatArray) -> list[FloatArray]:
+    columns = cells.T
+    return [columns[:4], columns[[4, 5, 5, 6]], columns[[7, 8, 8, 9]]]
+
+
+def _correlation(table: tuple[float, ...], n: int) -> tuple[float, FloatArray]:
+    """Return the correlation of a table of proportions, and the influence of each cell on it."""
+    if min(table) <= 0:
+        table = tuple((cell * n + 0.5) / (n + 2) for cell in table)
+    rho = tetrachoric_of_counts(*table)
+    both, only_first, only_second, _ = table
+    return rho, np.array(proportion_influence(both, both + only_first, both + only_second, rho))
