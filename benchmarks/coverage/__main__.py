@@ -24,7 +24,7 @@ TOPICS = (
     "joint_comparison",
     "copula_test",
     "defined_index",
-    "corrected_difference",
+    "defined_difference",
     "misgrading",
     "topics",
     "planning",

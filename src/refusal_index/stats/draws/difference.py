@@ -93,7 +93,9 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
 
     Notes
     -----
-    NOTES
+    With 800 questions of two draws, or as many of 1,000 or 4,326 as a run draws twice by default, indices of .582, and
+    slopes of 3 and 1 or 6 and 2, the interval covers the difference in .94 to .965 of the samples, paired or not, while
+    the test of first draws rejects equality in .71 to 1 (`benchmarks/coverage/defined_difference.py`).
 
     References
     ----------

@@ -70,7 +70,7 @@ class NoiseCorrectedResult:
     _quotient: Quotient | None = field(compare=False, repr=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Fieller's interval of the quotient behind the index.
+        """Fieller's interval of the quotient behind the index, on Fisher's scale.
 
         Parameters
         ----------
@@ -127,7 +127,15 @@ def noise_corrected_refusal_index(
 
     Notes
     -----
-    NOTES
+    At an index of .582, probits of slope 1, 2, 3 and 6, 1,000 or 4,326 questions and two draws of as many as a run
+    draws twice by default, the 95 % interval covers in .93 to .96, where that of single draws does in none to .92.
+    `single` makes the variance smaller by a factor of 1.0 to 1.1 at slope 1, 1.3 at 2, 1.7 at 3 and 2.3 to 3.3 at 6.
+    A bivariate probit with question effects, fitted to all draws by maximum likelihood, is as precise on the repeated
+    draws alone, and twice to five times as precise with the single ones; but it takes a first-pass answer for a forced
+    one, and what refusal and answer of one draw share for dependence of the probabilities. Where the noise of both has
+    a correlation of .6 it finds .75 for a rho of .60 at slope 1, and this estimate .60. With all of 2,000 questions
+    drawn twice, the estimate is within .02 of the truth also if the probabilities have Beta distributions or pile up at
+    0 and 1 (`benchmarks/coverage/defined_index.py`).
 
     References
     ----------
@@ -153,7 +161,7 @@ def noise_corrected_refusal_index(
     >>> scored = np.array([[True], [True]]) & (np.arange(4000) < 400)
     >>> result = noise_corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
     >>> [round(end, 2) for end in (result.estimate, *result.confidence_interval())]
-    [0.57, 0.36, 0.78]
+    [0.47, 0.26, 0.7]
     """
     matrices = checked_draws(refused, wrong, scored)
     counts = question_counts(*matrices)
@@ -192,7 +200,7 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     >>> prompts = [x + rng.standard_normal((2, 4000)) > threshold for threshold in (-1, 0, 1)]
     >>> each = [noise_corrected_refusal_index(refused, wrong) for refused in prompts]
     >>> [round(one.estimate, 2) for one in each], round(joint_noise_corrected_refusal_index(each).estimate, 2)
-    ([0.57, 0.58, 0.54], 0.57)
+    ([0.63, 0.63, 0.58], 0.62)
     """
     if not results:
         raise ValueError("results must hold the result of one prompt or more, got none")

@@ -10,8 +10,8 @@ often as those of all questions do (post-stratification of a two-phase sample). 
 questions were drawn twice, without assuming that a single draw's answer is one of the forced pass, or that refusal
 and answer of one draw share no chance.
 
-The interval is Fieller's: all rho for which ``c - rho q`` is no further from 0 than chance takes it. It stays valid
-where q is near 0, and a quotient of estimates is anything but normal.
+The interval is Fieller's: all rho for which c is no further from ``rho q`` than chance takes it, on Fisher's scale. It
+stays valid where q is near 0, and a quotient of estimates is anything but normal.
 """
 
 from __future__ import annotations
@@ -27,6 +27,12 @@ from refusal_index.stats.draws.patterns import IntArray
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.influence import proportion_influence
 from refusal_index.stats.matrices import BoolArray
+
+GRID = np.linspace(-1, 1, 2001)
+"""Where a correlation is tested for the interval."""
+
+ESTIMATED = 5
+"""What is estimated of the repeated questions: two rates, two reliabilities, one correlation of both."""
 
 FEWEST_IN_STRATUM = 2
 """Repeated questions that a stratum must have to be weighted by: of fewer nothing is known of their variance."""
@@ -54,25 +60,40 @@ class Quotient:
     influence: FloatArray
     repeated: BoolArray
 
-    def distance(self, rho: float) -> tuple[float, float]:
-        """Return ``c - rho q`` and its standard error."""
-        return self.cross - rho * self.scale, math.sqrt(float(np.square(self.linear(rho)).sum()))
-
     def linear(self, rho: float) -> FloatArray:
         """Influence of every question on ``c - rho q``, over the number of questions."""
         return np.asarray(self.influence[0] - rho * self.influence[1])
 
     def interval(self, quantile: float) -> tuple[float, float]:
-        """Return the smallest and the largest rho in [-1, 1] that `quantile` standard errors do not rule out."""
+        """Return both ends of the values of rho in [-1, 1] that `quantile` standard errors do not rule out.
+
+        Those around the estimate, that is: where the scale may be 0, chance may not rule out any.
+        """
+        statistics, rho = self._statistics(), min(1.0, max(-1.0, self.cross / self.scale))
+        low = _crossing(GRID, statistics, rho, quantile)
+        high = -_crossing(-GRID[::-1], -statistics[::-1], -rho, quantile)
+        return low, high
+
+    def _statistics(self) -> FloatArray:
+        """Return by how many standard errors c lies above ``rho q`` on Fisher's scale, for each rho of the grid."""
         (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
-        # |c - rho q|^2 <= quantile^2 variance is a quadratic inequality in rho.
-        a = self.scale**2 - quantile**2 * qq
-        b = self.cross * self.scale - quantile**2 * cq
-        d = b * b - a * (self.cross**2 - quantile**2 * cc)
-        if a <= 0:
-            return -1.0, 1.0  # q may be 0: nothing is ruled out, or less than all between two rays
-        low, high = ((b + side * math.sqrt(max(d, 0.0))) / a for side in (-1, 1))
-        return max(-1.0, min(low, 1.0)), min(1.0, max(high, -1.0))
+        expected = GRID * self.scale
+        of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
+        variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
+        return np.asarray((math.atanh(self.cross) - np.arctanh(expected)) / np.sqrt(variance))
+
+
+def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: float) -> float:
+    """Return the place below rho where the statistics first exceed the quantile; the grid's beginning if nowhere."""
+    beyond = np.flatnonzero((grid < rho) & (statistics > quantile))
+    if not beyond.size:
+        return float(grid[0])
+    at = int(beyond[-1])
+    next_place, next_value = (grid[at + 1], statistics[at + 1]) if at + 1 < grid.size else (rho, 0.0)
+    if next_place > rho or next_value > quantile:
+        next_place, next_value = rho, 0.0
+    step = (statistics[at] - quantile) / (statistics[at] - next_value)
+    return float(grid[at] + step * (next_place - grid[at]))
 
 
 def mean_quotient(parts: Sequence[Quotient]) -> Quotient:
@@ -163,7 +184,8 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     each = np.stack([influence @ one for (_, influence), one in zip(by_table, _by_question(cells), strict=True)])
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
-    return Quotient(correlations[0], scale, sample.spread(slopes @ each), sample.repeated)
+    few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
+    return Quotient(correlations[0], scale, few * sample.spread(slopes @ each), sample.repeated)
 
 
 def tables(means: FloatArray) -> list[tuple[float, ...]]:
