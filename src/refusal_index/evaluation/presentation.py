@@ -160,14 +160,14 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         "(--max-connections). Tokens in are "
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
-    if settings.drawing.draws > 1 and assumed.choices.least < assumed.choices.most:
+    if (settings.drawing.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
     if one.plan.graders:
         yield _about_grading(one)
 
 
 def _about_grading(one: RunEstimate) -> str:
-    alike = " as if no two draws were alike," if one.plan.settings.drawing.draws > 1 else ""
+    alike = " as if no two draws were alike," if (one.plan.settings.drawing.draws or 1) > 1 else ""
     who = " and ".join(one.plan.graders)
     return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
 

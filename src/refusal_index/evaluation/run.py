@@ -43,6 +43,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.summary import (
     DEFAULT_CONFIDENCE_LEVEL,
     DEFAULT_PENALTY,
@@ -319,7 +320,12 @@ def write_results(
     derived = derive(folder, store, prices)
     check_nothing_lost(folder, derived.outcomes)
     summary = summarise(
-        derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
+        derived.outcomes,
+        usage=derived.usage,
+        prices=prices,
+        penalty=penalty,
+        confidence_level=confidence_level,
+        always_alike=always_alike(settings),
     )
     return _written(folder, settings, derived, _with_mixture(summary, settings))
 

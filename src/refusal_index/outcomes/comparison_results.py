@@ -9,22 +9,20 @@ from typing import Any
 import polars as pl
 
 from refusal_index.outcomes.comparison import (
-    INDEX,
     CompareOptions,
-    CorrectedPair,
     Difference,
     PairComparison,
     RunRanking,
     both_numbers,
-    compare_corrected,
     compare_pair,
     rank,
 )
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import JointDifference, MetricDifference
+from refusal_index.stats import NoiseCorrectedDifference
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -40,35 +38,35 @@ class TwoRuns(Shown):
         Both.
     pair
         Every metric under every variant, and the joint index.
-    corrected
-        Without the noise of single draws, under each variant in which both have repeated draws.
     options
         How they were compared.
     """
 
     runs: tuple[ComparedRun, ...]
     pair: PairComparison
-    corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
 
     def blocks(self) -> Iterator[Block]:
         """Yield what came out of it as text."""
         return pair_blocks(self)
 
-    def rows(self) -> Iterator[tuple[str | None, str, Difference]]:
-        """Yield every difference with the metric's name and the variant's; no name is a corrected index."""
-        if self.pair.joint is not None:
-            yield INDEX, self._jointly(), self.pair.joint
-        for name in self._metrics():
+    def rows(self) -> Iterator[tuple[str, str, Difference]]:
+        """Yield every difference with the metric's name and the variant's, the Refusal Index first."""
+        for name, joint, over in (
+            (INDEX, self.pair.joint_index, self.pair.index_over),
+            (SINGLE_DRAW, self.pair.joint, self.pair.joint_over),
+        ):
+            if joint is not None:
+                yield name, self._jointly(over), joint
+            yield from ((name, one.name, found) for one in self.pair.variants if (found := one.differences().get(name)))
+        for name in [one.name for one in self.pair.variants[0].comparison.differences if one.name != INDEX]:
             yield from ((name, one.name, one.comparison[name]) for one in self.pair.variants)
-            if name == INDEX:
-                yield from ((None, one.variant, one.difference) for one in self.corrected)
 
     def to_frame(self) -> pl.DataFrame:
         """Return every difference as a row: metric, variant, both numbers, the difference, its interval and p-value."""
         level = self.options.confidence_level
         rows = [
-            {"metric": metric or f"{INDEX}_corrected", "variant": variant, **_compared(difference, level)}
+            {"metric": metric, "variant": variant, **_compared(difference, level)}
             for metric, variant, difference in self.rows()
         ]
         return pl.DataFrame(rows, infer_schema_length=None)
@@ -76,20 +74,21 @@ class TwoRuns(Shown):
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
         level = self.options.confidence_level
-        corrected = {each.variant: _corrected(each, level) for each in self.corrected}
         first, second = self.runs
         return {
             "first": first.label,
             "second": second.label,
             "confidence_level": level,
-            "joint": _with_error(self.pair.joint, level) if self.pair.joint else None,
-            "joint_over": self.pair.joint_over,
+            "joint": {
+                INDEX: _document(self.pair.joint_index, level) if self.pair.joint_index else None,
+                SINGLE_DRAW: _document(self.pair.joint, level) if self.pair.joint else None,
+            },
+            "joint_over": {INDEX: self.pair.index_over, SINGLE_DRAW: self.pair.joint_over},
             "variants": [
                 {
                     "variant": variant.name,
                     **_matched(self.runs, variant.match),
-                    "metrics": {one.name: _with_error(one, level) for one in variant.comparison.differences},
-                    "corrected": corrected.get(variant.name),
+                    "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
                 }
                 for variant in self.pair.variants
             ],
@@ -97,13 +96,8 @@ class TwoRuns(Shown):
             "missing": _missing(self.runs),
         }
 
-    def _metrics(self) -> list[str]:
-        names = [one.name for one in self.pair.variants[0].comparison.differences]
-        return sorted(names, key=lambda name: name != INDEX)
-
-    def _jointly(self) -> str:
-        """Name what the joint index rests on, where that is not all variants."""
-        over = self.pair.joint_over
+    def _jointly(self, over: Sequence[str]) -> str:
+        """Name what a joint index rests on, where that is not all variants."""
         return JOINTLY if len(over) == len(self.pair.variants) else f"{JOINTLY} over {', '.join(over)}"
 
 
@@ -117,15 +111,12 @@ class RankedRuns(Shown):
         All of them, as given.
     found
         The ranking, and what it rests on.
-    corrected
-        Every two of them without the noise of single draws, where both have repeated ones; of a ranking by the index.
     options
         How they were ranked.
     """
 
     runs: tuple[ComparedRun, ...]
     found: RunRanking
-    corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
 
     def blocks(self) -> Iterator[Block]:
@@ -160,18 +151,6 @@ class RankedRuns(Shown):
                 }
                 for pair in ranking.pairs
             ],
-            "corrected": [
-                {
-                    **_corrected(each, ranking.confidence_level),
-                    "variant": each.variant,
-                    "first": labels[each.first],
-                    "second": labels[each.second],
-                    "first_estimate": each.difference.first.estimate,
-                    "second_estimate": each.difference.second.estimate,
-                    "pvalue_holm": each.pvalue_holm,
-                }
-                for each in self.corrected
-            ],
             "settings_that_differ": differing_settings(self.runs),
             "missing": _missing(self.runs),
         }
@@ -186,7 +165,7 @@ def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions
         If they share no variant, or not the one asked for.
     """
     runs = (first, second)
-    return TwoRuns(runs, compare_pair(runs, options), compare_corrected(runs, options), options)
+    return TwoRuns(runs, compare_pair(runs, options), options)
 
 
 def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns:
@@ -197,24 +176,18 @@ def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns
     OutcomeTableError
         If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
     """
-    found = rank(runs, options)
-    order = [run.row for run in (*found.ranking.runs, *found.ranking.unranked)]
-    corrected = compare_corrected(runs, options, order) if options.metric == INDEX else ()
-    return RankedRuns(tuple(runs), found, corrected, options)
+    return RankedRuns(tuple(runs), rank(runs, options), options)
 
 
-def _with_error(difference: MetricDifference | JointDifference, level: float) -> dict[str, Any]:
+def _document(difference: Difference, level: float) -> dict[str, Any]:
+    if isinstance(difference, NoiseCorrectedDifference):
+        questions = {
+            "questions_first": difference.first.n_repeated,
+            "questions_second": difference.second.n_repeated,
+            "questions_shared": difference.n_shared,
+        }
+        return {**_compared(difference, level), **questions}
     return {**_compared(difference, level), "standard_error": difference.standard_error}
-
-
-def _corrected(pair: CorrectedPair, level: float) -> dict[str, Any]:
-    difference = pair.difference
-    return {
-        **_compared(difference, level),
-        "questions_first": difference.first.patterns.n_questions,
-        "questions_second": difference.second.patterns.n_questions,
-        "questions_shared": difference.n_shared,
-    }
 
 
 def _compared(difference: Difference, level: float) -> dict[str, Any]:

@@ -81,6 +81,29 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     return _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
 
 
+@dataclass(frozen=True, eq=False)
+class DrawnOutcomes:
+    """Repeated draws of one variant beside a single draw of each of its questions, all over the same columns."""
+
+    repeated: OutcomeMatrix  # a row a draw, as `draw_matrix` makes it; gaps where a question was drawn once
+    single: OutcomeMatrix  # one row, as `outcome_matrix` makes it
+
+
+def drawn_outcomes(tables: Sequence[pl.DataFrame]) -> tuple[DrawnOutcomes, ...]:
+    """Put the single and the repeated draws of several runs side by side, by question id.
+
+    Raises OutcomeTableError as `outcome_matrix`.
+
+    - `tables`: as for `draw_matrices`.
+    """
+    singles = outcome_matrix(tables)
+    ids = pl.DataFrame({"question_id": singles.question_ids}, schema={"question_id": pl.String})
+    return tuple(
+        DrawnOutcomes(_matrix(_by_draw(_repeated_draws(table)), ids), singles.of_rows([row]))
+        for row, table in enumerate(tables)
+    )
+
+
 def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
     """Put the draws of one variant side by side, for the questions that were drawn more than once.
 
@@ -101,8 +124,11 @@ def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
     """
     repeated = [_repeated_draws(table) for table in tables]
     ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)
-    by_draw = [sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0])) for rows in repeated]
-    return tuple(_matrix(rows, ids) for rows in by_draw)
+    return tuple(_matrix(_by_draw(rows), ids) for rows in repeated)
+
+
+def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    return sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0]))
 
 
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:

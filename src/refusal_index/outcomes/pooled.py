@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, joint_corrected_index
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.stats import (
     CopulaTestResult,
@@ -30,13 +31,20 @@ class PooledSummary:
     model: str | None
     dataset: str | None
     variants: tuple[str, ...]  # names of the variants
-    # index, standard_error: the joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`
-    index: Estimate
+    # refusal_index: the joint index of the probabilities; None where a variant has no repeated draws
+    refusal_index: Estimate | None
+    # single_draw, standard_error: that of single draws, as in `refusal_index.stats.JointRefusalIndexResult`
+    single_draw: Estimate
     standard_error: float | None
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
     homogeneity: HomogeneityTest  # whether the variants share one index
     # how well each family of copulas describes all variants at once, the best fitting first
     copulas: tuple[CopulaTestResult, ...]
+
+    @property
+    def index(self) -> Estimate:
+        """The index of the probabilities where there are repeated draws, else that of single ones; its name says so."""
+        return self.refusal_index or self.single_draw
 
     @property
     def gaussian(self) -> CopulaTestResult:
@@ -63,7 +71,8 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
         return None
     matrix = outcome_matrix(tables)
     joint = joint_refusal_index(*matrix.arrays)
-    return JointIndex(Estimate.of(joint, joint.confidence_interval(confidence_level)), joint, matrix)
+    found = replace(Estimate.of(joint, joint.confidence_interval(confidence_level)), name=SINGLE_DRAW)
+    return JointIndex(found, joint, matrix)
 
 
 def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
@@ -71,22 +80,33 @@ def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
     return own[0] if joint is None else joint
 
 
-def pool(groups: Sequence[VariantGroup], confidence_level: float) -> Iterator[PooledSummary]:
-    """Yield the joint estimate of every model and dataset with at least two variants."""
+def pool(
+    groups: Sequence[VariantGroup], confidence_level: float, *, always_alike: bool = False
+) -> Iterator[PooledSummary]:
+    """Yield the joint estimate of every model and dataset with at least two variants.
+
+    - `always_alike`: whether the models always reply the same, so that a single draw shows their probabilities.
+    """
     for (model, dataset), members in groupby(groups, key=lambda group: (group.model, group.dataset)):
         variants = tuple(members)
         joint = joint_index([group.outcomes for group in variants], confidence_level)
         if joint is not None:
-            yield _pooled(model, dataset, tuple(str(group.variant) for group in variants), joint)
+            corrected = joint_corrected_index([group.outcomes for group in variants], confidence_level)
+            if always_alike:
+                corrected = replace(joint.index, name=INDEX)
+            yield _pooled(model, dataset, tuple(str(group.variant) for group in variants), joint, corrected)
 
 
-def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex) -> PooledSummary:
+def _pooled(
+    model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None
+) -> PooledSummary:
     result = joint.result
     return PooledSummary(
         model=model,
         dataset=dataset,
         variants=names,
-        index=joint.index,
+        refusal_index=corrected,
+        single_draw=joint.index,
         standard_error=result.standard_error,
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,

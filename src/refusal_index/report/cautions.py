@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import interval, listed, number, percent
-from refusal_index.stats import Estimate
+from refusal_index.report.text import listed, number, percent
 
 GRAVE = "grave"
 NOTE = "note"
@@ -73,14 +73,14 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
     if not any(shares) or any(w.code == "forced_refusals" for v in run.variants for w in v.warnings):
         return
     lower = max(map(_lower_by_rules, run.variants))
-    most = f": the index could be up to {number(lower, 2)} lower" if lower > 0.005 else ""
+    most = f": single-draw RI could be up to {number(lower, 2)} lower" if lower > 0.005 else ""
     text = f"At most {percent(max(shares), 1)} of the forced answers refused again and count as wrong{most}."
     yield Spoiler(NOTE, "Refused when forced", text)
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:
     """Return by how much the scoring rules can lower the index."""
-    estimate, low = variant.metric("refusal_index").estimate, variant.sensitivity.range_of("refusal_index").low
+    estimate, low = variant.metric(SINGLE_DRAW).estimate, variant.sensitivity.range_of("refusal_index").low
     return 0.0 if estimate is None or low is None else estimate - low
 
 
@@ -102,29 +102,10 @@ def _disagreement(run: ReportRun) -> Iterator[Spoiler]:
 
 
 def _chance(run: ReportRun) -> Iterator[Spoiler]:
-    """Say how far chance in single draws pulls the index towards 0, as far as that is known."""
-    title, drawn = "Chance in each reply", [(n, v) for n, v in zip(run.names, run.variants, strict=True) if v.draws]
-    corrected = [
-        f"{name} {number(one.estimate, 2)} {interval(one.low, one.high, 2)}".strip()
-        for name, variant in drawn
-        if (one := _corrected(variant)) is not None
-    ]
-    if corrected:
-        weight = GRAVE if any(_moved(variant) for _, variant in drawn) else NOTE
-        yield Spoiler(weight, title, f"It pulls the index towards 0. Corrected by repeated draws: {listed(corrected)}.")
-    else:
-        text = "Replies vary by chance, which pulls the index towards 0; one draw each does not show how far."
-        yield Spoiler(NOTE, title, text)
-
-
-def _corrected(variant: VariantSummary) -> Estimate | None:
-    found = variant.draws.noise_corrected if variant.draws else None
-    return found if found is not None and found.estimate is not None else None
-
-
-def _moved(variant: VariantSummary) -> bool:
-    """Whether the correction leads out of the interval of the index."""
-    found, index = _corrected(variant), variant.metric("refusal_index")
-    if found is None or found.estimate is None or index.low is None or index.high is None:
-        return False
-    return not index.low <= found.estimate <= index.high
+    """Say that single draws show another index than that of the probabilities, where they are all there is."""
+    if run.index.name == SINGLE_DRAW:
+        text = (
+            "One draw each shows single-draw RI. Chance in each reply pulls it towards 0, and what a refusal and its "
+            "own answer share by chance moves it too; how far cannot be seen without repeated draws (--draws 2)."
+        )
+        yield Spoiler(GRAVE, "Single draws", text)

@@ -13,6 +13,7 @@ import polars as pl
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
@@ -102,6 +103,7 @@ def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: flo
         usage=recorded_usage(run),
         penalty=chosen,
         confidence_level=confidence_level,
+        always_alike=always_alike(run.settings),
     )
     return ReportRun(run, summary, about)
 

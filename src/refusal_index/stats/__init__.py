@@ -50,7 +50,7 @@ from refusal_index.stats.curves.plane import (
     iso_score,
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
-from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected
+from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected, rank_noise_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
@@ -227,6 +227,7 @@ __all__ = [
     "questions_to_tell_apart",
     "random_baseline",
     "rank_joint",
+    "rank_noise_corrected",
     "rank_runs",
     "ranking_stability",
     "refusal_index",

@@ -66,9 +66,9 @@ def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[st
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
         corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count])
-        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level, rng=options.seed))
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level))
         yield {
-            **_row(CORRECTED, count, corrected.patterns.n_questions, index),
+            **_row(CORRECTED, count, corrected.n_repeated, index),
             "uncorrected": corrected.uncorrected,
             "refusal_reliability": corrected.refusal_reliability,
             "error_reliability": corrected.error_reliability,

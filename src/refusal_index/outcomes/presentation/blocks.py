@@ -25,10 +25,13 @@ METRIC_LABELS: Mapping[str, str] = {
     "weighted_score": "Weighted",
     "error_rate": "Error",
     "refusal_index": "RI",
+    "single_draw_refusal_index": "single-draw RI",
 }
 """What figures and printed tables call the metrics."""
 
-METRIC_COLUMNS = {name: label if label.isupper() else label.lower() for name, label in METRIC_LABELS.items()}
+METRIC_COLUMNS = {
+    name: label if label.isupper() or label.endswith("RI") else label.lower() for name, label in METRIC_LABELS.items()
+}
 """What the columns of a table of plain text call the metrics."""
 
 

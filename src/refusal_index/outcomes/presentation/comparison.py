@@ -6,18 +6,31 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.cautions import MISSING_LIMIT
-from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
+from refusal_index.outcomes.comparison import Difference, PairComparison, both_numbers
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import NoiseCorrectedDifference
+from refusal_index.stats import NoiseCorrectedDifference, Status
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
 
-CORRECTED = "RI corrected"
+ONE_DRAW = (
+    "single-draw RI is the index of one reply a question, and not RI, that of the models' probabilities: of two models "
+    "with the same RI the one whose replies are more random has the lower single-draw RI. Draw some questions twice in "
+    "both (run --draws 2) to compare RI."
+)
+SEVERAL_DRAWS = (
+    "RI is the index of the models' probabilities; single-draw RI, that of one reply a question, also differs where "
+    "one model's replies are more random than the other's."
+)
+RANKED_BY = {
+    INDEX: "Ranked by RI, the index of the models' probabilities, from questions drawn repeatedly and one draw of all.",
+    SINGLE_DRAW: ONE_DRAW,
+}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
@@ -32,15 +45,11 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "status")
     rows = (
-        (METRIC_COLUMNS[metric] if metric else CORRECTED, variant, *_cells(difference, level))
-        for metric, variant, difference in found.rows()
+        (METRIC_COLUMNS[metric], variant, *_cells(difference, level)) for metric, variant, difference in found.rows()
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
-    if found.corrected:
-        basis = _basis(found.corrected)
-        yield ""
-        yield f"{CORRECTED}: without the noise of single draws, on questions drawn repeatedly: {basis}."
-    for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected)):
+    yield from ("", _which_index(found.pair))
+    for line in _reasons(runs, found.pair):
         yield from ("", line)
     yield from _asked_otherwise(runs)
 
@@ -57,7 +66,7 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
     else:
         yield from _ranked_blocks(found)
-    yield from _corrected_blocks(found)
+    yield from ("", RANKED_BY.get(ranking.metric, ""))
     yield from _asked_otherwise(runs)
 
 
@@ -92,32 +101,6 @@ def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
     yield from ("", Table.of(names, pairs, left=("pair",)))
 
 
-def _corrected_blocks(found: RankedRuns) -> Iterator[Block]:
-    """Yield the differences of corrected indices beside a ranking, which is one of first draws."""
-    if not found.corrected:
-        return
-    runs, level = found.runs, found.options.confidence_level
-    yield ""
-    yield (
-        "The ranking is of first draws, which show a lower index the more random a model's behaviour is. Without "
-        "that noise, on questions drawn repeatedly (Holm: within each variant):"
-    )
-    numbers = ("questions", "first", "second", "difference", f"{percent(level)} interval", "p", "Holm", "status")
-    rows = ((*_names(runs, each), *_corrected_cells(each, level)) for each in found.corrected)
-    yield from ("", Table.of(("pair", "variant", *numbers), rows, left=("pair", "variant", "status")))
-    for line in _corrected_reasons(runs, found.corrected):
-        yield from ("", line)
-
-
-def _names(runs: Sequence[ComparedRun], each: CorrectedPair) -> tuple[str, str]:
-    return f"{runs[each.first].label} - {runs[each.second].label}", each.variant
-
-
-def _corrected_cells(each: CorrectedPair, level: float) -> Iterator[str]:
-    *numbers, status = _cells(each.difference, level)
-    yield from (_questions(each.difference), *numbers, pvalue(each.pvalue_holm), status)
-
-
 def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield from (number(value) for value in (*both_numbers(difference), difference.estimate))
     yield interval(*difference.confidence_interval(level).or_none())
@@ -125,15 +108,17 @@ def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield difference.status
 
 
-def _basis(corrected: Sequence[CorrectedPair]) -> str:
-    """Say how many questions each corrected difference rests on."""
-    if len(corrected) == 1:
-        return _questions(corrected[0].difference)
-    return "; ".join(f"{each.variant} {_questions(each.difference)}" for each in corrected)
+def _which_index(pair: PairComparison) -> str:
+    """Say which index is compared, and on what that of the probabilities rests."""
+    drawn = [(one.name, one.index) for one in pair.variants if one.index is not None]
+    if not drawn:
+        return ONE_DRAW
+    each = [_questions(index) if len(pair.variants) == 1 else f"{name} {_questions(index)}" for name, index in drawn]
+    return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}."
 
 
 def _questions(difference: NoiseCorrectedDifference) -> str:
-    first, second = difference.first.patterns.n_questions, difference.second.patterns.n_questions
+    first, second = difference.first.n_repeated, difference.second.n_repeated
     shared = difference.n_shared
     return f"{shared:,}" if first == second == shared else f"{first:,} and {second:,}, {shared:,} of them shared"
 
@@ -182,28 +167,15 @@ def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) ->
 
 
 def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]:
-    """Say why a difference has no p-value, once for each reason, naming the run."""
-    found = [d for variant in pair.variants for d in variant.comparison.differences if d.status != "ok"]
-    grouped: dict[tuple[str, str], list[str]] = {}
-    for difference in found:
-        key = difference.status, _named(runs, difference.reason)
-        grouped.setdefault(key, []).append(METRIC_COLUMNS[difference.name])
+    """Say why a difference is no plain number, once for each reason, naming the run."""
+    grouped: dict[tuple[Status, str], list[str]] = {}
+    for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
+        if difference.status != "ok":
+            key = difference.status, _named(runs, difference.reason)
+            grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
-
-
-def _corrected_reasons(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedPair]) -> Iterator[str]:
-    """Say why a corrected difference is none, has no interval, or has one that says nothing."""
-    for each in corrected:
-        if each.difference.confidence_interval() == (-2, 2):
-            yield (
-                f"{CORRECTED}, {each.variant}: too few questions, or too few that differ, for an interval: "
-                "it rules nothing out."
-            )
-        elif each.difference.status != "ok":
-            reason = _named([runs[each.first], runs[each.second]], each.difference.reason)
-            yield f"{CORRECTED}, {each.variant}: {each.difference.status} ({reason})."
 
 
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:

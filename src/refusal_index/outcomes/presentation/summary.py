@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
@@ -16,8 +16,23 @@ from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
 MISSING = "range of the missing"
-METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
-"""The metrics that have a column before the index."""
+METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DRAW))
+"""The metrics that have a column behind the index."""
+
+ONE_DRAW = (
+    "single-draw RI is the index of one reply a question, and not RI, that of the model's probabilities of refusing "
+    "and of being wrong: the more random the replies, the nearer it is to 0, and chance that a refusal and its own "
+    "answer share moves it too. Draw some questions twice (run --draws 2) for RI."
+)
+SEVERAL_DRAWS = (
+    "RI is the index of the model's probabilities of refusing and of being wrong, from the questions that were drawn "
+    "repeatedly and one draw of all. single-draw RI is that of one reply a question, the nearer to 0 the more random "
+    "the replies."
+)
+STEPS = ("forced for all", "of another draw")
+"""What changes between the index of single draws and that of the probabilities, before chance is taken out."""
+
+ALIKE = "RI is that of single draws: at temperature 0 every draw is the same reply."
 
 SHOWN = 8
 """Most variants to name at the top as incomplete."""
@@ -29,6 +44,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     if lacks is not None:
         yield from (lacks, "")
     yield summary_table(summary)
+    yield from ("", which_index(summary))
     for pooled in summary.pooled:
         yield from ("", _pooled(summary, pooled))
     if any(variant.draws for variant in summary.variants):
@@ -52,12 +68,26 @@ def lacking(summary: Summary) -> str | None:
     return f"Incomplete: {', '.join(each)}{more} questions scored{command}."
 
 
+def which_index(summary: Summary) -> str:
+    """Say in a sentence which index is shown, and what it is not."""
+    if any(variant.draws for variant in summary.variants):
+        return SEVERAL_DRAWS
+    return ALIKE if _any_defined(summary) else ONE_DRAW
+
+
+def _any_defined(summary: Summary) -> bool:
+    """Whether some variant has the index of the probabilities, or a reason of its own why it has none."""
+    return any(variant.metric(INDEX).reason != NO_REPEATED_QUESTIONS for variant in summary.variants)
+
+
 def summary_table(summary: Summary) -> Table:
     """Make the table of all variants."""
     heading = "variant" if _shared_source(summary) else "model, dataset, variant"
     metrics = (METRIC_COLUMNS[name] for name in METRICS)
     missing = (MISSING,) if _any_missing(summary) else ()
-    numbers = ("n", *metrics, "RI", f"{percent(summary.confidence_level)} interval", *missing, "scoring rules")
+    level = f"{percent(summary.confidence_level)} interval"
+    indices = [METRIC_COLUMNS[name] for name in ((INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,))]
+    numbers = ("n", *(column for index in indices for column in (index, level)), *metrics, *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
 
@@ -82,13 +112,14 @@ def usage_text(summary: Summary) -> str | None:
 
 
 def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
-    index, rules = variant.metric("refusal_index"), variant.sensitivity.range_of("refusal_index")
+    rules = variant.sensitivity.range_of("refusal_index")
     missing, forced = variant.completeness, variant.forced_refusals
     yield _title(summary, variant)
     yield f"{variant.table.n:,}"
+    for name in (INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,):
+        index = variant.metric(name)
+        yield from (number(index.estimate), interval_of(index))
     yield from (number(variant.metric(name).estimate) for name in METRICS)
-    yield number(index.estimate)
-    yield interval_of(index)
     if _any_missing(summary):
         yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
     yield span(rules.low, rules.high)
@@ -103,6 +134,9 @@ def _remarks(variant: VariantSummary) -> Iterator[str]:
     if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
         yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
+    index = variant.metric(INDEX)
+    if variant.draws is not None and index.status != "ok":
+        yield f"RI is {_why(index)}."
     yield from _within_sources(variant)
     for warning in variant.warnings:
         yield warning.message
@@ -124,13 +158,16 @@ def _pooled(summary: Summary, pooled: PooledSummary) -> str:
     """Say the joint estimate, whether the variants agree, and whether the copula behind the index holds."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
-    index = pooled.index
+    index, single = pooled.index, pooled.single_draw
+    name = METRIC_COLUMNS[index.name]
     if index.estimate is None:
-        return f"{whose}all variants jointly: RI undefined ({index.reason})."
+        return f"{whose}all variants jointly: {name} undefined ({index.reason})."
     ends = f" {interval_of(index)}" if index.low is not None else ""
+    if index.name == INDEX and single.estimate is not None:
+        ends += f", {METRIC_COLUMNS[SINGLE_DRAW]} {_in_words(single)}"
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
     copula = _copula(pooled, 1 - summary.confidence_level)
-    return f"{whose}all variants jointly: RI {index.estimate:.3f}{ends}{left_out}{copula}."
+    return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{copula}."
 
 
 def _copula(pooled: PooledSummary, alpha: float) -> str:
@@ -149,22 +186,28 @@ def _copula(pooled: PooledSummary, alpha: float) -> str:
 
 
 def _draws_table(summary: Summary) -> Table:
-    level = f"{percent(summary.confidence_level)} interval"
-    columns = ("repeated draws", "questions", "draws", "RI corrected", level, "single draws")
+    columns = ("repeated draws", "questions", "draws", METRIC_COLUMNS[SINGLE_DRAW], *STEPS, METRIC_COLUMNS[INDEX])
     further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
-    rows = ((_title(summary, one), *_draws_row(one.draws)) for one in summary.variants if one.draws is not None)
+    rows = ((_title(summary, one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
     return Table.of((*columns, *further), rows, left=("repeated draws",))
 
 
-def _draws_row(draws: DrawsSummary) -> Iterator[str]:
+def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
     yield f"{draws.questions:,}"
     yield f"{draws.draws:,}"
-    yield number(draws.noise_corrected.estimate)
-    yield interval_of(draws.noise_corrected)
-    for value in (draws.uncorrected, draws.refusal_reliability, draws.error_reliability):
-        yield number(value)
+    yield number(variant.metric(SINGLE_DRAW).estimate)
+    yield from (number(value) for value in (draws.forced_for_all, draws.uncorrected, draws.refusal_index.estimate))
+    yield from (number(value) for value in (draws.refusal_reliability, draws.error_reliability))
     for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
         yield f"{number(found.estimate)} {interval_of(found)}"
+
+
+def _why(index: Estimate) -> str:
+    """Say why an index of the probabilities is no plain number."""
+    reason = (index.reason or "").replace("zero_cell:", "no pair of draws is ").replace("_", " ")
+    if index.status == "boundary":
+        return f"at its limit of {index.estimate:+.0f} ({reason}); go by the interval"
+    return f"undefined ({reason}): too few questions were drawn repeatedly, or their draws agree no more than by chance"
 
 
 def _in_words(found: Estimate) -> str:

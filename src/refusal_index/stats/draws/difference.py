@@ -7,16 +7,18 @@ makes a question hard for both is taken out.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.draws.noise import NoiseCorrectedResult
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope
-from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.intervals import Seed, normal_quantile
 
 # The p-value there is 1e-15: nothing is gained by looking further.
 LARGEST_QUANTILE = 8.0
@@ -137,6 +139,79 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
     pvalue = _pvalue(first, second, correlation, estimate)
     status: Status = "boundary" if reason else "ok"
     return NoiseCorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)
+
+
+def rank_noise_corrected(
+    results: Sequence[NoiseCorrectedResult],
+    *,
+    confidence_level: float = 0.95,
+    adjustment: Adjustment = "max-t",
+    n_resamples: int = RESAMPLES,
+    rng: Seed = None,
+) -> Ranking:
+    """Rank models by the Refusal Indices of their probabilities, as `rank_runs` ranks by those of single draws.
+
+    Parameters
+    ----------
+    results : sequence of NoiseCorrectedResult
+        Two models or more, made of matrices whose columns are the same questions.
+    confidence_level, adjustment, n_resamples, rng
+        As for `rank_runs`.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two models, their columns differ in number, or another argument is not as described.
+
+    Notes
+    -----
+    A false difference is found among eight models of one index and slopes from 1 to 8 in .06 of the samples by max-t
+    and in .02 to .04 by Holm, with as many questions drawn twice as a run draws by default.
+
+    References
+    ----------
+    .. [1] Hothorn et al. (2008). :doi:`10.1002/bimj.200810425`
+    .. [2] Holm (1979). https://www.jstor.org/stable/4615733
+
+    Examples
+    --------
+    >>> from refusal_index.stats import noise_corrected_refusal_index
+    >>> rng = np.random.default_rng(1)
+    >>> x, y = rng.standard_normal((2, 2000))
+    >>> wrong = x + rng.standard_normal((2, 2000)) > 0
+    >>> scores = [0.7 * x + 0.7 * y, 0.2 * x + 0.98 * y]
+    >>> results = [noise_corrected_refusal_index(z + rng.standard_normal((2, 2000)) > 0, wrong) for z in scores]
+    >>> [(run.row, run.letters) for run in rank_noise_corrected(results, rng=1).runs]
+    [(0, 'a'), (1, 'b')]
+    """
+    if len(results) < 2:
+        raise ValueError(f"results must hold two models or more to rank, got {len(results)}")
+    parts = [one._quotient for one in results if one._quotient is not None]
+    if len({part.repeated.size for part in parts}) > 1:
+        raise ValueError("results must be made of the same questions as columns, got other numbers of them")
+    n = parts[0].repeated.size if parts else 0
+    nothing, nowhere = np.full(n, math.nan), np.zeros(n, bool)
+    influence = [nothing if one._quotient is None else _on_index(one) for one in results]
+    repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
+    return rank_estimates(
+        "refusal_index",
+        [_described(row, one, confidence_level) for row, one in enumerate(results)],
+        np.array(influence).reshape(len(results), n),
+        np.array(repeated).reshape(len(results), n),
+        confidence_level=confidence_level,
+        adjustment=adjustment,
+        n_resamples=n_resamples,
+        rng=rng,
+    )
+
+
+def _described(row: int, result: NoiseCorrectedResult, confidence_level: float) -> RankedRun:
+    low, high = result.confidence_interval(confidence_level).or_none()
+    return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
 def _on_index(result: NoiseCorrectedResult) -> FloatArray:

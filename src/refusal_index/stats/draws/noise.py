@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
-from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts
+from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
 from refusal_index.stats.draws.quotient import Quotient, TwoPhaseSample, mean_quotient, quotient, tables
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
@@ -40,9 +40,11 @@ class NoiseCorrectedResult:
         Refusal Index of the probabilities, in [-1, 1]. Exactly -1 or +1 at the boundary, None where undefined.
     rho : float or None
         The copula correlation behind it, with the same conventions.
+    forced_for_all : float or None
+        Refusal Index of the refusal and the forced answer of one draw, to every question: that of single draws, with
+        the answers of the first pass replaced by forced ones.
     uncorrected : float or None
-        Refusal Index of the refusal of one draw and the forced answer of another, to every question: what single draws
-        show where every answer is a forced one and the two share no chance.
+        The same of the refusal of one draw and the forced answer of another, which share no chance.
     refusal_reliability, error_reliability : float or None
         Tetrachoric correlation of two draws of the refusal, and of the error, of the same question: 1 where the
         model always does the same, 0 where questions do not differ. Their geometric mean is the factor by which
@@ -60,6 +62,7 @@ class NoiseCorrectedResult:
 
     estimate: float | None
     rho: float | None
+    forced_for_all: float | None
     uncorrected: float | None
     refusal_reliability: float | None
     error_reliability: float | None
@@ -168,8 +171,8 @@ def noise_corrected_refusal_index(
     repeated = counts[:, 0] >= 2
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated))
     draws, refusals, errors, both = counts[repeated].T
-    cells = pair_cells(DrawPatterns(draws, refusals, errors, both, np.ones_like(draws)))
-    return _result(cells, sample)
+    patterns = DrawPatterns(draws, refusals, errors, both, np.ones_like(draws))
+    return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
 
 
 def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult]) -> NoiseCorrectedResult:
@@ -183,8 +186,9 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     Returns
     -------
     NoiseCorrectedResult
-        Of the weighted means of the numerators and denominators of all prompts that are defined. Its reliabilities
-        are plain means of theirs; the questions are those of the prompt that has most.
+        Of the weighted means of the numerators and denominators of all prompts that are defined. Its
+        `forced_for_all` and reliabilities are plain means of theirs; its questions are those of the prompt that has
+        most.
 
     Raises
     ------
@@ -212,13 +216,15 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
         return defined[0][0] if defined else most
     part = mean_quotient([each for _, each in defined])
     rho, status, reason = _bounded(part.cross / part.scale)
-    refusals, errors = (
+    forced, refusals, errors = (
         math.fsum(value for value in values if value is not None) / len(defined)
-        for values in zip(*((one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True)
+        for values in zip(
+            *((one.forced_for_all, one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True
+        )
     )
     cross = spearman(part.cross)
     return NoiseCorrectedResult(
-        spearman(rho), rho, cross, refusals, errors, status, reason, most.n_repeated, most.n, part
+        spearman(rho), rho, forced, cross, refusals, errors, status, reason, most.n_repeated, most.n, part
     )
 
 
@@ -253,9 +259,10 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray) -> np
     return np.asarray(cell_codes(*matrices)[0])
 
 
-def _result(cells: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:
-    """Make the result of the cells of each repeated question's pairs of draws."""
-    means = sample.weights() @ cells if len(cells) else np.zeros(10)
+def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:
+    """Make the result of the cells of each repeated question's pairs of draws, and of its single draws."""
+    means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
+    forced_for_all = _defined(float(tetrachoric(*of_one)))
     uncorrected, refusals, errors = (_defined(float(tetrachoric(*table))) for table in tables(means))
     rho: float | None = None
     reason = _why_undefined(len(cells), means, refusals, errors)
@@ -267,6 +274,7 @@ def _result(cells: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:
     return NoiseCorrectedResult(
         estimate=None if rho is None else spearman(rho),
         rho=rho,
+        forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
         uncorrected=None if uncorrected is None else spearman(uncorrected),
         refusal_reliability=refusals,
         error_reliability=errors,
