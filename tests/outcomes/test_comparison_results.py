@@ -44,7 +44,9 @@ def test_the_frame_of_a_pair_holds_what_its_document_holds(runs):
     found = compare_two(runs[0], runs[1], OPTIONS)
     frame, document = found.to_frame(), found.to_document()
     joint = frame.filter(variant="jointly").row(0, named=True)
-    assert all(document["joint"][key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
+    told = document["joint"]["single_draw_refusal_index"]
+    assert document["joint"]["refusal_index"] is None
+    assert all(told[key] == joint[key] for key in ("first", "second", "estimate", "low", "high", "pvalue"))
     assert frame.height == 1 + 2 * len(METRIC_NAMES)
     for row in frame.filter(variant="low").iter_rows(named=True):
         told = document["variants"][0]["metrics"][row["metric"]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -60,10 +59,16 @@ def test_nothing_is_made_of_a_number_that_means_nothing(code: str) -> None:
     assert pairs_sentence(index) is None
 
 
-def test_repeated_draws_that_see_more_are_said() -> None:
-    hidden = Finding(Estimate(0.05, -0.2, 0.3), 0.5, hidden_by_chance=True)
-    assert "repeated draws do" in verdict(hidden)
-    assert "coin" in verdict(replace(hidden, hidden_by_chance=False))
+def test_the_first_screen_says_which_index_it_shows() -> None:
+    single, drawn = headline(report_run(rows(400))), headline(report_run(rows(400, draws=2)))
+    assert (single.name, drawn.name) == ("Single-draw Refusal Index", "Refusal Index")
+    assert single.which.startswith("This is single-draw RI, of one reply a question, not RI")
+    assert drawn.which.startswith("This is RI, the index of the model's probabilities")
+    assert "single-draw RI is 0." in drawn.which
+    assert any(" of them drawn repeatedly;" in said for said in drawn.sure)
+    titles = [[(one.weight, one.title) for one in found.spoilers] for found in (single, drawn)]
+    assert ("grave", "Single draws") in titles[0]
+    assert "Single draws" not in [title for _, title in titles[1]]
 
 
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:
@@ -71,13 +76,13 @@ def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     assert several.pooled is not None
     assert headline(several).index.estimate == several.pooled.index.estimate
     assert [line.name for line in headline(several).lines] == ["jointly", "low", "normal", "high", "highest"]
-    assert headline(one).index.estimate == one.variants[0].metric("refusal_index").estimate
+    assert headline(one).index.estimate == one.variants[0].index.estimate
     assert [line.name for line in headline(one).lines] == ["normal"]
 
 
 def test_best_and_worst_prompt_are_named() -> None:
     run = report_run(rows(400))
-    found = {v.variant: v.metric("refusal_index").estimate for v in run.variants}
+    found = {v.variant: v.index.estimate for v in run.variants}
     best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
     (sentence,) = (said for said in headline(run).compared if "best prompt" in said)
     assert f"best prompt is {best} at {found[best]:.2f}, its worst {worst} at {found[worst]:.2f}" in sentence

@@ -143,6 +143,7 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         yield f"On {dataset}, {one.remark}."
     if not one.pending:
         return
+    yield from _about_draws(one)
     if one.foreseen:
         yield (
             f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
@@ -164,6 +165,19 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
     if one.plan.graders:
         yield _about_grading(one)
+
+
+def _about_draws(one: RunEstimate) -> Iterator[str]:
+    """Say what is drawn repeatedly, and what for."""
+    drawing, dataset = one.plan.settings.drawing, one.plan.title[1]
+    if one.plan.settings.decoding.temperature == 0:
+        yield "At temperature 0 every draw is the same reply: RI is that of single draws."
+    elif drawing.draws == 2 and drawing.repeat_questions is not None:
+        more = (len(one.plan.procedures) + 2) * drawing.repeat_questions
+        yield (
+            f"On {dataset}, {drawing.repeat_questions:,} of the questions are drawn twice, which RI takes: at most "
+            f"{more:,} of the requests. --draws 1 leaves them out, for single-draw RI only."
+        )
 
 
 def _about_grading(one: RunEstimate) -> str:

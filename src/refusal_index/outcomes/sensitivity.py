@@ -6,11 +6,13 @@ Decisions are those on missing grades, answers refused again, topics and a grade
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.labels import Labels, Source
 from refusal_index.outcomes.matching import first_draws
@@ -35,6 +37,8 @@ from refusal_index.stats import (
     scoring_rules,
     within_topic_refusal_index,
 )
+
+Found = TypeVar("Found", Estimate, ScoringRange)
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,13 @@ def sensitivity(outcomes: pl.DataFrame, penalty: float, confidence_level: float)
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
-    return Sensitivity(scoring_ranges(counts, penalty=penalty), tuple(rules), _topics(outcomes, confidence_level))
+    ranges = (_named(found) for found in scoring_ranges(counts, penalty=penalty))
+    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level))
+
+
+def _named(found: Found) -> Found:
+    """Call the index by the name that it has of single draws."""
+    return replace(found, name=SINGLE_DRAW) if found.name == INDEX else found
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
@@ -170,7 +180,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={metric.name: metric for metric in metrics(table, penalty=options.penalty)},
+        as_scored={metric.name: metric for metric in map(_named, metrics(table, penalty=options.penalty))},
         scoring=sensitivity(rows, options.penalty, options.confidence_level),
         knows_refused_again=_knows_refused_again(rows),
         missing=missing_bounds(

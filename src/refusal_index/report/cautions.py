@@ -80,7 +80,7 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
 
 def _lower_by_rules(variant: VariantSummary) -> float:
     """Return by how much the scoring rules can lower the index."""
-    estimate, low = variant.metric(SINGLE_DRAW).estimate, variant.sensitivity.range_of("refusal_index").low
+    estimate, low = variant.metric(SINGLE_DRAW).estimate, variant.sensitivity.range_of(SINGLE_DRAW).low
     return 0.0 if estimate is None or low is None else estimate - low
 
 

@@ -107,7 +107,7 @@ def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
     missing = variant.missing
     if missing is not None:
         yield "whatever is missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
-    ranges = variant.sensitivity.range_of("refusal_index")
+    ranges = variant.sensitivity.range_of(SINGLE_DRAW)
     yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
     for rule in variant.sensitivity.rules:
         if rule.rule in RULES and variant.forced_refusals.refused:

@@ -112,7 +112,7 @@ def usage_text(summary: Summary) -> str | None:
 
 
 def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
-    rules = variant.sensitivity.range_of("refusal_index")
+    rules = variant.sensitivity.range_of(SINGLE_DRAW)
     missing, forced = variant.completeness, variant.forced_refusals
     yield _title(summary, variant)
     yield f"{variant.table.n:,}"

@@ -133,9 +133,10 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     reason = reasons_of(first, second)
     shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
-    if variance <= 1e-14 * covariance.trace():
+    if estimate == 0 and variance <= 1e-14 * covariance.trace():
         return NoiseCorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
-    correlation = float(covariance[0, 1] / math.sqrt(covariance[0, 0] * covariance[1, 1]))
+    scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
+    correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
     pvalue = _pvalue(first, second, correlation, estimate)
     status: Status = "boundary" if reason else "ok"
     return NoiseCorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)

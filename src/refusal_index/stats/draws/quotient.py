@@ -80,7 +80,10 @@ class Quotient:
         expected = GRID * self.scale
         of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
         variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
-        return np.asarray((math.atanh(self.cross) - np.arctanh(expected)) / np.sqrt(variance))
+        above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
+        # What does not vary at all is certain: it is ruled out unless it agrees exactly.
+        certain = np.where(above == 0, 0.0, np.copysign(np.inf, above))
+        return np.asarray(np.divide(above, error, out=certain, where=error > 0))
 
 
 def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: float) -> float:
@@ -92,6 +95,8 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
     next_place, next_value = (grid[at + 1], statistics[at + 1]) if at + 1 < grid.size else (rho, 0.0)
     if next_place > rho or next_value > quantile:
         next_place, next_value = rho, 0.0
+    if math.isinf(statistics[at]):
+        return float(next_place)
     step = (statistics[at] - quantile) / (statistics[at] - next_value)
     return float(grid[at] + step * (next_place - grid[at]))
 

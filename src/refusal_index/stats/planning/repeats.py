@@ -20,6 +20,11 @@ def default_repeat_questions(n_questions: int) -> int:
     int
         0 for fewer than 800 questions.
 
+    Raises
+    ------
+    ValueError
+        If `n_questions` is negative.
+
     Notes
     -----
     A question that is drawn twice takes two further requests, and one more where the first draw answered. At refusal
@@ -30,5 +35,7 @@ def default_repeat_questions(n_questions: int) -> int:
     >>> [default_repeat_questions(n) for n in (150, 1000, 3000, 4326)]
     [0, 200, 300, 400]
     """
+    if n_questions < 0:
+        raise ValueError(f"n_questions must not be negative, got {n_questions!r}")
     wanted = max(FEWEST, min(MOST, round(SHARE * n_questions)))
     return wanted if wanted <= LARGEST_SHARE * n_questions else 0
