@@ -87,7 +87,7 @@ class Spread(NamedTuple):
         return float(special.chdtri(freedom, 0.5) * self.sampling.trace[0] / freedom)
 
     def error_and_quantile(self, confidence_level: float, new_prompt: bool = False) -> tuple[float, float]:
-        """Standard error of the mean over prompts like these, or of one more prompt, and the quantile to use with it.
+        """Return the standard error of the mean over prompts like these, or of one more prompt, and its quantile.
 
         The quantile is that of a t distribution whose degrees of freedom fit the variance of the estimate of tau^2.
         """
@@ -183,6 +183,8 @@ def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spre
 
 def deviation_of_index(z: float, variance: float) -> float:
     """Return the standard deviation of the index where atanh(rho) is normal with mean z."""
+    if variance == 0:
+        return 0.0
     index = np.arcsin(np.tanh(z + math.sqrt(variance) * NODES) / 2) / math.asin(0.5)
     share = WEIGHTS / WEIGHTS.sum()
     return float(np.sqrt(share @ (index - share @ index) ** 2))

@@ -114,9 +114,7 @@ class JointRefusalIndexResult:
         statistic, freedom = spread.sampling.scaled(np.array([spread.sum_of_squares]), spread.n_prompts - 1)
         return HomogeneityTest(float(statistic[0]), float(freedom[0]), spread.pvalue(), "ok", None)
 
-    def confidence_interval(
-        self, confidence_level: float = 0.95, *, prompts: Prompts = "random"
-    ) -> ConfidenceInterval:
+    def confidence_interval(self, confidence_level: float = 0.95, *, prompts: Prompts = "random") -> ConfidenceInterval:
         """Confidence interval of the joint Refusal Index: one for ``atanh(rho)``, transformed.
 
         Parameters

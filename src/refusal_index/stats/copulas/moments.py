@@ -137,7 +137,7 @@ def _reference(
     observed = np.sqrt(np.sum(influence**2 * data.counts[:, np.newaxis], axis=2, keepdims=True))
     deviations = influence / np.maximum(observed, SMALLEST_VARIANCE)
     # What the strength explains is taken out, in the direction in which it moves the moments.
-    slope = strength_slope(spec, *np.moveaxis(data.means, 2, 0)[1:], strength[:, np.newaxis]) / np.sqrt(variance)
+    slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
     slope *= fitted[:, np.newaxis] / np.linalg.norm(slope, axis=1, keepdims=True)
     deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
     found, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
