@@ -21,18 +21,31 @@ from refusal_index.stats import (
 
 GAUSSIAN = "gaussian"
 
+LARGE_SPREAD = 0.1
+"""Standard deviation of the index between prompts above which one number for all of them hides too much.
+
+Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more
+prompt may be .2 away from the joint index. A spread below may be beyond doubt in a large run, and matters less than the
+usual interval."""
+
 
 @dataclass(frozen=True)
 class PooledSummary:
-    """The Refusal Index of one model on one dataset, jointly over its variants."""
+    """The Refusal Index of one model on one dataset, jointly over its variants.
+
+    The interval of `index` is that of the mean over prompts like these: it widens with the spread between them.
+    """
 
     # model, dataset: whose it is; None where the table does not say
     model: str | None
     dataset: str | None
     variants: tuple[str, ...]  # names of the variants
-    # index, standard_error: the joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`
+    # index, standard_error: the joint estimate, as in `refusal_index.stats.JointRefusalIndexResult`; the error is that
+    # of the choice of questions
     index: Estimate
     standard_error: float | None
+    between_prompts: Estimate  # standard deviation of the index between prompts, beyond chance
+    new_prompt: Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
     homogeneity: HomogeneityTest  # whether the variants share one index
     # how well each family of copulas describes all variants at once, the best fitting first
@@ -42,6 +55,16 @@ class PooledSummary:
     def gaussian(self) -> CopulaTestResult:
         """The fit of the copula that the index is defined by."""
         return next(fit for fit in self.copulas if fit.family == GAUSSIAN)
+
+    def differ_by_chance(self, level: float) -> bool:
+        """Whether chance alone may have made the variants differ as they do, or it cannot be said."""
+        pvalue = self.homogeneity.pvalue
+        return pvalue is None or pvalue >= 1 - level
+
+    def disagree(self, level: float) -> bool:
+        """Whether the variants differ by more than chance, and by so much that one number for all hides it."""
+        spread = self.between_prompts.estimate
+        return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,17 +100,25 @@ def pool(groups: Sequence[VariantGroup], confidence_level: float) -> Iterator[Po
         variants = tuple(members)
         joint = joint_index([group.outcomes for group in variants], confidence_level)
         if joint is not None:
-            yield _pooled(model, dataset, tuple(str(group.variant) for group in variants), joint)
+            names = tuple(str(group.variant) for group in variants)
+            yield _pooled(model, dataset, names, joint, confidence_level)
 
 
-def _pooled(model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex) -> PooledSummary:
-    result = joint.result
+def _pooled(
+    model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex, level: float
+) -> PooledSummary:
+    result, between = joint.result, joint.result.between_prompts
+    new_prompt = None if between.estimate is None else result.estimate
     return PooledSummary(
         model=model,
         dataset=dataset,
         variants=names,
         index=joint.index,
         standard_error=result.standard_error,
+        between_prompts=Estimate.of(between, between.confidence_interval(level)),
+        new_prompt=Estimate(
+            new_prompt, *result.prediction_interval(level).or_none(), status=between.status, reason=between.reason
+        ),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
         copulas=copula_tests(*joint.matrix.arrays),

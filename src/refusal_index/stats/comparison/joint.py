@@ -219,7 +219,10 @@ def joint_refusal_index(
     >>> [round(variant.estimate, 3) for variant in result.variants]
     [0.483, 0.48, 0.458]
     >>> round(result.estimate, 3), round(result.standard_error, 3), round(result.homogeneity.pvalue, 2)
-    (0.475, 0.02, 0.7)
+    (0.475, 0.02, 0.66)
+    >>> low, high = result.between_prompts.confidence_interval()
+    >>> round(result.between_prompts.estimate, 2), round(low, 2), round(high, 2)
+    (0.0, 0.0, 0.11)
     """
     matrices = checked_matrices(refused, wrong, scored)
     variants = tuple(refusal_index(table) for table in row_tables(*matrices))

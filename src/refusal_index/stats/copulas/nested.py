@@ -108,7 +108,7 @@ def nested_copula_test(
     parameter = float(spec.parameter(np.array(strength)))
     independent = bool(fit.at_independence[0])
     statistic, freedom = float(fit.statistic[0]), len(levels) - (1 if independent else 2)
-    found = statistic, float(freedom), float(special.chdtrc(freedom, statistic))
+    found = statistic, freedom, float(special.chdtrc(freedom, statistic))
     return finished_test(family, parameter, found, independent, tables)
 
 

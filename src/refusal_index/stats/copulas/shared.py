@@ -100,8 +100,10 @@ def copula_test(
     Notes
     -----
     A small p-value speaks against one copula of that family behind all prompts: the family is wrong, or the prompts
-    change the dependence itself. A large one is weak support: at error rates near .9 a Gumbel copula passes for a
-    Gaussian one in nine out of ten data sets of 4,326 questions.
+    change the dependence itself. A large one is weak support. The simulated power of the Gaussian test at .05 with four
+    prompts and 4,326 questions is .05 to .15 against a Gumbel copula at error rates from .75 to .92, and .87 at .5;
+    .9 and above against a t copula at these, and .1 at .5; .15 to .7 against Frank's. Its size is .03 to .07 for 2 to
+    24 prompts and 450 to 4,326 questions.
 
     References
     ----------
@@ -109,6 +111,7 @@ def copula_test(
        1029-1054. :doi:`10.2307/1912775`
     .. [2] Hansen, L. P., Heaton, J. and Yaron, A. (1996). Finite-sample properties of some alternative GMM estimators.
        Journal of Business & Economic Statistics, 14, 262-280. :doi:`10.1080/07350015.1996.10524656`
+    .. [3] Box (1954). :doi:`10.1214/aoms/1177728786`
 
     Examples
     --------
@@ -117,8 +120,8 @@ def copula_test(
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
     >>> wrong = np.broadcast_to(0.5 * refusal + 0.75**0.5 * noise > -0.4, refused.shape)
     >>> result = copula_test(refused, wrong)
-    >>> result.degrees_of_freedom, round(result.parameter, 2), result.pvalue > 0.05
-    (2, 0.49, True)
+    >>> round(result.degrees_of_freedom, 2), round(result.parameter, 2), result.pvalue > 0.05
+    (1.85, 0.49, True)
     """
     matrices = checked_matrices(refused, wrong, scored)
     spec, tables = copula_family(family, df), row_tables(*matrices)
