@@ -42,7 +42,7 @@ class Scenario:
         kind = "nested" if self.between_prompts == 1 else f"prompts correlate {self.between_prompts:g}"
         missing = "" if self.graded == 1 else f", {self.graded:.0%} graded"
         return (
-            f"n {self.n}, r {_described(self.refusal_rates)}, mu {self.error_rate:g}, rho {self.rho:g}, {kind}{missing}"
+            f"n {self.n}, r {described(self.refusal_rates)}, mu {self.error_rate:g}, rho {self.rho:g}, {kind}{missing}"
         )
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -70,7 +70,7 @@ class Spread:
 
     def __str__(self) -> str:
         """Describe the scenario in a table of results."""
-        rates = _described(self.refusal_rates)
+        rates = described(self.refusal_rates)
         return f"n {self.n}, r {rates}, mu {self.error_rate:g}, z {self.z:g} with sd {self.between:g}"
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
@@ -82,13 +82,15 @@ class Spread:
         return refused, np.broadcast_to(error > -ndtri(self.error_rate), refused.shape), _index(rho[-1])
 
 
-def _described(rates: tuple[float, ...]) -> str:
+def described(rates: tuple[float, ...]) -> str:
+    """Name a few rates, or the ends of many."""
     if len(rates) > 5:
         return f"{rates[0]:g} to {rates[-1]:g} in {len(rates)}"
     return " ".join(f"{rate:g}" for rate in rates)
 
 
-def _evenly(low: float, high: float, k: int) -> tuple[float, ...]:
+def evenly(low: float, high: float, k: int) -> tuple[float, ...]:
+    """Return k rates at equal distances."""
     return tuple(np.linspace(low, high, k).tolist())
 
 
@@ -105,18 +107,18 @@ SCENARIOS = (
     Scenario(1000, (0.2, 0.4, 0.6, 0.8), 0.8, 0.75),
 )
 MANY = (
-    Scenario(450, _evenly(0.3, 0.9, 8), 0.90, 0.45),
-    Scenario(450, _evenly(0.3, 0.8, 22), 0.85, 0.45, 0.7),
-    Scenario(450, _evenly(0.4, 0.7, 22), 0.90, 0.45, 0.7),
+    Scenario(450, evenly(0.3, 0.9, 8), 0.90, 0.45),
+    Scenario(450, evenly(0.3, 0.8, 22), 0.85, 0.45, 0.7),
+    Scenario(450, evenly(0.4, 0.7, 22), 0.90, 0.45, 0.7),
     Scenario(500, (0.58, 0.90), 0.92, 0.51),
     Scenario(1000, (0.3, 0.7), 0.5, 0.45),
     Scenario(500, *HIGH),
     Scenario(1000, (0.2, 0.4, 0.6, 0.8), 0.5, 0.0),
     Scenario(1000, (0.58, 0.69, 0.79, 0.90), 0.92, 0.0),
-    Scenario(1000, _evenly(0.2, 0.8, 6), 0.8, 0.45),
-    *(Scenario(n, _evenly(0.15, 0.85, 8), 0.8, 0.45) for n in (1000, 2000)),
-    Scenario(1000, _evenly(0.1, 0.9, 24), 0.8, 0.45),
-    Scenario(1000, _evenly(0.2, 0.8, 24), 0.75, 0.4, 0.8),
+    Scenario(1000, evenly(0.2, 0.8, 6), 0.8, 0.45),
+    *(Scenario(n, evenly(0.15, 0.85, 8), 0.8, 0.45) for n in (1000, 2000)),
+    Scenario(1000, evenly(0.1, 0.9, 24), 0.8, 0.45),
+    Scenario(1000, evenly(0.2, 0.8, 24), 0.75, 0.4, 0.8),
 )
 SPREADS = tuple(
     Spread(n, rates, mu, 0.48, between)
@@ -124,8 +126,8 @@ SPREADS = tuple(
         (1000, (0.3, 0.5, 0.7), 0.6),
         (500, HIGH[0], 0.92),
         (4326, (0.2, 0.4, 0.6, 0.8), 0.6),
-        (1000, _evenly(0.15, 0.85, 8), 0.8),
-        (450, _evenly(0.3, 0.8, 22), 0.85),
+        (1000, evenly(0.15, 0.85, 8), 0.8),
+        (450, evenly(0.3, 0.8, 22), 0.85),
     )
     for between in (0.05, 0.1, 0.2)
 )

@@ -174,6 +174,20 @@ def test_prompts_that_differ_widen_the_interval_and_have_a_standard_deviation() 
     assert widths[1] > 2 * widths[0]
 
 
+def test_error_over_prompts_adds_their_variance_to_that_of_the_questions() -> None:
+    result = prompts_apart(0.3)
+    spread, weights = result.between_prompts.spread, np.array(result.weights)
+    slope = spearman_slope(result.rho) * (1 - result.rho**2)
+    of_questions, between = (result.standard_error / slope) ** 2, spread.variance()
+    error, quantile = spread.error_and_quantile(0.95)
+    assert error == pytest.approx(math.sqrt(of_questions + weights @ weights * between))
+    assert spread.error_and_quantile(0.95, new_prompt=True)[0] == pytest.approx(
+        math.sqrt(of_questions + (weights @ weights + 1) * between)
+    )
+    # Between the quantiles of four degrees of freedom and of infinitely many.
+    assert 1.96 < quantile < 3.5
+
+
 def test_interval_of_the_standard_deviation_begins_at_zero_where_homogeneity_is_not_rejected() -> None:
     for seed in range(12):
         result = prompts_apart(0.05, seed)
