@@ -13,8 +13,8 @@ from benchmarks import estimator
 from refusal_index import stats
 
 STATS_NAMES = """
-    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
-    CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
+    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult BetweenPrompts CELL_NAMES
+    COPULA_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
     CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
     IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
     Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds

@@ -22,10 +22,20 @@ from refusal_index.stats import (
 
 GAUSSIAN = "gaussian"
 
+LARGE_SPREAD = 0.1
+"""Standard deviation of the index between prompts above which one number for all of them hides too much.
+
+Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more
+prompt may be .2 away from the joint index. A spread below may be beyond doubt in a large run, and matters less than the
+usual interval."""
+
 
 @dataclass(frozen=True)
 class PooledSummary:
-    """The Refusal Index of one model on one dataset, jointly over its variants."""
+    """The Refusal Index of one model on one dataset, jointly over its variants.
+
+    The interval of `index` is that of the mean over prompts like these: it widens with the spread between them.
+    """
 
     # model, dataset: whose it is; None where the table does not say
     model: str | None
@@ -33,9 +43,12 @@ class PooledSummary:
     variants: tuple[str, ...]  # names of the variants
     # refusal_index: the joint index of the probabilities; None where a variant has no repeated draws
     refusal_index: Estimate | None
-    # single_draw, standard_error: that of single draws, as in `refusal_index.stats.JointRefusalIndexResult`
+    # single_draw, standard_error: that of single draws, as in `JointRefusalIndexResult`; the error is
+    # that of the choice of questions
     single_draw: Estimate
     standard_error: float | None
+    between_prompts: Estimate  # standard deviation of the index between prompts, beyond chance
+    new_prompt: Estimate  # the joint estimate as one for another prompt like these, with its prediction interval
     left_out: Mapping[str, str]  # variants that could not enter, each with its reason
     homogeneity: HomogeneityTest  # whether the variants share one index
     # how well each family of copulas describes all variants at once, the best fitting first
@@ -50,6 +63,16 @@ class PooledSummary:
     def gaussian(self) -> CopulaTestResult:
         """The fit of the copula that the index is defined by."""
         return next(fit for fit in self.copulas if fit.family == GAUSSIAN)
+
+    def differ_by_chance(self, level: float) -> bool:
+        """Whether chance alone may have made the variants differ as they do, or it cannot be said."""
+        pvalue = self.homogeneity.pvalue
+        return pvalue is None or pvalue >= 1 - level
+
+    def disagree(self, level: float) -> bool:
+        """Whether the variants differ by more than chance, and by so much that one number for all hides it."""
+        spread = self.between_prompts.estimate
+        return spread is not None and spread > LARGE_SPREAD and not self.differ_by_chance(level)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,20 +117,24 @@ def pool(
             corrected = joint_corrected_index([group.outcomes for group in variants], confidence_level)
             if always_alike:
                 corrected = replace(joint.index, name=INDEX)
-            yield _pooled(model, dataset, tuple(str(group.variant) for group in variants), joint, corrected)
+            pooled = _pooled(tuple(str(group.variant) for group in variants), joint, corrected, confidence_level)
+            yield replace(pooled, model=model, dataset=dataset)
 
 
-def _pooled(
-    model: str | None, dataset: str | None, names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None
-) -> PooledSummary:
-    result = joint.result
+def _pooled(names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None, level: float) -> PooledSummary:
+    result, between = joint.result, joint.result.between_prompts
+    new_prompt = None if between.estimate is None else result.estimate
     return PooledSummary(
-        model=model,
-        dataset=dataset,
+        model=None,
+        dataset=None,
         variants=names,
         refusal_index=corrected,
         single_draw=joint.index,
         standard_error=result.standard_error,
+        between_prompts=Estimate.of(between, between.confidence_interval(level)),
+        new_prompt=Estimate(
+            new_prompt, *result.prediction_interval(level).or_none(), status=between.status, reason=between.reason
+        ),
         left_out={names[row]: reason for row, reason in result.left_out.items()},
         homogeneity=result.homogeneity,
         copulas=copula_tests(*joint.matrix.arrays),

@@ -303,6 +303,8 @@ def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
         "variants": pooled.variants,
         INDEX: None if pooled.refusal_index is None else pooled.refusal_index.to_document(),
         SINGLE_DRAW: single,
+        "between_prompts": pooled.between_prompts.to_document(),
+        "new_prompt": pooled.new_prompt.to_document(),
         "left_out": pooled.left_out,
         "homogeneity": _plain(pooled.homogeneity),
         "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],

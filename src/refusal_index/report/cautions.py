@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.outcomes.draws import SINGLE_DRAW
+from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import listed, number, percent
+from refusal_index.report.text import interval, listed, number, percent
 
 GRAVE = "grave"
 NOTE = "note"
@@ -85,20 +86,35 @@ def _lower_by_rules(variant: VariantSummary) -> float:
 
 
 def _disagreement(run: ReportRun) -> Iterator[Spoiler]:
-    pooled, alpha = run.pooled, 1 - run.summary.confidence_level
+    pooled, level = run.pooled, run.summary.confidence_level
     if pooled is None:
         return
     if pooled.left_out:
         kept_out = listed([f"{name} ({reason})" for name, reason in pooled.left_out.items()])
         yield Spoiler(GRAVE, "Left out", f"The joint index is made without {kept_out}.")
-    pvalue = pooled.homogeneity.pvalue
-    if pvalue is not None and pvalue < alpha:
-        text = f"The prompts differ by more than chance (p = {pvalue:.2g}): one number for all hides that."
-        yield Spoiler(GRAVE, "Prompts disagree", text)
-    gaussian = pooled.gaussian.pvalue
-    if gaussian is not None and gaussian < alpha and (pvalue is None or pvalue >= alpha):
-        text = f"A Gaussian copula, which the index assumes, does not fit the prompts together (p = {gaussian:.2g})."
-        yield Spoiler(GRAVE, "Model does not fit", text)
+    yield from _spread(pooled, level)
+    gaussian, spread = pooled.gaussian.pvalue, pooled.between_prompts.estimate
+    if gaussian is not None and gaussian < 1 - level and pooled.differ_by_chance(level):
+        close = "" if spread is None else f"; their indices lie close all the same (standard deviation {spread:.2f})"
+        text = f"A Gaussian copula, which the index assumes, does not fit the prompts together (p = {gaussian:.2g})"
+        yield Spoiler(GRAVE if spread is None else NOTE, "Model does not fit", f"{text}{close}.")
+
+
+def _spread(pooled: PooledSummary, level: float) -> Iterator[Spoiler]:
+    """Say how far the prompts lie apart: grave by the size of it, not by a p-value."""
+    between, new = pooled.between_prompts, pooled.new_prompt
+    if between.estimate is None or between.high is None:
+        return
+    size = f"a standard deviation of {number(between.estimate, 2)} {interval(between.low, between.high, 2)}"
+    if pooled.disagree(level):
+        text = f"Between prompts single-draw RI has {size}, beyond chance: one number for all hides that."
+        where = f"One more prompt like these would show between {number(new.low, 2)} and {number(new.high, 2)}."
+        yield Spoiler(GRAVE, "Prompts disagree", f"{text} {where}")
+    elif not pooled.differ_by_chance(level):
+        yield Spoiler(NOTE, "Prompts differ", f"By more than chance, and by little: {size} between them.")
+    elif between.high > LARGE_SPREAD:
+        text = f"How far prompts lie apart is not settled: a standard deviation of up to {number(between.high, 2)}."
+        yield Spoiler(NOTE, "Prompts may differ", text)
 
 
 def _chance(run: ReportRun) -> Iterator[Spoiler]:

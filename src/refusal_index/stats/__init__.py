@@ -15,6 +15,7 @@ from refusal_index.stats.calibration.risk_coverage import (
     empirical_accuracy_refusal_curve,
     risk_coverage_curve,
 )
+from refusal_index.stats.comparison.between_prompts import BetweenPrompts
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
 from refusal_index.stats.comparison.metric_influence import metric_influence
@@ -117,6 +118,7 @@ __all__ = [
     "Adjustment",
     "AurcResult",
     "AurocResult",
+    "BetweenPrompts",
     "CalibrationErrorResult",
     "Comparison",
     "ConfidenceBand",

@@ -61,6 +61,11 @@ def cell_codes(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> NDArr
     return np.where(scored, 2 * ~refused + ~wrong, 4)
 
 
+def repeat_each_other(*matrices: BoolArray) -> bool:
+    """Whether all rows of each matrix are the same."""
+    return all(bool((matrix == matrix[0]).all()) for matrix in matrices)
+
+
 def row_tables(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> tuple[ContingencyTable, ...]:
     """Count the scored questions of each row; the matrices are those of `checked_matrices`."""
     rows = cell_codes(refused, wrong, scored)

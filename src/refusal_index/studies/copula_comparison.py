@@ -57,7 +57,7 @@ _SCHEMA = {
     "tables": pl.Int64,
     **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
     **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
-    "degrees_of_freedom": pl.Int64,
+    "degrees_of_freedom": pl.Float64,
     "pvalue": pl.Float64,
     "status": pl.String,
     "reason": pl.String,

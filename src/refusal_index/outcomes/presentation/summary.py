@@ -10,6 +10,7 @@ from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import Estimate
@@ -155,7 +156,7 @@ def _within_sources(variant: VariantSummary) -> Iterator[str]:
 
 
 def _pooled(summary: Summary, pooled: PooledSummary) -> str:
-    """Say the joint estimate, whether the variants agree, and whether the copula behind the index holds."""
+    """Say the joint estimate, how far the variants lie apart, and whether the copula behind the index holds."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
     index, single = pooled.index, pooled.single_draw
@@ -166,23 +167,8 @@ def _pooled(summary: Summary, pooled: PooledSummary) -> str:
     if index.name == INDEX and single.estimate is not None:
         ends += f", {METRIC_COLUMNS[SINGLE_DRAW]} {_in_words(single)}"
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
-    copula = _copula(pooled, 1 - summary.confidence_level)
-    return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{copula}."
-
-
-def _copula(pooled: PooledSummary, alpha: float) -> str:
-    """Say whether one Gaussian copula may be behind all variants."""
-    gaussian = pooled.gaussian
-    if gaussian.pvalue is None:
-        return ""
-    if gaussian.pvalue >= alpha:
-        return f". No sign against one Gaussian copula behind all variants (p = {gaussian.pvalue:.2g})"
-    left = [fit.family.replace("_", " ") for fit in pooled.copulas if (fit.pvalue or 0) >= alpha]
-    return (
-        f". One Gaussian copula behind all variants is refuted (p = {gaussian.pvalue:.2g}): either the "
-        "prompts change how refusals follow errors, or the index depends on the refusal rate; "
-        f"{'not refuted: ' + ', '.join(left) if left else 'no other of seven copulas fits either'}"
-    )
+    told = spread_sentence(pooled) + copula_sentence(pooled, 1 - summary.confidence_level)
+    return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{told}."
 
 
 def _draws_table(summary: Summary) -> Table:

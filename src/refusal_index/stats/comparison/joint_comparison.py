@@ -66,9 +66,11 @@ class JointDifference:
         return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
 
     def _square_and_add(self, confidence_level: float) -> ConfidenceInterval:
-        estimate, first, second = self.estimate or 0.0, self.first, self.second
-        low_1, high_1 = (end - (first.estimate or 0.0) for end in first.confidence_interval(confidence_level))
-        low_2, high_2 = (end - (second.estimate or 0.0) for end in second.confidence_interval(confidence_level))
+        (low_1, high_1), (low_2, high_2) = (
+            (end - (one.estimate or 0.0) for end in one.confidence_interval(confidence_level, prompts="fixed"))
+            for one in (self.first, self.second)
+        )
+        estimate = self.estimate or 0.0
         return ConfidenceInterval(estimate - math.hypot(low_1, high_2), estimate + math.hypot(high_1, low_2))
 
 
