@@ -99,9 +99,14 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "refused is true exactly when first_grade is 'refused'",
     ),
     (
-        (_FIRST == "unscored") != _REFUSED.is_null(),
+        _FIRST.is_in(["correct", "incorrect", "refused"]) & _REFUSED.is_null(),
         ("refused", "first_grade"),
-        "refused is empty exactly when first_grade is 'unscored'",
+        "refused is empty only where first_grade is 'unscored'",
+    ),
+    (
+        (_FIRST == "unscored") & (_REFUSED | (~_REFUSED & _WRONG.is_not_null()).fill_null(value=False)),
+        ("refused", "wrong", "first_grade"),
+        "where first_grade is 'unscored', refused is empty, or false with wrong empty where the model did answer",
     ),
     (
         ~_REFUSED & _FIRST.is_in(["correct", "incorrect"]) & (_WRONG.eq_missing(_FIRST == "incorrect").not_()),

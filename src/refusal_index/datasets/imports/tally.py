@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.datasets.imports.first_pass import FirstPass
-from refusal_index.outcomes.cautions import MISSING_LIMIT
+from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, Block, Table, number, title
 from refusal_index.stats import ContingencyTable, Estimate, metrics
