@@ -196,7 +196,7 @@ def test_comparisons_repeat_with_a_seed() -> None:
     [
         (FINE, model(2, 7, 1), ValueError, "same questions as columns, got 6 and 7.*mark in scored"),
         (FINE, ([MIXED], [MIXED]), ValueError, "second: refused and wrong must have two or more rows"),
-        (([[1, 0], [1, 0]], [[1, 0], [1, 0]]), FINE, TypeError, "first: refused must hold truth values"),
+        (([[2, 0], [2, 0]], [[1, 0], [1, 0]]), FINE, TypeError, "first: refused must hold truth values"),
         (FINE, np.ones((4, 2, 6), bool), ValueError, r"second must be \(refused, wrong\).*got 4 items"),
     ],
 )

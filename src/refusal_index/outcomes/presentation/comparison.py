@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
+from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table

@@ -98,7 +98,7 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
 
 def _notes(found: Decisions) -> Iterator[str]:
     if found.missing_grades:
-        yield "As scored, questions without a grade are left out; the ranges keep them, and may lie beside what is scored."
+        yield "As scored, questions without a grade are left out; ranges keep them, and may lie beside what is scored."
     if not found.scoring.knows_refused_again:
         yield "Which forced answers were refused again is not known (no forced_grade): no range above allows for it."
     for reason in (corrected.reason for corrected in found.corrections.values()):

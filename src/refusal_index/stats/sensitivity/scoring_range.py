@@ -67,7 +67,7 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     refusal_rate              0.736 to  0.741
     correct_given_attempted   0.189 to  0.208
     f_score                   0.079 to  0.087
-    weighted_score           -0.216 to -0.209
+    weighted_score           -0.214 to -0.209
     error_rate                0.905 to  0.920
     refusal_index             0.383 to  0.509
     """
