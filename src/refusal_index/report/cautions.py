@@ -13,6 +13,13 @@ from refusal_index.stats import Estimate
 GRAVE = "grave"
 NOTE = "note"
 
+GRAVE_PULL = 0.05
+"""By how much something may move the index before it is grave: about the half-width of an interval of 4,326 questions.
+What pulls as far as the choice of questions does is no smaller matter than the interval."""
+
+SHOWN_PULL = 0.005
+"""By how much something must be able to move the index for that to be said: less would be shown as 0.00."""
+
 _TITLES = {
     "undefined": "Undefined",
     "boundary": "At its limit",
@@ -64,7 +71,10 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
         return
     if any(warning.code == "incomplete" for variant in told for warning in variant.warnings):
         return
-    yield Spoiler(NOTE, "Unscored", f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out.")
+    text = f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out."
+    pull = max(map(_moved_by_missing, run.variants))
+    most = f" Whatever they are, they could move the index by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
+    yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
 
 
 def _forced(run: ReportRun) -> Iterator[Spoiler]:
@@ -73,9 +83,21 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
     if not any(shares) or any(w.code == "forced_refusals" for v in run.variants for w in v.warnings):
         return
     lower = max(map(_lower_by_rules, run.variants))
-    most = f": the index could be up to {number(lower, 2)} lower" if lower > 0.005 else ""
+    most = f": the index could be up to {number(lower, 2)} lower" if lower > SHOWN_PULL else ""
     text = f"At most {percent(max(shares), 1)} of the forced answers refused again and count as wrong{most}."
-    yield Spoiler(NOTE, "Refused when forced", text)
+    yield Spoiler(_weight(lower), "Refused when forced", text)
+
+
+def _weight(pull: float) -> str:
+    return GRAVE if pull >= GRAVE_PULL else NOTE
+
+
+def _moved_by_missing(variant: VariantSummary) -> float:
+    """Return how far from the index the grades that are missing could lead."""
+    estimate, missing = variant.metric("refusal_index").estimate, variant.missing
+    if estimate is None or missing is None or missing.low is None or missing.high is None:
+        return 0.0
+    return max(estimate - missing.low, missing.high - estimate)
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:
@@ -110,16 +132,22 @@ def _chance(run: ReportRun) -> Iterator[Spoiler]:
         if (one := _corrected(variant)) is not None
     ]
     if corrected:
-        weight = GRAVE if any(_moved(variant) for _, variant in drawn) else NOTE
+        weight = GRAVE if any(_moved(variant) or _pull(variant) >= GRAVE_PULL for _, variant in drawn) else NOTE
         yield Spoiler(weight, title, f"It pulls the index towards 0. Corrected by repeated draws: {listed(corrected)}.")
     else:
         text = "Replies vary by chance, which pulls the index towards 0; one draw each does not show how far."
-        yield Spoiler(NOTE, title, text)
+        yield Spoiler(GRAVE, title, text)
 
 
 def _corrected(variant: VariantSummary) -> Estimate | None:
     found = variant.draws.noise_corrected if variant.draws else None
     return found if found is not None and found.estimate is not None else None
+
+
+def _pull(variant: VariantSummary) -> float:
+    """Return how far chance pulls the index of single draws, as far as repeated ones show it."""
+    found, index = _corrected(variant), variant.metric("refusal_index").estimate
+    return 0.0 if found is None or found.estimate is None or index is None else abs(found.estimate - index)
 
 
 def _moved(variant: VariantSummary) -> bool:

@@ -201,3 +201,9 @@ def test_what_is_no_probability_is_an_error_with_its_line(tmp_path: Path, cell: 
         DatasetError, match=r"line 3, column 'conf': expected a probability in \[0, 1\], got .*per cent"
     ):
         read(path, columns={"confidence": "conf"})
+
+
+def test_a_second_file_of_several_models_gives_each_its_own(tmp_path: Path) -> None:
+    first = csv_of(tmp_path / "first.csv", "id,model,grade", [("a", "m", "C"), ("b", "m", "A")])
+    second = csv_of(tmp_path / "second.csv", "id,model,grade", [("a", "n", "A"), ("a", "m", "B")])
+    assert to_outcomes(joined(read(first), second, None, ReadOptions()))["wrong"].to_list() == [True, False]

@@ -30,12 +30,14 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
-    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "status")
+    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
+    adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric] if metric else CORRECTED, variant, *_cells(difference, level))
-        for metric, variant, difference in found.rows()
+        (METRIC_COLUMNS[metric] if metric else CORRECTED, variant, *_with_holm(_cells(difference, level), holm))
+        for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
+    yield from ("", _primary(found, adjusted))
     if found.corrected:
         basis = _basis(found.corrected)
         yield ""
@@ -43,6 +45,25 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected)):
         yield from ("", line)
     yield from _asked_otherwise(runs)
+
+
+def _with_holm(cells: Iterator[str], holm: float | None) -> Iterator[str]:
+    *numbers, status = cells
+    yield from (*numbers, pvalue(holm), status)
+
+
+def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
+    """Say which p-value stands as it is, and that the others are adjusted."""
+    others = sum(one is not None for one in adjusted)
+    if not found.has_primary:
+        return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
+    metric, variant, _ = next(found.rows())
+    name = METRIC_COLUMNS[metric] if metric else CORRECTED
+    which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
+    return (
+        f"{which} is the primary comparison, and its p-value stands as it is; those of the other {others} are adjusted "
+        "for their number (Holm)."
+    )
 
 
 def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
