@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many, stats
+from refusal_index.stats.kappa import cohen_kappa
 
 REFUSED, WRONG = [True, True, False, False, True], [True, False, True, False, True]
 TABLE = ContingencyTable(710, 30, 210, 50)
@@ -26,6 +27,10 @@ HIDDEN = np.ma.array(REFUSED, mask=[0, 0, 0, 0, 1])
         lambda: stats.within_topic_refusal_index(REFUSED, WRONG, np.ma.array(["a"] * 5, mask=[1, 0, 0, 0, 0])),
         lambda: refusal_index_many(np.ma.array([1, 2], mask=[0, 1]), 1, 1, 1),
         lambda: stats.tetrachoric(np.ma.array([1, 2], mask=[0, 1]), 1, 1, 1),
+        lambda: cohen_kappa(np.ma.array([[5, 1], [1, 5]], mask=[[1, 0], [0, 0]])),
+        lambda: stats.coefficient_of_variation(np.ma.array([0.1, 0.2], mask=[0, 1])),
+        lambda: stats.kendall_w(np.ma.array([[1, 2], [2, 1]], mask=[[1, 0], [0, 0]])),
+        lambda: stats.f_score(np.ma.array([0.1, 0.2], mask=[0, 1]), 0.3),
         lambda: stats.holm(np.ma.array([0.1, 0.2], mask=[0, 1])),
     ],
 )
