@@ -36,6 +36,27 @@ def runs(tmp_path_factory) -> tuple[ComparedRun, ...]:
     return read_runs(sorted(folder.iterdir()))
 
 
+def test_one_comparison_is_primary_and_the_others_are_adjusted_by_definition(runs):
+    found = compare_two(runs[0], runs[1], OPTIONS)
+    frame = found.to_frame()
+    adjusted, given = frame["pvalue_holm"].to_list(), frame["pvalue"].to_list()
+    assert adjusted[0] is None
+    assert "RI jointly is the primary comparison" in " ".join(repr(found).split())
+    others = [place for place, p in enumerate(given) if p is not None][1:]
+    for place in others:
+        # by Holm's definition: the largest, over all p-values up to this one, of each times how many are not below it
+        smaller = [one for one in others if given[one] <= given[place]]
+        steps = [given[one] * sum(given[other] >= given[one] for other in others) for one in smaller]
+        assert adjusted[place] == pytest.approx(min(1.0, max(steps)))
+    assert sum(one is not None for one in adjusted) == len(others)
+
+
+def test_the_index_of_the_only_variant_is_primary(runs):
+    found = compare_two(runs[0], runs[1], CompareOptions(variant="low"))
+    assert found.has_primary
+    assert "RI is the primary comparison" in " ".join(repr(found).split())
+
+
 def test_two_runs_can_be_ranked_too(runs):
     assert len(rank_all(runs[:2], OPTIONS).found.ranking.runs) == 2
 

@@ -10,7 +10,8 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.cautions import FORCED_REFUSAL_LIMIT, MISSING_LIMIT
+from refusal_index.outcomes.cautions import FORCED_REFUSAL_LIMIT
+from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.price import Price, Prices
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
@@ -234,5 +235,6 @@ def test_a_first_pass_that_was_never_forced_has_the_metrics_that_need_no_forced_
             )
         else:
             assert found == metric
-    assert codes(variant) == ["forced_not_asked", "incomplete"]
+    assert codes(variant) == ["forced_not_asked"]  # its own rates are exact, and nothing warns of them
+    assert "the other rates are exact" in message(variant, "forced_not_asked")
     assert "50 refused questions still lack their forced answers" in message(variant, "forced_not_asked")

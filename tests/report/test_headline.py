@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
 from refusal_index.report.tables import sensitivity_rows
-from refusal_index.stats import Estimate
+from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.report.making import counts_table, report_run, rows
 
 
@@ -36,17 +36,23 @@ def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> Non
 @pytest.mark.parametrize(
     ("estimate", "low", "high", "said"),
     [
-        (0.1, 0.02, 0.2, "barely"),
-        (0.3, 0.2, 0.4, "loosely"),
-        (0.5, 0.4, 0.6, "moderately"),
-        (0.7, 0.6, 0.8, " closely"),
-        (0.9, 0.8, 0.95, "very closely"),
-        (0.1, -0.1, 0.3, "no sign"),
+        (0.1, 0.02, 0.19, "knowledge barely."),
+        (0.3, 0.2, 0.39, "knowledge loosely."),
+        (0.5, 0.4, 0.59, "knowledge moderately well."),
+        (0.7, 0.6, 0.79, "knowledge closely."),
+        (0.9, 0.8, 0.95, "knowledge very closely."),
+        (0.3, 0.19, 0.39, "knowledge, barely to loosely."),
+        (0.36, 0.02, 0.70, "how well is not settled: anything from barely to closely"),
+        (0.1, -0.1, 0.19, "no sign"),
+        (-0.1, -0.5, 0.05, "no sign"),
+        (0.1, -0.1, 0.2, "is not settled: anything from not at all to loosely"),
+        (0.24, -0.03, 0.49, "is not settled: anything from not at all to moderately well"),
+        (0.5, 0.0, 1.0, "is not settled: anything from not at all to very closely"),
         (-0.3, -0.4, -0.1, "against"),
         (None, None, None, "cannot be said"),
     ],
 )
-def test_words_go_by_estimate_and_interval(
+def test_words_claim_what_both_ends_hold(
     estimate: float | None, low: float | None, high: float | None, said: str
 ) -> None:
     assert said in verdict(Finding(Estimate(estimate, low, high), 0.5))
@@ -156,3 +162,45 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
 def test_the_papers_rows_stand_beside_simpleqa_only() -> None:
     assert headline(report_run(rows(300))).paper == ()
     assert len(headline(report_run(rows(300, dataset="simpleqa"))).paper) == 16
+
+
+def missing_of(kind: str, count: int) -> pl.DataFrame:
+    """Return outcomes of which some have no grade, or were refused again when forced."""
+    table, chosen = rows(1000, variants=("normal",)), pl.col("refused").cum_sum() <= count
+    chosen &= pl.col("refused")
+    if kind == "again":
+        changed = {"forced_grade": "refused", "wrong": True}
+    else:
+        changed = {"forced_grade": "unscored", "wrong": None, "unscored_reason": "forced_truncated"}
+    given = (pl.when(chosen).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in changed.items())
+    return table.with_columns(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "count", "weight"),
+    [
+        ("again", "Refused when forced", 1, "note"),
+        ("again", "Refused when forced", 8, "grave"),
+        ("missing", "Unscored", 1, "note"),
+        ("missing", "Unscored", 12, "grave"),
+    ],
+)
+def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: str, count: int, weight: str) -> None:
+    """One question in a thousand moves little; some ten refused ones can move the index by more than .05."""
+    found = {one.title: one for one in headline(report_run(missing_of(kind, count))).spoilers}
+    assert found[title].weight == weight
+
+
+def test_single_replies_are_never_nothing_grave() -> None:
+    grave = [one for one in headline(report_run(rows(2000, variants=("normal",)))).spoilers if one.weight == "grave"]
+    assert any("one draw each" in one.text for one in grave)
+
+
+def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:
+    """(5, 0, 495, 500) has an index of 1 though 495 wrong answers were given."""
+    assert refusal_index(ContingencyTable(5, 0, 495, 500)).estimate == 1
+    write_report((report_run(rows(300)), report_run(rows(300), label="n")), tmp_path / "r.html")
+    page = " ".join((tmp_path / "r.html").read_text().split())
+    assert "strictly in order of difficulty" in page
+    assert "refuses exactly what it would get wrong" not in page
+    assert "loses none until only right ones are left to refuse" in page

@@ -13,9 +13,7 @@ from refusal_index import ContingencyTable, refusal_index, stats
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
 
 CHECKS_NOTHING = {
-    "holm": "takes p-values that the package has made",
     "scoring_rules": "its counts are checked when they are made",
-    "tetrachoric": "runs over a million tables; refusal_index_many checks them before",
 }
 """Functions without a Raises section, and why."""
 
@@ -65,6 +63,8 @@ REFUSED = {
     "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
     "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
     "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), penalty=-1),
+    "holm": lambda: stats.holm([0.1, 1.2]),
+    "tetrachoric": lambda: stats.tetrachoric(-5, 1, 1, 1),
     "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),
     "utility_at": lambda: stats.utility_at(0.5, 0.5, 0.5, -1),
     "weighted_score": lambda: stats.weighted_score(0.5, 0.2, -1),

@@ -22,6 +22,14 @@ Format = Annotated[
 FirstPassColumn = Annotated[
     list[str] | None, typer.Option("--column", help="Name a column, as in grade=verdict; may be repeated.")
 ]
+ValueMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        help="Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, "
+        "true or false; may be repeated.",
+    ),
+]
 Scorer = Annotated[
     str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
 ]
@@ -31,6 +39,33 @@ Refusal = Annotated[
 ]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
+
+
+def words_of(given: Sequence[str]) -> dict[str, str]:
+    """Read ``WORD=MEANING`` pairs of ``--map``.
+
+    Raises
+    ------
+    OptionError
+        If one of them is not such a pair, or a word is given two meanings.
+
+    Examples
+    --------
+    >>> words_of(["Pass=refused"])
+    {'pass': 'refused'}
+    """
+    from refusal_index.datasets.imports.grades import MEANINGS
+
+    words: dict[str, str] = {}
+    for entry in given:
+        word, equals, meaning = (part.strip() for part in entry.rpartition("="))
+        word, equals = (word, "=") if "=" in entry else ("", "")
+        if not (word and equals) or meaning.lower() not in MEANINGS:
+            known = ", ".join(MEANINGS)
+            raise OptionError(f"--map: expected WORD=MEANING with a meaning out of {known}, got {entry!r}")
+        if words.setdefault(word.casefold(), meaning.lower()) != meaning.lower():
+            raise OptionError(f"--map: expected one meaning of {word!r}, got {words[word.casefold()]} and {meaning}")
+    return words
 
 
 def columns_of(given: Sequence[str]) -> dict[str, str] | None:

@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.counts import Completeness, ForcedRefusals
+from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
-
-MISSING_LIMIT = 0.02
-"""Share of unscored questions above which a result is incomplete."""
 
 FORCED_REFUSAL_LIMIT = 0.05
 """Share of refusals among the forced answers above which the forced pass did not force enough."""
@@ -64,9 +61,9 @@ def cautions(
     - `completeness`, `missing`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
-        *_about_forced_answers_not_asked(completeness),
+        *_about_forced_answers_not_asked(refusal_index, completeness),
         *_about_estimate(table, refusal_index),
-        *_about_missing(completeness),
+        *_about_missing(refusal_index, completeness),
         *_about_unscored_refusals(table, completeness, missing),
         *_about_forced_refusals(forced),
     )
@@ -145,26 +142,38 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
     return {cell: a * b / table.n for cell, (a, b) in zip(CELL_NAMES, margins, strict=True)}
 
 
-def _about_forced_answers_not_asked(completeness: Completeness) -> Iterator[Caution]:
+def _about_forced_answers_not_asked(estimate: Estimate, completeness: Completeness) -> Iterator[Caution]:
     lacking = completeness.reasons.get(FORCED_NOT_ASKED, 0)
-    if lacking:
-        yield Caution(
-            FORCED_NOT_ASKED,
-            f"{lacking:,} refused questions still lack their forced answers, without which there is no RI: "
-            "'refusal-index force' asks for them.",
-        )
+    if not lacking:
+        return
+    exact = completeness.unscored == lacking and estimate.reason == FORCED_NOT_ASKED
+    without = "no error rate and no RI; the other rates are exact" if exact else "no RI"
+    yield Caution(
+        FORCED_NOT_ASKED,
+        f"{lacking:,} refused questions still lack their forced answers, without which there is {without}: "
+        "'refusal-index force' asks for them.",
+    )
 
 
-def _about_missing(completeness: Completeness) -> Iterator[Caution]:
-    share = completeness.missing_share
-    if share is not None and share > MISSING_LIMIT:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in completeness.reasons.items())
-        yield Caution(
-            "incomplete",
-            f"{completeness.unscored:,} of {completeness.asked:,} questions ({share:.1%}) could not be scored "
-            f"({reasons}): a refused question takes more requests, so what is missing is rarely a fair sample, and "
-            "every rate here and RI may be biased.",
-        )
+def _about_missing(estimate: Estimate, completeness: Completeness) -> Iterator[Caution]:
+    """Yield a caution where too much is missing; of a first pass that was never forced, of that pass alone."""
+    only_first = estimate.reason == FORCED_NOT_ASKED
+    reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
+    missing = sum(reasons.values())
+    if missing <= MISSING_LIMIT * completeness.asked:
+        return
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    biased = (
+        "what is missing is rarely a fair sample, and what rests on these grades may be biased"
+        if only_first
+        else "a refused question takes more requests, so what is missing is rarely a fair sample, and every rate here "
+        "and RI may be biased"
+    )
+    yield Caution(
+        "incomplete",
+        f"{missing:,} of {completeness.asked:,} questions ({missing / completeness.asked:.1%}) could not be scored "
+        f"({listed}): {biased}.",
+    )
 
 
 def _about_unscored_refusals(

@@ -22,7 +22,7 @@ from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import NoiseCorrectedDifference
+from refusal_index.stats import NoiseCorrectedDifference, holm
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -62,14 +62,34 @@ class TwoRuns(Shown):
         for name in [one.name for one in self.pair.variants[0].comparison.differences if one.name != INDEX]:
             yield from ((name, one.name, one.comparison[name]) for one in self.pair.variants)
 
+    @property
+    def has_primary(self) -> bool:
+        """Whether the first of `rows` is the one that decides: the index, jointly or of the only variant."""
+        return len(self.pair.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
+
+    def adjusted_pvalues(self) -> tuple[float | None, ...]:
+        """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.
+
+        Whoever looks at seven metrics finds some difference between equal models far more often than in one comparison
+        of twenty. The primary one is decided on by itself, and all others share one family-wise error.
+        """
+        given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
+        family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
+        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        return tuple(map(adjusted.get, given))
+
     def to_frame(self) -> pl.DataFrame:
-        """Return every difference as a row: metric, variant, both numbers, the difference, its interval and p-value."""
+        """Return every difference as a row: metric, variant, both numbers, the difference, interval and p-values.
+
+        The column `pvalue_holm` is empty in the row of the primary comparison, and where there is no p-value.
+        """
         level = self.options.confidence_level
         rows = [
             {"metric": metric, "variant": variant, **_compared(difference, level)}
             for metric, variant, difference in self.rows()
         ]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        adjusted = pl.Series("pvalue_holm", self.adjusted_pvalues(), pl.Float64)
+        return pl.DataFrame(rows, infer_schema_length=None).with_columns(adjusted)
 
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""

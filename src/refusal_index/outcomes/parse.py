@@ -7,8 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
-from refusal_index.outcomes.tabular import TRUTH, TextTable
+from refusal_index.outcomes.schema import GRADED, GRADES, KEY, OPTIONAL, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
+from refusal_index.outcomes.tabular import NOTHING, TRUTH, TextTable
 
 
 def parse(raw: TextTable) -> pl.DataFrame:
@@ -17,7 +17,8 @@ def parse(raw: TextTable) -> pl.DataFrame:
     for name in REQUIRED:
         _require(raw, name)
     _refuse_misspelt(raw)
-    table = pl.DataFrame([_column(raw, name) for name in SCHEMA])
+    own = [_column(raw, name) for name in SCHEMA]
+    table = pl.DataFrame([*own, *(_probabilities(raw, name) for name in OPTIONAL if name in raw.columns)])
     check_rows(table, raw.where)
     return table
 
@@ -47,9 +48,9 @@ def _absent(raw: TextTable, name: str) -> pl.Series:
 
 
 def _tidied(raw: TextTable, name: str) -> pl.Series:
-    """Text in lower case without surrounding space, null where nothing is left."""
+    """Text in lower case without surrounding space, null where nothing is left or a word says so."""
     text = raw.frame[name].str.strip_chars().str.to_lowercase()
-    return text.set(text == "", None)
+    return text.set(text.is_in(NOTHING), None)
 
 
 def _booleans(raw: TextTable, name: str) -> pl.Series:
@@ -64,6 +65,13 @@ def _whole_numbers(raw: TextTable, name: str) -> pl.Series:
     text = _tidied(raw, name)
     numbers = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
     _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a whole number", "write digits only")
+    return numbers
+
+
+def _probabilities(raw: TextTable, name: str) -> pl.Series:
+    text = _tidied(raw, name)
+    numbers = text.cast(pl.Float64, strict=False)
+    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a probability", "write it as a decimal fraction")
     return numbers
 
 

@@ -35,6 +35,9 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
 )
 """Column names and types in the order in which they are written."""
 
+OPTIONAL: Mapping[str, pl.DataType] = MappingProxyType({"p_answering": pl.Float64(), "confidence": pl.Float64()})
+"""Probabilities of others, each in [0, 1]: columns that are there only where a file has them, after the rest."""
+
 REQUIRED = ("refused", "wrong")
 """The columns without which nothing can be scored."""
 
@@ -61,6 +64,7 @@ def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise `OutcomeTableError` for the first row that may not be there."""
     _check_draws(table, where)
     _check_duplicates(table, where)
+    _check_probabilities(table, where)
     _check_contradictions(table, where)
 
 
@@ -71,6 +75,16 @@ def _check_draws(table: pl.DataFrame, where: Where) -> None:
             f"{where(row)}, column 'draw': expected a whole number from 0, got {table['draw'][row]}; "
             "number the draws of a question 0, 1, 2 and so on"
         )
+
+
+def _check_probabilities(table: pl.DataFrame, where: Where) -> None:
+    for name in (name for name in OPTIONAL if name in table.columns):
+        row = _first(table, ~pl.col(name).is_between(0, 1))
+        if row is not None:
+            raise OutcomeTableError(
+                f"{where(row)}, column {name!r}: expected a probability in [0, 1], got {table[name][row]!r}; "
+                "is it in per cent, or a log probability?"
+            )
 
 
 def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
@@ -99,9 +113,14 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "refused is true exactly when first_grade is 'refused'",
     ),
     (
-        (_FIRST == "unscored") != _REFUSED.is_null(),
+        _FIRST.is_in(["correct", "incorrect", "refused"]) & _REFUSED.is_null(),
         ("refused", "first_grade"),
-        "refused is empty exactly when first_grade is 'unscored'",
+        "refused is empty only where first_grade is 'unscored'",
+    ),
+    (
+        (_FIRST == "unscored") & (_REFUSED | (~_REFUSED & _WRONG.is_not_null()).fill_null(value=False)),
+        ("refused", "wrong", "first_grade"),
+        "where first_grade is 'unscored', refused is empty, or false with wrong empty where the model did answer",
     ),
     (
         ~_REFUSED & _FIRST.is_in(["correct", "incorrect"]) & (_WRONG.eq_missing(_FIRST == "incorrect").not_()),

@@ -16,6 +16,7 @@ from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.labels import Labels, Source
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import (
     ContingencyTable,
     Estimate,
@@ -28,7 +29,6 @@ from refusal_index.stats import (
     ScoringRange,
     WithinTopicResult,
     correct_guessing,
-    metrics,
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
@@ -77,6 +77,8 @@ class Sensitivity:
     ranges: tuple[ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
     rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
     topics: TopicSummary | None  # None where fewer than two topics are known
+    # whether every graded forced answer says if it was another refusal: if not, no range allows for those that were
+    knows_refused_again: bool = True
 
     def range_of(self, name: str) -> ScoringRange:
         """Find the range of a metric by name."""
@@ -88,7 +90,8 @@ def sensitivity(outcomes: pl.DataFrame, penalty: float, confidence_level: float)
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
     ranges = (_named(found) for found in scoring_ranges(counts, penalty=penalty))
-    return Sensitivity(tuple(ranges), tuple(rules), _topics(outcomes, confidence_level))
+    topics = _topics(outcomes, confidence_level)
+    return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
 
 
 def _named(found: Found) -> Found:
@@ -160,10 +163,10 @@ class Decisions:
     variant: str | None
     as_scored: Mapping[str, Estimate]  # every metric as scored, by name
     scoring: Sensitivity  # under other scoring rules, and within topics
-    knows_refused_again: bool  # whether every graded forced answer says if it was another refusal
     missing: MissingBounds  # the index with whatever is missing taken for anything
     corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
     misgrading: MisgradingRange  # the index with a grader that errs as much as it may
+    missing_grades: int  # questions that are left out as scored
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
@@ -180,14 +183,17 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={metric.name: metric for metric in map(_named, metrics(table, penalty=options.penalty))},
+        as_scored={
+            metric.name: metric
+            for metric in map(_named, variant_metrics(rows, options.penalty, options.confidence_level))
+        },
         scoring=sensitivity(rows, options.penalty, options.confidence_level),
-        knows_refused_again=_knows_refused_again(rows),
         missing=missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
         corrections=dict(_corrections(table, group, options)),
         misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
+        missing_grades=rows.height - table.n,
     )
 
 

@@ -16,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions
+from refusal_index.outcomes.cautions import Caution, cautions
 from refusal_index.outcomes.counts import (
+    MISSING_LIMIT,
     Completeness,
     ForcedRefusals,
     VariantGroup,
@@ -31,17 +32,15 @@ from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.stats import ContingencyTable, Estimate, metrics
+from refusal_index.outcomes.variant_metrics import variant_metrics
+from refusal_index.stats import ContingencyTable, Estimate
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
-
-NEED_FORCED_ANSWERS = ("error_rate", INDEX)
 
 INCOMPLETE = "incomplete"
 """Status of a variant that lacks more than the tolerated share of its questions, whatever its index is."""
@@ -202,10 +201,9 @@ def _variant_summary(
     rows = first_draws(group.outcomes)
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
-    estimates = metrics(table, penalty=penalty, confidence_level=level)
-    if table.n_refused == 0 and complete.reasons.get(FORCED_NOT_ASKED):
-        estimates = _first_pass_metrics(table, complete.reasons[FORCED_NOT_ASKED], penalty, level)
-    estimates = tuple(replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in estimates)
+    estimates = tuple(
+        replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, penalty, level)
+    )
     single, draws = _by_name(estimates, SINGLE_DRAW), draws_summary(group.outcomes, level)
     return VariantSummary(
         model=group.model,
@@ -230,17 +228,6 @@ def _index(single: Estimate, draws: DrawsSummary | None, *, always_alike: bool) 
     if draws is not None:
         return draws.refusal_index
     return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=INDEX)
-
-
-def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float, level: float) -> tuple[Estimate, ...]:
-    """Return the metrics of a first pass whose refused questions were never forced: the others need their answers."""
-    whole = replace(answered, refused_wrong=refused)
-    return tuple(
-        Estimate(None, status="undefined", reason=FORCED_NOT_ASKED, name=found.name, method=found.method)
-        if found.name in NEED_FORCED_ANSWERS
-        else found
-        for found in metrics(whole, penalty=penalty, confidence_level=level)
-    )
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:

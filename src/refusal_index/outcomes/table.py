@@ -27,7 +27,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
+from refusal_index.outcomes.schema import GROUP, KEY, OPTIONAL, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
 from refusal_index.outcomes.tabular import read_text
 from refusal_index.outcomes.text import sound_text
@@ -99,12 +99,13 @@ def read_outcomes(data: object) -> pl.DataFrame:
     expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
 
     - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
-      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, 1, 0, yes
-      or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing are filled: draw 0, the
-      file's name and the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
-    - returned: with the columns of `SCHEMA`.
+      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,
+      0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
+      those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
+      elsewhere. Columns of other names are ignored.
+    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there: probabilities in [0, 1].
     """
-    raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
+    raw = read_text(data, (*SCHEMA, *OPTIONAL), "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_defused(raw.frame))
     return parse(raw)
@@ -120,7 +121,7 @@ def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
         ]
-    together = pl.concat(tables)
+    together = pl.concat(tables, how="diagonal")  # columns of `OPTIONAL` need not be in all
     places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
     check_rows(together, lambda row: "{}, row {}".format(*places[row]))
     return together
@@ -150,8 +151,9 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
 
 
 def _check_columns(table: pl.DataFrame) -> None:
-    if table.schema != pl.Schema(dict(SCHEMA)):
-        other = sorted(set(SCHEMA.items()) ^ set(table.schema.items()), key=str)
+    expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
+    if table.schema != pl.Schema(expected):
+        other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
         raise OutcomeTableError(
             f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
             "build it with outcome_table or read_outcomes"

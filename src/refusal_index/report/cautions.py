@@ -14,6 +14,13 @@ from refusal_index.report.text import interval, listed, number, percent
 GRAVE = "grave"
 NOTE = "note"
 
+GRAVE_PULL = 0.05
+"""By how much something may move the index before it is grave: about the half-width of an interval of 4,326 questions.
+What pulls as far as the choice of questions does is no smaller matter than the interval."""
+
+SHOWN_PULL = 0.005
+"""By how much something must be able to move the index for that to be said: less would be shown as 0.00."""
+
 _TITLES = {
     "undefined": "Undefined",
     "boundary": "At its limit",
@@ -65,7 +72,10 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
         return
     if any(warning.code == "incomplete" for variant in told for warning in variant.warnings):
         return
-    yield Spoiler(NOTE, "Unscored", f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out.")
+    text = f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out."
+    pull = max(map(_moved_by_missing, run.variants))
+    most = f" Whatever they are, they could move the index by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
+    yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
 
 
 def _forced(run: ReportRun) -> Iterator[Spoiler]:
@@ -74,9 +84,21 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
     if not any(shares) or any(w.code == "forced_refusals" for v in run.variants for w in v.warnings):
         return
     lower = max(map(_lower_by_rules, run.variants))
-    most = f": single-draw RI could be up to {number(lower, 2)} lower" if lower > 0.005 else ""
+    most = f": single-draw RI could be up to {number(lower, 2)} lower" if lower > SHOWN_PULL else ""
     text = f"At most {percent(max(shares), 1)} of the forced answers refused again and count as wrong{most}."
-    yield Spoiler(NOTE, "Refused when forced", text)
+    yield Spoiler(_weight(lower), "Refused when forced", text)
+
+
+def _weight(pull: float) -> str:
+    return GRAVE if pull >= GRAVE_PULL else NOTE
+
+
+def _moved_by_missing(variant: VariantSummary) -> float:
+    """Return how far from the index the grades that are missing could lead."""
+    estimate, missing = variant.metric(SINGLE_DRAW).estimate, variant.missing
+    if estimate is None or missing is None or missing.low is None or missing.high is None:
+        return 0.0
+    return max(estimate - missing.low, missing.high - estimate)
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:

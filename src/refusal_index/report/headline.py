@@ -16,10 +16,8 @@ from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import IndexScale, count, index_scale, interval, number, percent
+from refusal_index.report.words import followed
 from refusal_index.stats import Estimate, latent_auroc, rho_from_refusal_index
-
-STEPS = ((0.2, "barely"), (0.4, "loosely"), (0.6, "moderately well"), (0.8, "closely"), (1.01, "very closely"))
-"""Up to which estimate which word is used, where the interval lies above 0."""
 
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 """Cautions under which no sentence may be made of the number."""
@@ -43,7 +41,7 @@ def verdict(found: Finding) -> str:
 
     >>> verdict(Finding(Estimate(0.27, 0.2, 0.34), error_rate=0.49))
     'Its refusals follow its knowledge loosely.'
-    >>> verdict(Finding(Estimate(0.05, -0.1, 0.2), error_rate=0.49))
+    >>> verdict(Finding(Estimate(0.05, -0.1, 0.19), error_rate=0.49))
     'There is no sign that its refusals follow its knowledge: they may be no better than a coin.'
     """
     index = found.index
@@ -51,12 +49,7 @@ def verdict(found: Finding) -> str:
         return "How well its refusals follow its knowledge cannot be said."
     if found.codes & MEANINGLESS or index.low is None or index.high is None:
         return "How well its refusals follow its knowledge cannot be said from this number."
-    if index.low <= 0 <= index.high:
-        return "There is no sign that its refusals follow its knowledge: they may be no better than a coin."
-    if index.estimate < 0:
-        return "Its refusals run against its knowledge: it refuses what it knows rather than what it does not."
-    word = next(word for end, word in STEPS if index.estimate < end)
-    return f"Its refusals follow its knowledge {word}."
+    return followed(index)
 
 
 def pairs_sentence(found: Finding) -> str | None:
@@ -209,7 +202,7 @@ def _missing(run: ReportRun) -> Iterator[str]:
 
 
 def _compared(run: ReportRun, paper: tuple[float, ...]) -> Iterator[str]:
-    yield "0 is a model that refuses like a coin, 1 one that refuses exactly what it would get wrong."
+    yield "0 is a model that refuses like a coin, 1 one that refuses strictly in order of difficulty."
     known = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if _estimate(v) is not None]
     if len(known) > 1:
         known.sort(key=lambda pair: _estimate(pair[1]) or 0.0)

@@ -44,6 +44,10 @@ RULES = {"refused_again_right": "refused again is right", "refused_again_dropped
 """The scoring rules that have a row of their own."""
 
 
+NOT_KNOWN = Estimate(None, reason="no_forced_grade")
+"""In place of a range that would rest on which forced answers were refused again, where nothing says so."""
+
+
 @dataclass(frozen=True)
 class MetricRow:
     """One metric, or the index under one decision, of every variant on one axis."""
@@ -108,7 +112,8 @@ def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
     if missing is not None:
         yield "whatever is missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
     ranges = variant.sensitivity.range_of(SINGLE_DRAW)
-    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
+    known = variant.sensitivity.knows_refused_again
+    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason) if known else NOT_KNOWN
     for rule in variant.sensitivity.rules:
         if rule.rule in RULES and variant.forced_refusals.refused:
             yield RULES[rule.rule], Estimate(rule.estimate, reason=rule.reason)

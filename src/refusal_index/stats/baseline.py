@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_same_index, unmasked
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.index import refusal_index
@@ -128,7 +129,9 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
 
 def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    c, r = np.broadcast_arrays(np.asarray(correct_rate, float), np.asarray(refusal_rate, float))
+    given = {"correct_rate": correct_rate, "refusal_rate": refusal_rate}
+    check_same_index(given)
+    c, r = np.broadcast_arrays(*(unmasked(name, rates).astype(float) for name, rates in given.items()))
     for name, rates in (("correct_rate", c), ("refusal_rate", r)):
         if not np.all((rates >= 0) & (rates <= 1)):
             raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it in per cent, or a count?")

@@ -8,6 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
+
+LARGEST_COUNT = 2**53
+"""The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
+
 CELL_NAMES = ("refused_wrong", "refused_right", "answered_wrong", "answered_right")
 
 
@@ -31,7 +36,7 @@ class ContingencyTable:
     TypeError
         If a count is not a number: an array, a string, a truth value.
     ValueError
-        If a count is negative, fractional, infinite or NaN.
+        If a count is negative, fractional, infinite, NaN or above 2**53.
 
     Examples
     --------
@@ -59,7 +64,14 @@ class ContingencyTable:
             Whether the question was refused in the first pass.
         wrong : array_like of bool, shape (n,)
             Whether the answer that counts was wrong: the first-pass answer where there was one, the forced answer
-            where the question was refused.
+            where the question was refused. Both may hold the whole numbers 0 and 1 instead.
+
+        Raises
+        ------
+        TypeError
+            If an array holds something else, or masked values.
+        ValueError
+            If the arrays differ in length, or are of pandas and differ in their index.
 
         Examples
         --------
@@ -118,7 +130,7 @@ def empty_margin(refused: float, answered: float, right: float, wrong: float) ->
 def checked_count(name: str, value: Any) -> int:
     """Check that a number is a count and return it as int."""
     # Most counts are plain ints, and a table is made for every estimate.
-    if type(value) is int and value >= 0:
+    if type(value) is int and 0 <= value <= LARGEST_COUNT:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(
@@ -126,6 +138,8 @@ def checked_count(name: str, value: Any) -> int:
             "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
             "for many tables refusal_index_many"
         )
+    if isinstance(value, int) or math.isfinite(value):
+        _refuse_too_large(name, value)
     # NaN and infinity fail the test for a whole number too.
     number = float(value)
     if not number.is_integer():
@@ -137,8 +151,14 @@ def checked_count(name: str, value: Any) -> int:
     return int(number)
 
 
+def _refuse_too_large(name: str, value: Any) -> None:
+    if value > LARGEST_COUNT:
+        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
+
+
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Check one truth value a question for refusal and for error, and return both as arrays of shape (n,)."""
+    check_same_index({"refused": refused, "wrong": wrong})
     r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
     if r.size != w.size:
         raise ValueError(
@@ -149,20 +169,19 @@ def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.b
 
 
 def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
-    if array.dtype != bool and array.size:
-        raise TypeError(
-            f"{name} must hold truth values, got an array of {array.dtype}; are there grades in it that need comparing "
-            "(grade == 'refused'), or missing values of unscored questions that need dropping?"
-        )
-    return array.astype(bool, copy=False)
+    likely = (
+        "are there grades in it that need comparing (grade == 'refused'), or missing values of unscored questions that "
+        "need dropping?"
+    )
+    return truth_values(name, array, likely)
 
 
 def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Check an array of counts, of any shape, and return it as floats."""
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{name} must hold counts, got an array of {array.dtype}; "
@@ -170,10 +189,10 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
         )
     counts = array.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
-        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts < np.inf))
+        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts <= LARGEST_COUNT))
     if bad.any():
         raise ValueError(
             f"{name} must hold whole numbers that are not negative, got {float(counts[bad].flat[0])!r}; "
-            "is it a rate, a difference of totals, or a count with missing values?"
+            "is it a rate, a difference of totals, a count with missing values, or one beyond 2**53?"
         )
     return counts

@@ -18,6 +18,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from refusal_index.stats._ops import SCALAR, FloatArray
+from refusal_index.stats.arguments import share, whole_number
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.estimator import tetrachoric
@@ -59,18 +60,12 @@ def rho_interval(
 
 def checked_resamples(n_resamples: int) -> int:
     """Return the number of resamples if there is at least one."""
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
-    return n_resamples
+    return whole_number("n_resamples", n_resamples, 1)
 
 
 def normal_quantile(confidence_level: float) -> float:
     """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must lie strictly between 0 and 1, got {confidence_level!r}; is it in per cent?"
-        )
-    return float(-SCALAR.ndtri((1 - confidence_level) / 2))
+    return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
 
 
 def _profile(table: ContingencyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:

@@ -13,7 +13,8 @@ from refusal_index.outcomes.counts import completeness, contingency_table
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ContingencyTable, Estimate, metrics, refusal_index
+from refusal_index.outcomes.variant_metrics import variant_metrics
+from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
@@ -123,7 +124,7 @@ def questions_text(runs: Sequence[ComparedRun]) -> str:
 
 def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
     table = contingency_table(outcomes)
-    found = metrics(table, penalty=options.penalty, confidence_level=options.confidence_level)
+    found = variant_metrics(outcomes, options.penalty, options.confidence_level)
     return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
 
 

@@ -233,7 +233,7 @@ TABLE, LABELS = ContingencyTable(220, 60, 180, 540), GraderLabels(90, 5, 4, 80)
         (lambda: misgrading_range(TABLE, 0.2, (0, 0)), ValueError, "the smallest rate and the largest, got 0.2"),
         (lambda: misgrading_range(TABLE, (0, 0.6), (0, 0.4)), ValueError, "must sum to less than 1, got 0.6 and 0.4"),
         (lambda: misgrading_range(TABLE, (0, 0.1), ("0", "0.1")), TypeError, "graded_right_if_wrong must be one or"),
-        (lambda: correct_guessing(TABLE, 0.25), ValueError, "n_choices must be a whole number of at least 2"),
+        (lambda: correct_guessing(TABLE, 0.25), ValueError, "n_choices must be a whole number"),
         (lambda: misgrading_from_labels(TABLE), TypeError, "one slice of labels, or both"),
         (lambda: misgrading_from_labels(TABLE, refused=LABELS), TypeError, "one slice of labels, or both"),
         (lambda: misgrading_from_labels(TABLE, LABELS, answered=LABELS), TypeError, "one slice of labels, or both"),

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 UNDEFINED = "-"
 """Stands for a number that there is not."""
 
+NOT_KNOWN = "not known"
+"""Stands for a number that the data do not hold, though there is one."""
+
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are followed rather than seen: controls, direction marks, line separators."""
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from refusal_index.outcomes.cautions import MISSING_LIMIT
 from refusal_index.outcomes.comparison import Difference, PairComparison, both_numbers
+from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
@@ -43,15 +43,37 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
-    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "status")
+    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
+    adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric], variant, *_cells(difference, level)) for metric, variant, difference in found.rows()
+        (METRIC_COLUMNS[metric], variant, *_with_holm(_cells(difference, level), holm))
+        for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
+    yield from ("", _primary(found, adjusted))
     yield from ("", _which_index(found.pair))
     for line in _reasons(runs, found.pair):
         yield from ("", line)
     yield from _asked_otherwise(runs)
+
+
+def _with_holm(cells: Iterator[str], holm: float | None) -> Iterator[str]:
+    *numbers, status = cells
+    yield from (*numbers, pvalue(holm), status)
+
+
+def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
+    """Say which p-value stands as it is, and that the others are adjusted."""
+    others = sum(one is not None for one in adjusted)
+    if not found.has_primary:
+        return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
+    metric, variant, _ = next(found.rows())
+    name = METRIC_COLUMNS[metric]
+    which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
+    return (
+        f"{which} is the primary comparison, and its p-value stands as it is; those of the other {others} are adjusted "
+        "for their number (Holm)."
+    )
 
 
 def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
@@ -66,7 +88,8 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
     else:
         yield from _ranked_blocks(found)
-    yield from ("", RANKED_BY.get(ranking.metric, ""))
+    if ranking.metric in RANKED_BY:
+        yield from ("", RANKED_BY[ranking.metric])
     yield from _asked_otherwise(runs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from refusal_index.outcomes.labels import Labels, Source
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
 from refusal_index.outcomes.sensitivity import DecisionOptions, Decisions
 from refusal_index.stats import MisgradingRange
@@ -26,7 +26,6 @@ RULES = {
 RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_lowest", "all_highest")
 """What these say rests on which forced answers were refused again."""
 
-NOT_KNOWN = "not known"
 NO_LABELS = "no_labels:"
 KINDS = {
     "refused_graded_wrong": "forced answers graded incorrect",
@@ -58,7 +57,7 @@ def _metrics_table(found: Decisions) -> Table:
         (METRIC_COLUMNS[one.name], number(found.as_scored[one.name].estimate), span(one.low, one.high))
         for one in found.scoring.ranges
     )
-    return Table.of(("metric", "as scored", "over all scoring rules"), rows, left=("metric",))
+    return Table.of(("metric", "as scored", "whatever is missing"), rows, left=("metric",))
 
 
 def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
@@ -77,7 +76,7 @@ def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
 
 
 def _scoring_rows(found: Decisions) -> Iterator[Row]:
-    known = found.knows_refused_again
+    known = found.scoring.knows_refused_again
     for rule in found.scoring.rules:
         if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
             yield RULES[rule.rule], NOT_KNOWN, "", "no_forced_grade"
@@ -98,7 +97,9 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
 
 
 def _notes(found: Decisions) -> Iterator[str]:
-    if not found.knows_refused_again:
+    if found.missing_grades:
+        yield "As scored, questions without a grade are left out; ranges keep them, and may lie beside what is scored."
+    if not found.scoring.knows_refused_again:
         yield "Which forced answers were refused again is not known (no forced_grade): no range above allows for it."
     for reason in (corrected.reason for corrected in found.corrections.values()):
         if reason is not None and reason.startswith(NO_LABELS):

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
-from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
 from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
@@ -123,7 +123,7 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
     yield from (number(variant.metric(name).estimate) for name in METRICS)
     if _any_missing(summary):
         yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
-    yield span(rules.low, rules.high)
+    yield span(rules.low, rules.high) if variant.sensitivity.knows_refused_again else NOT_KNOWN
     yield variant.status
     yield f"{missing.unscored:,} ({missing.missing_share:.1%})" if missing.unscored else "0"
     yield UNDEFINED if forced.share is None else f"{forced.refused:,} ({forced.share:.1%})"
@@ -132,7 +132,8 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
 def _remarks(variant: VariantSummary) -> Iterator[str]:
     """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
     complete = variant.completeness
-    if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
+    said = {"incomplete"} | ({FORCED_NOT_ASKED} if set(complete.reasons) == {FORCED_NOT_ASKED} else set())
+    if complete.unscored and not any(warning.code in said for warning in variant.warnings):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
         yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
     index = variant.metric(INDEX)

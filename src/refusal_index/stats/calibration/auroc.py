@@ -16,6 +16,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.intervals import normal_quantile
 
@@ -147,14 +148,12 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
 
 def checked_scores(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Check a finite score and a truth value for each question, and return both as arrays of shape (n,)."""
-    scores, truths = np.asarray(score), np.asarray(outcome)
+    check_same_index({"score": score, "outcome": outcome})
+    scores = unmasked("score", score)
+    likely = "are there grades in it that need comparing (grade == 'correct')?"
+    truths = truth_values("outcome", outcome, likely)
     if scores.dtype.kind not in "iufb":
         raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
-    if truths.dtype != bool and truths.size:
-        raise TypeError(
-            f"outcome must hold truth values, got an array of {truths.dtype}; "
-            "are there grades in it that need comparing (grade == 'correct')?"
-        )
     if scores.ndim != 1 or scores.shape != truths.shape:
         raise ValueError(
             "score and outcome must have one value for each of the same questions, "

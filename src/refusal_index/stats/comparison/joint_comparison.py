@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_rows
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
 from refusal_index.stats.comparison.pair import difference_pvalue
@@ -199,6 +200,8 @@ def _checked_models(
     refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
 ) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n)."""
+    for name, values in (("refused", refused), ("wrong", wrong), ("scored", scored)):
+        check_rows(name, values)
     shape = np.shape(refused)
     if len(shape) != 3:
         raise ValueError(

@@ -19,23 +19,29 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import pvalues_of
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.matrices import BoolArray
 
 
-def holm(pvalues: FloatArray) -> FloatArray:
+def holm(pvalues: ArrayLike) -> FloatArray:
     """Adjust p-values of shape (m,) by Holm's method, which holds however they depend on each other.
 
     Parameters
     ----------
-    pvalues : ndarray of float, shape (m,)
-        In [0, 1]; taken as they are.
+    pvalues : array_like of float, shape (m,)
+        In [0, 1].
 
     Returns
     -------
     ndarray, shape (m,)
         Adjusted p-values, in the order of those given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers, or one is NaN or lies outside [0, 1].
 
     References
     ----------
@@ -44,12 +50,13 @@ def holm(pvalues: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> holm(np.array([0.01, 0.04, 0.03]))
+    >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    order = np.argsort(pvalues, kind="stable")
-    remaining = np.arange(len(pvalues), 0, -1)
-    return _in_given_order(np.minimum(remaining * pvalues[order], 1.0), order)
+    given = pvalues_of(pvalues)
+    order = np.argsort(given, kind="stable")
+    remaining = np.arange(len(given), 0, -1)
+    return _in_given_order(np.minimum(remaining * given[order], 1.0), order)
 
 
 def step_down_max_t(

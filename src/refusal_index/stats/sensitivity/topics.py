@@ -21,6 +21,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_same_index, unmasked
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
@@ -121,6 +122,7 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     >>> round(result.estimate, 3), round(result.pooled, 3)
     (0.33, 0.708)
     """
+    check_same_index({"refused": refused, "wrong": wrong, "topic": topic})
     r, w = checked_outcomes(refused, wrong)
     topics, index = np.unique(_checked_topics(topic, r.size), return_inverse=True)
     counts = np.bincount(4 * index + 2 * ~r + ~w, minlength=4 * topics.size).reshape(-1, 4)
@@ -137,7 +139,7 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
 
 
 def _checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
-    topics = np.asarray(topic)
+    topics = unmasked("topic", topic)
     if topics.shape != (n,):
         raise ValueError(
             f"topic must have one value for each of the {n} questions, got shape {topics.shape}; was it filtered?"
