@@ -64,7 +64,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     points, notes = _points(chosen, draws, options)
     if len(points) < FEWEST_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}; {found}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}; {found}.", notes)
     frame = _frame(points, options.confidence_level)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:

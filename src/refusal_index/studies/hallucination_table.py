@@ -18,7 +18,7 @@ from refusal_index import stats
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, number, widened, with_interval
+from refusal_index.studies.cells import NOTHING, listed, number, widened, with_interval
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, run_index
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -121,7 +121,7 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
     for run in runs:
         kept.setdefault((run.model, run.dataset), run)
     again = [run.label for run in runs if kept[run.model, run.dataset] is not run]
-    note = f"Left out, since their model has another run on the same dataset: {'; '.join(again)}."
+    note = f"Left out, since their model has another run on the same dataset: {listed(again)}."
     return tuple(kept.values()), (note,) if again else ()
 
 

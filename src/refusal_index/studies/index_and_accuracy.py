@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, name_in_tables, paper_context
 from refusal_index.studies.regression import (
     FEWEST,
@@ -59,10 +59,10 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen for row in _run_rows(run, known, options)]
     undefined = [run.label for run in chosen if run.label not in {row[2] for row in rows}]
     if undefined:
-        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {'; '.join(undefined)}.")
+        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {listed(undefined)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame["model"].n_unique() < FEWEST:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = regressed(frame, options.confidence_level)
     notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)

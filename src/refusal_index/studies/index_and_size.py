@@ -11,7 +11,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import (
     PAPER,
     RUN,
@@ -65,12 +65,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen if (row := _run_row(run, known, options)) is not None]
     left_out = [run.label for run in chosen if run.label not in {row[1] for row in rows}]
     if left_out:
-        notes = (*notes, f"Left out, without an index or a known number of parameters: {'; '.join(left_out)}.")
+        notes = (*notes, f"Left out, without an index or a known number of parameters: {listed(left_out)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame.height < 2:
         raise NotPossibleError(
-            f"It needs {NEEDS}. Known here: {', '.join(row[1] for row in rows) or 'none'}, "
-            f"of {', '.join(run.label for run in chosen)}."
+            f"It needs {NEEDS}. Known here: {listed([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
         )
     frame = with_regression(frame, SIZE, by=("source",), confidence_level=options.confidence_level, logarithmic=True)
     frame = side_by_side(frame)

@@ -52,7 +52,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
                 point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
                 rows.append({**one.where, "variant": other or ALL, **point})
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     return Study(NAME, TITLE, _caption(options), pl.DataFrame(rows, schema=_SCHEMA), draw, notes, printed)
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.studies.cells import number
+from refusal_index.studies.cells import listed, number
 from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
@@ -85,7 +85,7 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
         else:
             rows[setting_name(setting)] = [_defined(scores[model]) for model in models]
     if len(models) < 2 or len(rows) < 2:
-        raise NotPossibleError(_why_not_possible(models, rows, notes))
+        raise NotPossibleError(_why_not_possible(models, rows), notes)
     matrices = {name: np.array([[scores[name] for scores in row] for row in rows.values()]) for name in COMPARED}
     return Grid(models, tuple(rows), matrices, notes)
 
@@ -98,23 +98,23 @@ def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | 
 def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float | None]]) -> str | None:
     missing = [model for model in models if model not in scores]
     if missing:
-        return f"it is missing for {', '.join(missing)}"
+        return f"it is missing for {listed(missing)}"
     undefined = [
         f"{METRIC_LABELS[name]} of {model}"
         for model, values in scores.items()
         for name, value in values.items()
         if value is None
     ]
-    return f"{', '.join(undefined)} is undefined" if undefined else None
+    return f"{listed(undefined)} is undefined" if undefined else None
 
 
 def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in scores.items() if value is not None}
 
 
-def _why_not_possible(models: Sequence[str], settings: Iterable[str], notes: Sequence[str]) -> str:
-    found = f"{len(models)} ({', '.join(models)}) and the settings that they share {'; '.join(settings) or 'none'}"
-    return " ".join([f"It needs {NEEDS}; the models are {found}.", *notes])
+def _why_not_possible(models: Sequence[str], settings: Iterable[str]) -> str:
+    found = f"{len(models)} ({listed(models)}) and the settings that they share {listed(list(settings)) or 'none'}"
+    return f"It needs {NEEDS}; the models are {found}."
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
@@ -232,8 +232,8 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
 
 def _caption(grid: Grid, options: StudyOptions) -> str:
     return (
-        f"Agreement of {len(grid.settings)} settings ({'; '.join(grid.settings)}) on the ranking of "
-        f"{len(grid.models)} models ({', '.join(grid.models)}): Kendall's W (without the correction for ties, as the "
+        f"Agreement of {len(grid.settings)} settings ({listed(grid.settings)}) on the ranking of "
+        f"{len(grid.models)} models ({listed(grid.models)}): Kendall's W (without the correction for ties, as the "
         "paper defines it; the frame has both) and winner entropy, for each metric as it is and after removing the "
         "monotonic effects of correct rate, refusal rate and both by (additive) isotonic regression. Filled: one "
         "function for all models; open: one for each model over its settings, as the paper's appendix words it, which "

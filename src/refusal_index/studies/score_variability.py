@@ -14,7 +14,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, widened
+from refusal_index.studies.cells import listed, number, widened
 from refusal_index.studies.resampling import RESAMPLES, FloatArray, percentile_interval, resampled_metrics
 from refusal_index.studies.scores import (
     COMPARED,
@@ -61,7 +61,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
-        notes = (*notes, f"Left out, since under one prompt variant only: {'; '.join(single)}.")
+        notes = (*notes, f"Left out, since under one prompt variant only: {listed(single)}.")
     rows = [row for run in several for row in _run_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     notes = (*notes, *missing_notes(several), *_undefined_notes(frame))

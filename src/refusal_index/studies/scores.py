@@ -14,6 +14,7 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import ContingencyTable, Estimate, metrics, refusal_index
+from refusal_index.studies.cells import listed
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
@@ -84,7 +85,7 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     left_out = [run.label for run in runs if run.dataset != chosen]
     note = (
         f"Runs on one dataset are compared, here {dataset_name(chosen)}; left out, since on another dataset: "
-        f"{'; '.join(left_out)}."
+        f"{listed(left_out)}."
     )
     kept = [run for run in runs if run.dataset == chosen]
     models = Counter(run.model for run in kept)
