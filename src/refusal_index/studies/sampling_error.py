@@ -7,10 +7,11 @@ it, and of what it lacks to 1, is chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
 
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.runs import ComparedRun
@@ -18,7 +19,6 @@ from refusal_index.stats import ContingencyTable, metric_influence
 from refusal_index.stats.comparison.joint_comparison import joint_influence
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.stability.sampling_noise import DisattenuatedCorrelation, disattenuated_correlation
-from refusal_index.studies.cells import number
 from refusal_index.studies.resampling import FloatArray
 from refusal_index.studies.scores import INDEX
 from refusal_index.studies.study import StudyOptions
@@ -54,43 +54,33 @@ def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> Floa
     - returned: NaN where the number has no standard error.
     """
     if metric == INDEX:
-        return joint_influence(*(rows[np.newaxis] for rows in matrix.arrays))[0]
+        return np.asarray(joint_influence(*(rows[np.newaxis] for rows in matrix.arrays))[0])
     rows = metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
     scaled = rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1)
     defined = scaled[np.isfinite(scaled).all(axis=1)]
     return defined.mean(axis=0) if len(defined) else np.full(scaled.shape[1], np.nan)
 
 
-def standard_error(influences: FloatArray) -> float | None:
-    """Return the standard error of a number with this influence; None where it has none."""
-    error = float(np.linalg.norm(influences))
-    return error if np.isfinite(error) else None
+class RunErrors:
+    """The influence of each question on the numbers of some runs, made once."""
+
+    def __init__(self, runs: Sequence[ComparedRun], options: StudyOptions) -> None:
+        self._options = options
+        self._matrices = dict(zip((run.label for run in runs), matched(runs), strict=True)) if runs else {}
+        self._made: dict[tuple[str, str], FloatArray] = {}
+
+    def of(self, labels: Sequence[str], metric: str) -> FloatArray:
+        """Return those of some runs, by their labels, on a metric; shape (runs, n)."""
+        return np.stack([self._of(label, metric) for label in labels])
+
+    def _of(self, label: str, metric: str) -> FloatArray:
+        if (label, metric) not in self._made:
+            self._made[label, metric] = influence(self._matrices[label], metric, self._options)
+        return self._made[label, metric]
 
 
-def error_of_interval(low: float | None, high: float | None, confidence_level: float) -> float:
-    """Return the standard error that a printed interval stands for; NaN where there is none."""
-    return np.nan if low is None or high is None else (high - low) / 2 / normal_quantile(confidence_level)
-
-
-NOISE_SCHEMA = {
-    "r_squared_ceiling": pl.Float64,
-    "r_squared_without_noise": pl.Float64,
-    "noise_reason": pl.String,
-}
-"""The columns that `noise_columns` fills."""
-
-
-def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | None]:
-    """Give the noise ceiling of an R squared, and R squared without the sampling errors of both sides."""
-    return {
-        "r_squared_ceiling": None if found.ceiling is None else found.ceiling**2,
-        "r_squared_without_noise": None if found.estimate is None else found.estimate**2,
-        "noise_reason": found.reason,
-    }
-
-
-def noise_of(
-    values: Sequence[float], others: Sequence[float], errors: FloatArray, other_errors: FloatArray
+def without_noise(
+    values: ArrayLike, others: ArrayLike, errors: FloatArray, other_errors: FloatArray
 ) -> DisattenuatedCorrelation:
     """Take sampling errors out of a correlation over points.
 
@@ -102,13 +92,23 @@ def noise_of(
     )
 
 
-def ceiling_text(ceiling: float | None, without: float | None, reason: str | None) -> Iterator[str]:
-    """Say in a sentence how much of an R squared sampling errors may hide."""
-    if ceiling is None or without is None:
-        side, _, why = (reason or "").partition(":")
-        whose = "the index" if side == "first" else "the other side"
-        yield f"the noise ceiling is not known ({why.replace('_', ' ')} of {whose})"
-        return
-    yield f"at most about {number(ceiling)} with these sampling errors"
-    beyond = ", more than 1, as chance can have it" if without > 1 else ""
-    yield f"{number(without)} without them{beyond}"
+def printed_errors(low: pl.Series, high: pl.Series) -> FloatArray:
+    """Return the variances that printed intervals of 95 % stand for."""
+    return np.asarray(((high - low) / 2 / normal_quantile(0.95)).to_numpy() ** 2)
+
+
+NOISE_SCHEMA = {
+    "r_squared_ceiling": pl.Float64,
+    "r_squared_without_noise": pl.Float64,
+    "noise_reason": pl.String,
+}
+"""The columns of `noise_columns`."""
+
+
+def noise_columns(found: DisattenuatedCorrelation) -> dict[str, float | str | None]:
+    """Give the noise ceiling of an R squared, and R squared without the sampling errors of both sides."""
+    return {
+        "r_squared_ceiling": None if found.ceiling is None else found.ceiling**2,
+        "r_squared_without_noise": None if found.estimate is None else found.estimate**2,
+        "noise_reason": found.reason,
+    }

@@ -21,7 +21,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.style import house_style, new_figure
 
-
 SINGLE_DRAWS = (
     "RI here is the paper's, of single draws: chance in single replies pulls it towards 0, the more so the more a "
     "model's replies vary. The study attenuation shows by how much."

@@ -6,8 +6,8 @@ plus what the errors add,
     E[S] = T + D,    D = mean_i V_ii - mean_{i != j} V_ij,
 
 with V the covariance of the errors: errors that all models share, as those from the same questions are in part, spread
-nothing. ``T = S - D`` estimates the variance of the true values without bias, and the reliability ``T / S`` is the share
-of the variance that is not sampling error: the highest R squared that anything without error could reach on average,
+nothing. ``T = S - D`` estimates the variance of the true values without bias. The reliability ``T / S`` is the share of
+the variance that is not sampling error: the highest R squared that anything without error could reach on average,
 its *noise ceiling*. Where D exceeds S nothing is known of T, which is said and not clipped.
 
 Simulated, 1,000 replicates of 12 models with a reliability of .8, errors that correlate with .5 between models and a
@@ -257,7 +257,7 @@ def kendall_w_ceiling(
 
 
 def _spread(covariance: FloatArray) -> float:
-    """What errors of this covariance add to a sample variance, or a sample covariance, on average."""
+    """Return what errors of this covariance add to a sample variance, or a sample covariance, on average."""
     k = len(covariance)
     own = float(np.trace(covariance)) / k
     return own - (float(covariance.sum()) - own * k) / (k * (k - 1))
