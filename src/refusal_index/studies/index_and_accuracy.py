@@ -185,7 +185,7 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataF
     if frame["source"].eq(PAPER).any():
         text += (
             " In grey the paper's 16 rows, as printed; their errors are taken from the printed intervals. Their R "
-            "squared is .010 against the correct answer rate and .232 against C/A; the paper prints .242 and .235 for the "
-            "former, which fit the latter."
+            "squared is .010 against the correct answer rate and .232 against C/A; the paper prints .242 and .235 for "
+            "the former, which fit the latter."
         )
     return text

@@ -145,6 +145,8 @@ def _regressed(
     line_of_all = fit_line(*with_sparse)
     at = (group[x].log10() if logarithmic else group[x]).to_numpy()
     fitted, reach = line.at(at), line_band(line, across, up, at, confidence_level)
+    # The line is not drawn out to points that are not in it.
+    fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
     numbers = {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared, "pvalue": line.pvalue}
     numbers |= {"spearman": spearman(across, up), "spearman_all": spearman(*with_sparse)}
     numbers["r_squared_all"] = line_of_all.r_squared if line_of_all else None
