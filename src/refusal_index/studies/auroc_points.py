@@ -1,4 +1,4 @@
-"""The points of the AUROC correlation: a model on a dataset under a prompt, and what each question adds to its error."""
+"""Points of the AUROC correlation: a model on a dataset under a prompt, and what each question adds to its error."""
 
 from __future__ import annotations
 

@@ -180,9 +180,19 @@ def regression_note(row: Mapping[str, Any], against: str) -> str:
     )
     return (
         f"{whose}, RI against {against}: rank correlation {number(row['spearman'])}, R squared "
-        f"{number(row['r_squared'])} over {row['points']} models (p = {pvalue(row['pvalue'])} of a slope of 0); "
+        f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
         f"{_ceiling_text(row)}.{more if apart else ''}"
     )
+
+
+def p_text(value: float | None) -> str:
+    """Return a p-value as a sentence has it.
+
+    >>> p_text(0.25), p_text(1e-9)
+    ('p = 0.2500', 'p <.0001')
+    """
+    shown = pvalue(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _ceiling_text(row: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ it, and of what it lacks to 1, is chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -36,16 +36,6 @@ def is_sparse(tables: Sequence[ContingencyTable]) -> bool:
     return all(min(table.counts) < FEW_IN_A_CELL for table in tables)
 
 
-def matched(runs: Sequence[ComparedRun]) -> list[OutcomeMatrix]:
-    """Match the first draws of all variants of all runs by question, and give each run its rows."""
-    every = outcome_matrix([rows for run in runs for rows in run.variants.values()])
-    parts, start = [], 0
-    for run in runs:
-        parts.append(every.of_rows(range(start, start + len(run.variants))))
-        start += len(run.variants)
-    return parts
-
-
 def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
     """Return the influence of each question on a run's number, over its number of questions; shape (n,).
 
@@ -55,28 +45,78 @@ def influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> Floa
     """
     if metric == INDEX:
         return np.asarray(joint_influence(*(rows[np.newaxis] for rows in matrix.arrays))[0])
-    rows = metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
-    scaled = rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1)
+    scaled = variant_influence(matrix, metric, options)
     defined = scaled[np.isfinite(scaled).all(axis=1)]
     return defined.mean(axis=0) if len(defined) else np.full(scaled.shape[1], np.nan)
 
 
+def variant_influence(matrix: OutcomeMatrix, metric: str, options: StudyOptions) -> FloatArray:
+    """Return the influence of each question on each row's metric, over its number of questions; shape (k, n)."""
+    rows = metric_influence(*matrix.arrays, metric=metric, penalty=options.penalty)
+    return np.asarray(rows / np.maximum(matrix.scored.sum(axis=1, keepdims=True), 1))
+
+
 class RunErrors:
-    """The influence of each question on the numbers of some runs, made once."""
+    """The influence of each question on the numbers of some runs, laid side by side over all their questions.
 
-    def __init__(self, runs: Sequence[ComparedRun], options: StudyOptions) -> None:
+    A question is the same for all runs on its dataset, and for those on other datasets that ask it in the same words.
+    Runs are known by names that tell them apart, their labels where no others are given.
+    """
+
+    def __init__(
+        self, runs: Sequence[ComparedRun], options: StudyOptions, names: Sequence[Hashable] | None = None
+    ) -> None:
         self._options = options
-        self._matrices = dict(zip((run.label for run in runs), matched(runs), strict=True)) if runs else {}
-        self._made: dict[tuple[str, str], FloatArray] = {}
+        names = [run.label for run in runs] if names is None else names
+        self._matrices = {
+            name: outcome_matrix(list(run.variants.values())) for name, run in zip(names, runs, strict=True)
+        }
+        columns: dict[Hashable, int] = {}
+        keys = _question_keys(runs, list(self._matrices.values()))
+        self._columns = {
+            name: [columns.setdefault(key, len(columns)) for key in own] for name, own in zip(names, keys, strict=True)
+        }
+        self._n = len(columns)
+        self._made: dict[tuple[Hashable, str], FloatArray] = {}
+        self._variants: dict[tuple[Hashable, str], FloatArray] = {}
 
-    def of(self, labels: Sequence[str], metric: str) -> FloatArray:
-        """Return those of some runs, by their labels, on a metric; shape (runs, n)."""
-        return np.stack([self._of(label, metric) for label in labels])
+    def of(self, names: Sequence[Hashable], metric: str) -> FloatArray:
+        """Return those of some runs, by their names, on a metric; shape (runs, n)."""
+        return np.array([self._of(name, metric) for name in names]).reshape(len(names), self._n)
 
-    def _of(self, label: str, metric: str) -> FloatArray:
-        if (label, metric) not in self._made:
-            self._made[label, metric] = influence(self._matrices[label], metric, self._options)
-        return self._made[label, metric]
+    def of_variants(self, name: Hashable, metric: str) -> FloatArray:
+        """Return those of each variant of a run on a metric; shape (variants, n)."""
+        if (name, metric) not in self._variants:
+            own = variant_influence(self._matrices[name], metric, self._options)
+            self._variants[name, metric] = np.array([self._laid(name, row) for row in own])
+        return self._variants[name, metric]
+
+    def _of(self, name: Hashable, metric: str) -> FloatArray:
+        if (name, metric) not in self._made:
+            own = influence(self._matrices[name], metric, self._options)
+            self._made[name, metric] = self._laid(name, own)
+        return self._made[name, metric]
+
+    def _laid(self, name: Hashable, own: FloatArray) -> FloatArray:
+        laid = np.full(self._n, np.nan if np.isnan(own).any() else 0.0)
+        laid[self._columns[name]] = own
+        return laid
+
+
+def _question_keys(runs: Sequence[ComparedRun], matrices: Sequence[OutcomeMatrix]) -> Iterator[list[Hashable]]:
+    """Give each run what tells its questions from all others."""
+    texts: dict[tuple[str | None, str], set[str]] = {}
+    for run in runs:
+        for rows in run.variants.values():
+            for one, text in rows.select("question_id", "question").unique().drop_nulls().iter_rows():
+                texts.setdefault((run.dataset, one), set()).add(text)
+    for place, (run, matrix) in enumerate(zip(runs, matrices, strict=True)):
+        keys: list[Hashable] = []
+        for one in matrix.question_ids:
+            known = texts.get((run.dataset, one), set())
+            # Where runs mean different questions by one id, each keeps its own.
+            keys.append((run.dataset, one) if not known else (one, *known) if len(known) == 1 else (place, one))
+        yield keys
 
 
 def without_noise(

@@ -146,7 +146,7 @@ def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
         return ReliabilityResult(None, None, None, None, "undefined", "too_few_estimates")
     variance, noise = float(y.var(ddof=1)), _spread(errors)
     true = variance - noise
-    if variance == 0:
+    if np.ptp(y) == 0:
         return ReliabilityResult(None, true, variance, noise, "undefined", "no_variation")
     if true <= 0:
         return ReliabilityResult(None, true, variance, noise, "undefined", "noise_exceeds_spread")
