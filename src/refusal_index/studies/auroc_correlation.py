@@ -29,7 +29,7 @@ from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.resampling import FloatArray
 from refusal_index.studies.sampling_error import without_noise
-from refusal_index.studies.scores import COMPARED, chosen_runs, level_text
+from refusal_index.studies.scores import COMPARED, INDEX, chosen_runs, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "auroc_correlation"
@@ -74,6 +74,11 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             f"P(Answering) comes from {span} draws: from few draws it is coarse, which pulls its "
             "AUROC towards 1/2; the paper draws 100."
         )
+    reason = frame.filter(metric=INDEX)["noise_reason"][0]
+    if reason:
+        side, _, why = reason.partition(":")
+        whose = "RI" if side == "first" else "the AUROC"
+        notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 

@@ -274,9 +274,13 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "variants where there are several. Grey lines are averages over the models. Kendall's W and winner entropy say "
         "how far the datasets rank the models alike; W is to be compared with its average for random rankings, one "
         "over the number of datasets, not with 0, and with what sampling errors leave of it where all rank alike, not "
-        "with 1. The contrast of datasets in which the truth is to be had, in the context or from training, with those "
-        "in which it is not has an interval over questions for each model and Student's over models for the average."
+        "with 1."
     )
+    if (frame["statistic"] == CONTRAST).any():
+        text += (
+            " The contrast of datasets in which the truth is to be had, in the context or from training, with those in "
+            "which it is not has an interval over questions for each model and Student's over models for the average."
+        )
     if frame["within_source"].is_not_null().any():
         text += (
             " In a mix of datasets part of the index is telling the sources apart: hollow marks are the index within "
