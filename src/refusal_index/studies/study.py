@@ -103,6 +103,7 @@ STUDY_NAMES = (
     "ranking_with_ties",
     "index_and_accuracy",
     "index_and_size",
+    "index_predictors",
     "hallucination_table",
     "copula_comparison",
     "sample_size",
