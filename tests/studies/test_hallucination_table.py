@@ -106,10 +106,10 @@ def test_the_contrast_of_one_model_has_the_interval_of_independent_indices():
     assert study.printed(study.frame).columns == ["Model", *kinds, "available less unavailable"]
 
 
-def test_shared_questions_make_the_contrast_of_a_model_with_itself_certain():
+def test_a_contrast_without_any_error_has_no_interval_of_no_width():
     runs = [made_run("m", dataset=name, n=200, variants=["normal"]) for name in ("simpleqa", "faitheval_unanswerable")]
     row = hallucination_table.make(runs, OPTIONS).frame.filter(statistic="truth_contrast").row(0, named=True)
-    assert (row["estimate"], row["low"], row["high"]) == (0, 0, 0)
+    assert (row["estimate"], row["low"], row["high"]) == (0, None, None)
 
 
 def test_the_ceiling_of_w_knows_the_errors_of_every_index():

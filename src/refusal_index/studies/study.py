@@ -104,6 +104,7 @@ STUDY_NAMES = (
     "index_and_accuracy",
     "index_and_size",
     "index_predictors",
+    "thinking",
     "hallucination_table",
     "copula_comparison",
     "sample_size",

@@ -16,6 +16,7 @@ from refusal_index.studies.resampling import FloatArray
 
 CONTRAST, AVERAGE_CONTRAST = "truth_contrast", "truth_contrast_average"
 HEADINGS = {"available": "Truth available", "unavailable": "Truth unavailable"}
+ROUNDING = 1e-12
 FEWEST = 3
 """Models, for an interval over models."""
 
@@ -53,7 +54,8 @@ def _error(model: str, rows: pl.DataFrame, errors: Errors) -> float | None:
         return None
     one, other = (np.mean([errors[model, dataset] for dataset in parts[truth]], axis=0) for truth in HEADINGS)
     error = float(np.linalg.norm(one - other))
-    return error if math.isfinite(error) else None
+    # An interval of no width would claim certainty.
+    return error if math.isfinite(error) and error > ROUNDING else None
 
 
 def _interval(estimate: float, reach: float | None) -> dict[str, float | None]:
