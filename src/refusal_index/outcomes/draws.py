@@ -114,12 +114,17 @@ def _named(result: NoiseCorrectedResult, confidence_level: float) -> Estimate:
     return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=INDEX)
 
 
+def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:
+    """Say which questions have a first and a further draw, shape (n,)."""
+    return np.asarray(matrix.scored[0] & matrix.scored[1:].any(axis=0))
+
+
 def p_answering(matrix: OutcomeMatrix) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """P(Answering) of every question with a first and a further draw, and whether its first forced answer was right.
 
     The first draw is left out of the share, so that a question's chance does not enter on both sides.
     """
-    usable = matrix.scored[0] & matrix.scored[1:].any(axis=0)
+    usable = usable_questions(matrix)
     scored, refused = matrix.scored[1:, usable], matrix.refused[1:, usable]
     share = (scored & ~refused).sum(axis=0) / scored.sum(axis=0)
     return share, ~matrix.wrong[0, usable]

@@ -82,6 +82,65 @@ class ContingencyTable:
         both, refusals, errors = (int(np.count_nonzero(x)) for x in (r & w, r, w))
         return cls(both, refusals - both, errors - both, r.size - refusals - errors + both)
 
+    @classmethod
+    def from_rates(
+        cls,
+        *,
+        refusal_rate: float,
+        forced_accuracy: float,
+        n: int,
+        correct_rate: float | None = None,
+        correct_given_attempted: float | None = None,
+    ) -> Self:
+        """Count questions from rates as they are published, rounded to whole questions.
+
+        Parameters
+        ----------
+        refusal_rate : float in [0, 1]
+            Share of the questions refused in the first pass.
+        forced_accuracy : float in [0, 1]
+            Share of *all* questions right when an answer is forced, those that the first pass answered included: the
+            accuracy of the second pass.
+        n : int
+            Number of questions.
+        correct_rate, correct_given_attempted : float in [0, 1]
+            Exactly one of them: right answers of the first pass over all questions, or over those attempted. The
+            paper's text speaks of the latter where its program takes the former.
+
+        Raises
+        ------
+        TypeError
+            If not exactly one of the last two is given, or one is not a number.
+        ValueError
+            If a rate lies outside [0, 1], or no table has these rates: more right than answered, or fewer right under
+            forced answering than in the first pass.
+
+        Examples
+        --------
+        >>> ContingencyTable.from_rates(correct_rate=0.05, refusal_rate=0.74, forced_accuracy=0.08, n=1000)
+        ContingencyTable(refused_wrong=710, refused_right=30, answered_wrong=210, answered_right=50)
+        """
+        total = checked_count("n", n)
+        if (correct_rate is None) == (correct_given_attempted is None):
+            raise TypeError("expected exactly one of correct_rate and correct_given_attempted: over which questions?")
+        refused = round(_checked_rate("refusal_rate", refusal_rate) * total)
+        right = round(_checked_rate("forced_accuracy", forced_accuracy) * total)
+        if correct_rate is not None:
+            answered_right = round(_checked_rate("correct_rate", correct_rate) * total)
+        else:
+            answered_right = round(
+                _checked_rate("correct_given_attempted", correct_given_attempted) * (total - refused)
+            )
+        cells = refused - right + answered_right, right - answered_right, total - refused - answered_right
+        problems = ("more right answers to refused questions than refusals", _FEWER_RIGHT, "more right than answered")
+        for count, problem in zip(cells, problems, strict=True):
+            if count < 0:
+                raise ValueError(
+                    f"these rates fit no table of {total} questions: {problem}, by {-count}; is correct_rate over all "
+                    "questions, and forced_accuracy over all of them too?"
+                )
+        return cls(*cells, answered_right)
+
     @property
     def counts(self) -> tuple[int, int, int, int]:
         """The four cells in the order of the constructor."""
@@ -119,6 +178,18 @@ class ContingencyTable:
 
     def _share(self, count: int) -> float:
         return count / self.n if self.n else math.nan
+
+
+_FEWER_RIGHT = "fewer right under forced answering than in the first pass"
+
+
+def _checked_rate(name: str, value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
+    rate = float(value)
+    if not 0 <= rate <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; is it in per cent?")
+    return rate
 
 
 def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:

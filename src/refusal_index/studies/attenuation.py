@@ -46,9 +46,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             if found[-1]["estimate"] is None:
                 notes.append(f"{name}, {variant or ALL}: the corrected index is undefined ({found[-1]['reason']}).")
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
 
 
 def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[str, Any]]:

@@ -45,7 +45,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     defined, undefined = defined_tables(chosen)
     notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     tests, said = _tests(chosen)
     rows = [_fit_row(row, len(tables)) for row in stats.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")

@@ -52,7 +52,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             parts += misgrading_rows(one.table, options)
         rows += ({**one.where, **part} for part in parts)
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, (*notes, *_impossible(frame)), printed)
 

@@ -46,7 +46,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         frames.append(frame)
         notes = (*notes, *said)
     if not frames:
-        raise NotPossibleError(f"It needs {NEEDS}. {' '.join(notes)}")
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     return Study(NAME, TITLE, _caption(frames, options), pl.concat(frames), draw, notes, printed)
 
 

@@ -15,6 +15,7 @@ from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
+from refusal_index.studies.cells import listed
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
@@ -85,7 +86,7 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     left_out = [run.label for run in runs if run.dataset != chosen]
     note = (
         f"Runs on one dataset are compared, here {dataset_name(chosen)}; left out, since on another dataset: "
-        f"{'; '.join(left_out)}."
+        f"{listed(left_out)}."
     )
     kept = [run for run in runs if run.dataset == chosen]
     models = Counter(run.model for run in kept)

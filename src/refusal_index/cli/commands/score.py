@@ -14,12 +14,12 @@ from refusal_index.cli.shared_options import ConfidenceLevel, SummaryAsJson
 
 def score(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
             metavar="FILE",
         ),
-    ],
+    ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
@@ -28,9 +28,16 @@ def score(
         bool,
         typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
     ] = False,
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.",
+            metavar="FILE",
+        ),
+    ] = None,
     json: SummaryAsJson = False,
 ) -> None:
-    """Compute the Refusal Index from outcomes.
+    """Compute the Refusal Index from outcomes, or from published rates.
 
     For a run's folder, rebuild its outcome table and its summary from its replies, without a request. Exit status: 0
     done, 1 more than 2 % of the questions unscored, 2 bad input.
@@ -39,6 +46,13 @@ def score(
     from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
     from refusal_index.outcomes.table import read_tables
 
+    if rates is not None:
+        if files:
+            raise OptionError(f"score: expected outcomes or --rates, got both {files[0]} and {rates}; score one")
+        _score_rates(rates, DEFAULT_PENALTY if penalty is None else penalty, confidence_level, as_json=json)
+        return
+    if not files:
+        raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
         raise OptionError(
@@ -57,6 +71,26 @@ def score(
             console.show(summary_blocks(summary))
     if not complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _score_rates(path: Path, penalty: float, confidence_level: float, *, as_json: bool) -> None:
+    from refusal_index.outcomes.presentation.blocks import span
+    from refusal_index.outcomes.presentation.summary import summary_blocks
+    from refusal_index.outcomes.rates import rates_outcomes, read_rates
+    from refusal_index.outcomes.summary import summarise, summary_document
+
+    rows = read_rates(path)
+    summary = summarise(rates_outcomes(rows), penalty=penalty, confidence_level=confidence_level)
+    if as_json:
+        ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
+        console.document(summary_document(summary) | {"rounding": ranges})
+        return
+    console.show(summary_blocks(summary))
+    console.say()
+    console.prose("Made of published rates, in whole questions. Rates that are printed as these are leave RI at:")
+    for row in rows:
+        cells = ", ".join(f"{count:,}" for count in row.table.counts)
+        console.say(f"  {row.model}: {span(row.low, row.high)} (cells {cells})")
 
 
 def _score_run(path: Path, penalty: float | None, confidence_level: float, *, regrade: bool, as_json: bool) -> bool:

@@ -238,3 +238,27 @@ def _joint_influence(
     on_index = metric_influence(refused[kept], wrong[kept], scored[kept]) / scored[kept].sum(axis=1, keepdims=True)
     weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
     return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
+
+
+def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FloatArray:
+    """Influence of each question on the joint Refusal Index of each model, over its number of questions.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (k, v, n)
+        As for `compare_joint`, of any number of models.
+
+    Returns
+    -------
+    ndarray, shape (k, n)
+        Products of rows sum to the covariances of the estimates; NaN for a model without a standard error.
+
+    Examples
+    --------
+    >>> influence = joint_influence([[[True, True, False, False, False]]], [[[True, False, True, True, False]]])
+    >>> joint = joint_refusal_index([[True, True, False, False, False]], [[True, False, True, True, False]])
+    >>> bool(np.isclose(np.linalg.norm(influence), joint.standard_error))
+    True
+    """
+    arrays = _checked_models(refused, wrong, scored)
+    return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)])
