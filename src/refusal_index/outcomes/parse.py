@@ -18,7 +18,9 @@ def parse(raw: TextTable) -> pl.DataFrame:
         _require(raw, name)
     _refuse_misspelt(raw)
     own = [_column(raw, name) for name in SCHEMA]
-    table = pl.DataFrame([*own, *(_probabilities(raw, name) for name in OPTIONAL if name in raw.columns)])
+    # In tables of other tools a column that is called so may hold anything.
+    probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
+    table = pl.DataFrame([*own, *(_probabilities(raw, name) for name in probabilities)])
     check_rows(table, raw.where)
     return table
 

@@ -36,7 +36,7 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
 """Column names and types in the order in which they are written."""
 
 OPTIONAL: Mapping[str, pl.DataType] = MappingProxyType({"p_answering": pl.Float64(), "confidence": pl.Float64()})
-"""Probabilities of others, each in [0, 1]: columns that are there only where a file has them, after the rest."""
+"""Probabilities of others, each in [0, 1]: columns of imported tables that have them, after the rest."""
 
 REQUIRED = ("refused", "wrong")
 """The columns without which nothing can be scored."""
@@ -118,9 +118,9 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "refused is empty only where first_grade is 'unscored'",
     ),
     (
-        (_FIRST == "unscored") & (_REFUSED | (~_REFUSED & _WRONG.is_not_null()).fill_null(value=False)),
+        (_FIRST == "unscored") & ~_REFUSED & _WRONG.is_not_null(),
         ("refused", "wrong", "first_grade"),
-        "where first_grade is 'unscored', refused is empty, or false with wrong empty where the model did answer",
+        "where first_grade is 'unscored' and refused false, since the model did answer, wrong is empty",
     ),
     (
         ~_REFUSED & _FIRST.is_in(["correct", "incorrect"]) & (_WRONG.eq_missing(_FIRST == "incorrect").not_()),

@@ -103,7 +103,7 @@ def read_outcomes(data: object) -> pl.DataFrame:
       0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
       those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
       elsewhere. Columns of other names are ignored.
-    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there: probabilities in [0, 1].
+    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
     """
     raw = read_text(data, (*SCHEMA, *OPTIONAL), "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
