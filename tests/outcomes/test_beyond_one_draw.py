@@ -224,7 +224,7 @@ def test_the_index_under_every_scoring_rule_and_its_range():
     assert (index.low, index.high) == (min(estimates), max(estimates))
     assert [one.name for one in found.ranges] == [*METRIC_NAMES[:-1], "single_draw_refusal_index"]
     headline = {metric.name: metric.estimate for metric in summarise(incomplete()).variants[0].metrics}
-    assert index.low <= headline["refusal_index"] <= index.high
+    assert index.low <= headline["single_draw_refusal_index"] <= index.high
     rate = found.range_of("refusal_rate")
     assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may have refused; the others are known
 

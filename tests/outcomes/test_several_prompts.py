@@ -81,8 +81,9 @@ def test_spread_and_new_prompt_are_those_of_stats() -> None:
 def test_json_holds_the_spread_and_the_interval_of_a_new_prompt() -> None:
     (document,) = json.loads(summary_to_json(summary_of((0.7, 0.5, 0.3))))["pooled"]
     assert document["between_prompts"]["estimate"] > 0.1
-    assert document["new_prompt"]["low"] < document["low"] < document["high"] < document["new_prompt"]["high"]
-    assert document["new_prompt"]["estimate"] == document["estimate"]
+    single, new = document["single_draw_refusal_index"], document["new_prompt"]
+    assert new["low"] < single["low"] < single["high"] < new["high"]
+    assert new["estimate"] == single["estimate"]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +155,8 @@ def test_families_that_pass_as_well_are_named() -> None:
 def test_spread_as_a_sentence() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
     assert spread_sentence(pooled) == (
-        ". Between prompts it has a standard deviation of 0.15 [0.07, 0.30]: with one more prompt like these it would "
-        "be between 0.10 and 0.70"
+        ". Between prompts single-draw RI has a standard deviation of 0.15 [0.07, 0.30]: one more prompt like these "
+        "would show between 0.10 and 0.70"
     )
     assert "up to 0.20" in spread_sentence(with_spread(0.0, 0.2, CHANCE))
 

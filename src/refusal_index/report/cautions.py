@@ -143,7 +143,11 @@ def _chance(run: ReportRun) -> Iterator[Spoiler]:
     """Say that single draws show another index than that of the probabilities, where they are all there is."""
     if run.index.name == SINGLE_DRAW:
         text = (
-            "One draw each shows single-draw RI. Chance in each reply pulls it towards 0, and what a refusal and its "
-            "own answer share by chance moves it too; how far cannot be seen without repeated draws (--draws 2)."
+            "With one draw each this is single-draw RI. Chance in each reply pulls it towards 0, and what a refusal and "
+            "its own answer share by chance moves it too; how far cannot be seen without repeated draws (--draws 2)."
         )
         yield Spoiler(GRAVE, "Single draws", text)
+    elif run.index.status != "ok" and any(variant.draws for variant in run.variants):
+        why = (run.index.reason or "").replace("_", " ")
+        text = f"Too few questions were drawn twice to tell, or two draws agree no more than by chance ({why})."
+        yield Spoiler(GRAVE, "No RI" if run.index.estimate is None else "At its limit", text)

@@ -1,4 +1,4 @@
-"""What thinking does to a model: runs that differ by a switch for it, or by the effort asked for, and by nothing else."""
+"""What thinking does to a model: runs that differ by a switch for it, or by the effort asked for, and nothing else."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
 from refusal_index import refusal_index
-from refusal_index.stats import tetrachoric
+from refusal_index.stats import default_repeat_questions, tetrachoric
 from refusal_index.stats.draws.frequencies import frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
@@ -370,3 +370,8 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row
+
+
+@pytest.mark.parametrize(("n", "twice"), [(0, 0), (799, 0), (800, 200), (2000, 200), (2500, 250), (4326, 400)])
+def test_a_tenth_is_drawn_twice_but_not_too_few_nor_too_much(n: int, twice: int) -> None:
+    assert default_repeat_questions(n) == twice
