@@ -13,11 +13,11 @@ from benchmarks import estimator
 from refusal_index import stats
 
 STATS_NAMES = """
-    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
+    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult BoundaryPair CELL_NAMES COPULA_NAMES
     CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
     CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
     IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
-    Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
+    EqualIndexTest Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
     NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
     PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
     RefusalIndexResult ReliabilityBin
@@ -27,7 +27,8 @@ STATS_NAMES = """
     coefficient_of_variation compact_letters compare_joint compare_metrics
     compare_noise_corrected copula_spearman copula_test
     copula_tests copula_upper_orthant copula_win_rates correct_given_attempted correct_guessing
-    correct_misgrading correct_rate_at density empirical_accuracy_refusal_curve expected_calibration_error
+    correct_misgrading correct_rate_at density empirical_accuracy_refusal_curve
+    equal_index_test expected_calibration_error
     expected_half_width expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas
     frequency_refusal_index holm influence_correlation influence_function iso_refusal_index iso_score
     isotonic_residuals joint_refusal_index kendall_tau kendall_w latent_aurc latent_auroc latent_excess_aurc

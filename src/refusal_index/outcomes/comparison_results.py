@@ -226,6 +226,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
+        "test": difference.method if isinstance(difference, MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }

@@ -20,7 +20,15 @@ from refusal_index.stats.comparison.joint_comparison import JointDifference, com
 from refusal_index.stats.comparison.metric_influence import metric_influence
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
 from refusal_index.stats.comparison.pairwise import compact_letters, holm
-from refusal_index.stats.comparison.ranking import Adjustment, PairwiseDifference, RankedRun, Ranking, rank_runs
+from refusal_index.stats.comparison.ranking import (
+    Adjustment,
+    BoundaryPair,
+    PairwiseDifference,
+    RankedRun,
+    Ranking,
+    rank_runs,
+)
+from refusal_index.stats.comparison.sparse import EqualIndexTest, equal_index_test
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
@@ -115,6 +123,7 @@ __all__ = [
     "Adjustment",
     "AurcResult",
     "AurocResult",
+    "BoundaryPair",
     "CalibrationErrorResult",
     "Comparison",
     "ConfidenceBand",
@@ -125,6 +134,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "EqualIndexTest",
     "Estimate",
     "FrequencyResult",
     "GraderLabels",
@@ -187,6 +197,7 @@ __all__ = [
     "correct_rate_at",
     "density",
     "empirical_accuracy_refusal_curve",
+    "equal_index_test",
     "expected_calibration_error",
     "expected_half_width",
     "expected_kendall_w",
