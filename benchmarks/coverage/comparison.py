@@ -5,9 +5,9 @@ probabilities of the 4 x 4 cells of one run against the other; the true differen
 probabilities, so that the sample's own error does not matter. Tables are then multinomial. Refusal and error rates are
 like those of published models, for 200 to 4,326 questions: all of them shared, half of them, or none.
 
-Sparse pairs are two equal models of 500 questions of which 15 % are refused and 90 % wrong: every third pair has an empty
-cell, and the test of equal indices has to do without standard errors. Their size is that over all pairs, by whatever
-test `compare_metrics` chooses; stratified, that of `equal_index_test` over five topics of 100 questions.
+Sparse pairs are two equal models of 500 questions of which 15 % are refused and 90 % wrong: every third pair has an
+empty cell, and the test of equal indices has to do without standard errors. Their size is that over all pairs, by
+whatever test `compare_metrics` chooses; stratified, that of `equal_index_test` over five topics of 100 questions.
 
 Run it: ``python -m benchmarks.coverage.comparison``.
 """

@@ -16,10 +16,11 @@ STATS_NAMES = """
     ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult BoundaryPair CELL_NAMES COPULA_NAMES
     CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
     CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
+    LabelPlan
     IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
     EqualIndexTest Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
     NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
-    PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
+    PlanningScenario PowerPlan PredictionPowered RandomBaseline RandomDistribution RankedRun Ranking RankingStability
     RefusalIndexResult ReliabilityBin
     SamplePlan ScoredByRule ScoringRange Status VariabilityResult WinnerEntropyResult WithinTopicResult
     abstention_metrics accuracy_refusal_area accuracy_refusal_curve asymptotic_deviation
@@ -32,10 +33,10 @@ STATS_NAMES = """
     expected_half_width expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas
     frequency_refusal_index holm influence_correlation influence_function iso_refusal_index iso_score
     isotonic_residuals joint_refusal_index kendall_tau kendall_w latent_aurc latent_auroc latent_excess_aurc
-    metric_influence metrics misgrading_from_labels misgrading_range missing_bounds nested_copula_test
-    noise_corrected_refusal_index normalized_difference omniscience_index penalty_from_confidence
-    power_to_tell_apart questions_for_cv questions_for_half_width questions_to_tell_apart random_baseline
-    rank_joint rank_runs ranking_stability refusal_index refusal_index_many reliability_table
+    labels_for_half_width metric_influence metrics misgrading_from_labels misgrading_range missing_bounds
+    nested_copula_test noise_corrected_refusal_index normalized_difference omniscience_index penalty_from_confidence
+    power_to_tell_apart prediction_powered questions_for_cv questions_for_half_width questions_to_tell_apart
+    random_baseline rank_joint rank_runs ranking_stability refusal_index refusal_index_many reliability_table
     rho_from_refusal_index risk_coverage_curve scoring_ranges scoring_rules tetrachoric upper_orthant utility
     utility_at weighted_score winner_entropy within_topic_refusal_index
 """

@@ -86,6 +86,7 @@ from refusal_index.stats.planning.sample_size import (
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
+from refusal_index.stats.sensitivity.label_plan import LabelPlan, labels_for_half_width
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
     MisgradingResult,
@@ -99,6 +100,7 @@ from refusal_index.stats.sensitivity.missing import (
     missing_bounds,
     scoring_rules,
 )
+from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
@@ -145,6 +147,7 @@ __all__ = [
     "JointDifference",
     "JointRefusalIndexResult",
     "KendallWResult",
+    "LabelPlan",
     "MetricDifference",
     "MidRankSpearman",
     "MisgradingRange",
@@ -157,6 +160,7 @@ __all__ = [
     "PairwiseDifference",
     "PlanningScenario",
     "PowerPlan",
+    "PredictionPowered",
     "RandomBaseline",
     "RandomDistribution",
     "RankedRun",
@@ -215,6 +219,7 @@ __all__ = [
     "joint_refusal_index",
     "kendall_tau",
     "kendall_w",
+    "labels_for_half_width",
     "latent_aurc",
     "latent_auroc",
     "latent_excess_aurc",
@@ -229,6 +234,7 @@ __all__ = [
     "omniscience_index",
     "penalty_from_confidence",
     "power_to_tell_apart",
+    "prediction_powered",
     "questions_for_cv",
     "questions_for_half_width",
     "questions_to_tell_apart",

@@ -7,10 +7,11 @@ for every metric, at the rates of published models and with all, half or none of
 (`benchmarks/coverage/comparison.py`).
 
 Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error, and two
-indices are tested by `equal_index_test`, which needs none either. With the former the coverage over all samples stays at .94 even where a cell is expected to hold two or three questions. Among
-the samples at the boundary alone it is lower, .49 and .76 in two such scenarios, as is that of one run's own profile
-interval, .25 and .70: an index of 1 where the truth is far from it is an unlucky sample to begin with.
+too much. There the two runs' own intervals are combined by square-and-add, and two indices are tested by
+`equal_index_test`; neither needs a standard error. With these intervals the coverage over all samples stays at .94
+even where a cell is expected to hold two or three questions. Among the samples at the boundary alone it is lower, .49
+and .76 in two such scenarios, as is that of one run's own profile interval, .25 and .70: an index of 1 where the truth
+is far from it is an unlucky sample to begin with.
 """
 
 import math

@@ -4,9 +4,9 @@ Both tables are fitted with one common rho, each with its own rates, and held ag
 
     D = 2 / (lambda (lambda + 1)) sum O ((O / E)^lambda - 1),    lambda = 1/3,
 
-over the eight cells. lambda = 0 would be the likelihood ratio, 1 Pearson's chi-squared. Where a cell expects one or two
-questions the first rejects too often (.06 to .07 at the level .05) and the second hardly ever (.01 to .03); between them
-lies what keeps its level best [1]_.
+over the eight cells. lambda = 0 would be the likelihood ratio, 1 Pearson's chi-squared. Where a cell expects two or
+three questions the first rejects too often (.06 to .07 at the level .05) and the second too rarely (.02 to .04);
+between them lies what keeps its level best [1]_.
 
 D has one degree of freedom if the runs are independent and the rates known. Runs over the same questions are not, and
 the rates are estimated, so that D is scaled by the variance that the difference really has over the one that it would
@@ -193,7 +193,7 @@ def _common_z(tables: Sequence[ContingencyTable], low: float, high: float) -> fl
         rho = math.tanh(z)
         excess, log_weight = zip(*(_slope_parts(table, rho) for table in tables), strict=True)
         relative = (max(w - max(log_weight), LEAST_LOG_WEIGHT) for w in log_weight)
-        return sum(e * math.exp(w) for e, w in zip(excess, relative, strict=True))
+        return float(sum(e * math.exp(w) for e, w in zip(excess, relative, strict=True)))
 
     if slope(low) <= 0:
         return low
@@ -215,7 +215,8 @@ def _log_slope(table: ContingencyTable, rho: float) -> float:
 def _divergence(table: ContingencyTable, rho: float) -> float:
     counts = np.array(table.counts, float)
     ratios = counts / (table.n * _fitted_cells(table, rho))
-    return 2 / (POWER * (POWER + 1)) * float(counts @ (ratios**POWER - 1))
+    excess = float(counts @ (ratios**POWER - 1))
+    return 2 / (POWER * (POWER + 1)) * excess
 
 
 def _variances(tables: Sequence[ContingencyTable], codes: NDArray[np.intp], rho: float) -> tuple[float, float, float]:
@@ -250,6 +251,6 @@ def _covariance(influence: Sequence[FloatArray], variances: Sequence[float], cod
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     if size == 0:
         return 0.0
-    n_first, n_second = np.count_nonzero(codes < 4, axis=1).tolist()
+    n_first, n_second = (int(np.count_nonzero(row < 4)) for row in codes)
     share = shared.shape[1] / math.sqrt(n_first * n_second)
     return float(first @ second) / size * share * math.sqrt(variances[0] * variances[1])
