@@ -4,7 +4,9 @@ Half-widths: tables are drawn with the planned number of questions, and the mean
 is compared with the planned one. Power: two models answer the planned number of shared questions of a latent difficulty
 and reluctance that they have in part in common; the two-sided normal test of their difference is done on each pair of
 tables. Stopping: a run of 4,300 questions is looked at after every hundred, with a delta interval each time; either the
-run stops at the first interval that is narrow enough, or all the intervals have to be right.
+run stops at the first interval that is narrow enough, or all the intervals have to be right. Repeats: of models with
+noise some questions are drawn twice; the scatter of the index of the probabilities, its cross term from all questions
+and its reliabilities from the repeated ones, is compared with the planned one.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
+from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.planning.power import influence_correlation, questions_to_tell_apart
+from refusal_index.stats.planning.repeats import repeats_half_width
 from refusal_index.stats.planning.sample_size import questions_for_half_width
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 
@@ -109,6 +113,57 @@ def sequential_rows(scenario: PlanningScenario, replicates: int, rng: np.random.
         yield share(stopped, "coverage at the stop", int(covered.sum()), replicates, 0.93, 0.97)
 
 
+REPEATS = (
+    (PlanningScenario(0.4, 0.6, 0.5), 2.0, 2.0, 2000, 400),
+    (PlanningScenario(0.3, 0.7, 0.3), 1.0, 3.0, 2000, 400),
+    (PlanningScenario(0.6, 0.9, 0.58), 3.0, 3.0, 4326, 300),
+)
+
+
+def repeats_row(
+    scenario: PlanningScenario,
+    slopes: tuple[float, float],
+    questions: tuple[int, int],
+    replicates: int,
+    rng: np.random.Generator,
+) -> Row:
+    """Scatter of the index of the probabilities over the planned one."""
+    n, repeated = questions
+    index = repeated_index(pattern_probabilities(scenario, slopes, rng), n, repeated, replicates, rng)
+    plan = repeats_half_width(scenario, n, repeated, refusal_slope=slopes[0], error_slope=slopes[1])
+    assert plan.half_width is not None
+    ratio = float(np.nanstd(index)) * QUANTILE_95 / plan.half_width
+    name = f"{describe(scenario)}, slopes {slopes}, n {n}, {repeated} drawn twice"
+    return Row(name, "scatter over plan", ratio, ratio / math.sqrt(2 * replicates), 0.97, 1.07)
+
+
+def pattern_probabilities(scenario: PlanningScenario, slopes: tuple[float, float], rng: np.random.Generator) -> Floats:
+    """Probabilities of refusals and errors in two draws, shape (2, 2, 2, 2), from a large sample."""
+    x, own = rng.standard_normal((2, 4 * LATENT_DRAWS))
+    rho = 2 * math.sin(math.pi / 6 * (scenario.refusal_index or 0.0))
+    rates = scenario.refusal_rate, scenario.error_rate
+    happens = []
+    for latent, rate, slope in zip((x, rho * x + math.sqrt(1 - rho**2) * own), rates, slopes, strict=True):
+        noise = rng.standard_normal((2, latent.size))
+        happens.append((slope * latent + noise) / math.sqrt(1 + slope**2) > -ndtri(rate))
+    (refused, refused_again), (wrong, wrong_again) = happens
+    codes = 8 * refused + 4 * refused_again + 2 * wrong + wrong_again
+    return np.asarray(np.bincount(codes, minlength=16).reshape(2, 2, 2, 2) / x.size)
+
+
+def repeated_index(patterns: Floats, n: int, repeated: int, replicates: int, rng: np.random.Generator) -> Floats:
+    """Index of the probabilities of simulated runs: cross table of all questions, reliabilities of the repeated."""
+    once, twice = (
+        rng.multinomial(size, patterns.ravel(), size=replicates).reshape(-1, 2, 2, 2, 2)
+        for size in (n - repeated, repeated)
+    )
+    cross = once.sum(axis=(2, 4)) + (twice.sum(axis=(2, 3)) + twice.sum(axis=(1, 4))) / 2
+    pairs = cross, twice.sum(axis=(3, 4)), twice.sum(axis=(1, 2))
+    symmetric = (pairs[0], *((pair + pair.transpose(0, 2, 1)) / 2 for pair in pairs[1:]))
+    c, a, b = (tetrachoric(t[:, 1, 1], t[:, 1, 0], t[:, 0, 1], t[:, 0, 0]) for t in symmetric)
+    return np.asarray(np.arcsin(np.clip(c / np.sqrt(a * b), -1, 1) / 2) / math.asin(0.5))
+
+
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """All figures of this module."""
     for scenario in SCENARIOS:
@@ -118,3 +173,5 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
         yield power_row(rhos, shared, replicates, rng)
     for scenario in SCENARIOS[:2]:
         yield from sequential_rows(scenario, replicates, rng)
+    for scenario, refusal_slope, error_slope, *questions in REPEATS:
+        yield repeats_row(scenario, (refusal_slope, error_slope), (questions[0], questions[1]), replicates, rng)

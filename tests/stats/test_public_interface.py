@@ -21,7 +21,7 @@ STATS_NAMES = """
     EqualIndexTest Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
     NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
     PlanningScenario PowerPlan PredictionPowered RandomBaseline RandomDistribution RankedRun Ranking RankingStability
-    RefusalIndexResult ReliabilityBin
+    RefusalIndexResult ReliabilityBin RepeatPlan questions_over_interval repeats_half_width split_budget
     SamplePlan ScoredByRule ScoringRange Status VariabilityResult WinnerEntropyResult WithinTopicResult
     abstention_metrics accuracy_refusal_area accuracy_refusal_curve asymptotic_deviation
     attenuated_refusal_index aurc auroc best_operating_point best_refusal_rate checked_matrices

@@ -251,6 +251,6 @@ def _covariance(influence: Sequence[FloatArray], variances: Sequence[float], cod
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
     if size == 0:
         return 0.0
-    n_first, n_second = (int(np.count_nonzero(row < 4)) for row in codes)
-    share = shared.shape[1] / math.sqrt(n_first * n_second)
+    n_first, n_second = (float(np.count_nonzero(row < 4)) for row in codes)
+    share = float(shared.shape[1]) / math.sqrt(n_first * n_second)
     return float(first @ second) / size * share * math.sqrt(variances[0] * variances[1])
