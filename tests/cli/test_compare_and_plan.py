@@ -261,7 +261,7 @@ def test_a_budget_is_split_between_questions_and_repeated_draws(command, runs):
     assert f"+-{plan.half_width:.3f}" in by_requests
     by_cost = command("plan", *rates, "--budget-cost", "8", "--request-cost", ".002", "--refusal-slope", "3").stdout
     assert " ".join(by_cost.split()) == by_requests
-    from_run = command("plan", "good.parquet", "--variant", "low", "--budget-requests", "3000")
+    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000")
     assert "low: of 3,000 requests" in from_run.stdout
     noisy = command("plan", "good.parquet", "--budget-requests", "3000", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
