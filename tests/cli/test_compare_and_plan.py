@@ -13,7 +13,7 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
-from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width
+from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width, split_budget
 
 N = 500
 THRESHOLDS = {"low": 0.8, "high": -0.3}
@@ -237,9 +237,35 @@ def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
     done = command("plan", "good.parquet", "fair.parquet", "--variant", "low", "-n", "500")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low"))
-    correlation = float(row.split()[4])
+    correlation = float(row.split()[6])
     assert -1 < correlation < 1
     assert "% with 500" in row
+
+
+def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
+    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low")
+    row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
+    low, high = float(row[4].strip("[,")), float(row[5].strip("],"))
+    assert low < float(row[3]) < high
+    fewest, needed = (int(row[place].replace(",", "")) for place in (8, 7))
+    assert fewest == pytest.approx(needed * (float(row[3]) / max(abs(low), abs(high))) ** 2, rel=0.02)
+    assert "post-hoc power" in done.stdout
+
+
+def test_a_budget_is_split_between_questions_and_repeated_draws(command, runs):
+    rates = ("--refusal-rate", ".4", "--error-rate", ".6", "--refusal-index", ".5")
+    plan = split_budget(PlanningScenario(0.4, 0.6, 0.5), 4000, refusal_slope=3)
+    by_requests = command("plan", *rates, "--budget-requests", "4000", "--refusal-slope", "3").stdout
+    by_requests = " ".join(by_requests.split())
+    assert f"{plan.n:,} questions, {plan.repeated:,} of them drawn twice" in by_requests
+    assert f"+-{plan.half_width:.3f}" in by_requests
+    by_cost = command("plan", *rates, "--budget-cost", "8", "--request-cost", ".002", "--refusal-slope", "3").stdout
+    assert " ".join(by_cost.split()) == by_requests
+    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000")
+    assert "low: of 3,000 requests" in from_run.stdout
+    noisy = command("plan", "good.parquet", "--budget-requests", "3000", "--refusal-slope", ".2", "--error-slope", ".2")
+    assert noisy.exit_code == 2
+    assert "raise --refusal-slope or --error-slope" in noisy.stderr
 
 
 def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
@@ -252,6 +278,10 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
     ("arguments", "says"),
     [
         ([], "expected a run to plan from, or --refusal-rate"),
+        (["good.parquet", "--budget-cost", "3"], "--budget-cost and --request-cost belong together"),
+        (["good.parquet", "--budget-requests", "3", "--budget-cost", "3", "--request-cost", "1"], "got both"),
+        (["good.parquet", "--budget-requests", "-3"], "--budget-requests: expected a number above 0"),
+        (["good.parquet", "--budget-requests", "3", "--error-slope", "0"], "--error-slope: expected a number above 0"),
         (["--refusal-rate", ".5"], "--error-rate and --refusal-index together"),
         (["good.parquet", "--refusal-rate", ".5"], "got both"),
         (["good.parquet", "--half-width", "0"], "--half-width: expected a number above 0"),

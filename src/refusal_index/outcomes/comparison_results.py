@@ -22,7 +22,7 @@ from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import NoiseCorrectedDifference, holm
+from refusal_index.stats import MetricDifference, NoiseCorrectedDifference, holm
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -219,6 +219,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
+        "test": difference.method if isinstance(difference, MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }

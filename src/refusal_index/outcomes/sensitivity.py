@@ -14,7 +14,7 @@ import polars as pl
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.labels import Labels, Source
+from refusal_index.outcomes.labels import Labels, Source, labelled_arrays
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import (
@@ -25,6 +25,7 @@ from refusal_index.stats import (
     MisgradingResult,
     MissingBounds,
     OutcomeCounts,
+    PredictionPowered,
     RefusalIndexResult,
     ScoringRange,
     WithinTopicResult,
@@ -32,6 +33,7 @@ from refusal_index.stats import (
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
+    prediction_powered,
     refusal_index,
     scoring_ranges,
     scoring_rules,
@@ -165,8 +167,12 @@ class Decisions:
     scoring: Sensitivity  # under other scoring rules, and within topics
     missing: MissingBounds  # the index with whatever is missing taken for anything
     corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
-    misgrading: MisgradingRange  # the index with a grader that errs as much as it may
     missing_grades: int  # questions that are left out as scored
+    # the index with a grader that errs as much as it may: differently on refused and on answered questions, or alike
+    misgrading: MisgradingRange
+    misgrading_same_rates: MisgradingRange
+    # every metric as the labels of this variant correct it, by name; empty without labels
+    powered: Mapping[str, PredictionPowered]
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
@@ -194,7 +200,18 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         corrections=dict(_corrections(table, group, options)),
         misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
         missing_grades=rows.height - table.n,
+        misgrading_same_rates=misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
+        powered=_powered(rows, group, options),
     )
+
+
+def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, PredictionPowered]:
+    if options.labels is None:
+        return {}
+    labels = options.labels.get((group.model, group.dataset), UNLABELLED)
+    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
+    refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
+    return {one.name: one for one in prediction_powered(refused, wrong, **arrays, penalty=options.penalty)}
 
 
 def _knows_refused_again(rows: pl.DataFrame) -> bool:

@@ -143,8 +143,8 @@ def _chance(run: ReportRun) -> Iterator[Spoiler]:
     """Say that single draws show another index than that of the probabilities, where they are all there is."""
     if run.index.name == SINGLE_DRAW:
         text = (
-            "With one draw each this is single-draw RI. Chance in each reply pulls it towards 0, and what a refusal and "
-            "its own answer share by chance moves it too; how far cannot be seen without repeated draws (--draws 2)."
+            "With one draw each this is single-draw RI. Chance in each reply pulls it towards 0, and what a refusal "
+            "and its own answer share by chance moves it too; how far takes repeated draws to see (--draws 2)."
         )
         yield Spoiler(GRAVE, "Single draws", text)
     elif run.index.status != "ok" and any(variant.draws for variant in run.variants):

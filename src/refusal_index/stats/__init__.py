@@ -21,7 +21,15 @@ from refusal_index.stats.comparison.joint_comparison import JointDifference, com
 from refusal_index.stats.comparison.metric_influence import metric_influence
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
 from refusal_index.stats.comparison.pairwise import compact_letters, holm
-from refusal_index.stats.comparison.ranking import Adjustment, PairwiseDifference, RankedRun, Ranking, rank_runs
+from refusal_index.stats.comparison.ranking import (
+    Adjustment,
+    BoundaryPair,
+    PairwiseDifference,
+    RankedRun,
+    Ranking,
+    rank_runs,
+)
+from refusal_index.stats.comparison.sparse import EqualIndexTest, equal_index_test
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
@@ -70,9 +78,15 @@ from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,
     power_to_tell_apart,
+    questions_over_interval,
     questions_to_tell_apart,
 )
-from refusal_index.stats.planning.repeats import default_repeat_questions
+from refusal_index.stats.planning.repeats import (
+    RepeatPlan,
+    default_repeat_questions,
+    repeats_half_width,
+    split_budget,
+)
 from refusal_index.stats.planning.sample_size import (
     SamplePlan,
     expected_half_width,
@@ -81,6 +95,7 @@ from refusal_index.stats.planning.sample_size import (
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
+from refusal_index.stats.sensitivity.label_plan import LabelPlan, labels_for_half_width
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
     MisgradingResult,
@@ -94,6 +109,7 @@ from refusal_index.stats.sensitivity.missing import (
     missing_bounds,
     scoring_rules,
 )
+from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
@@ -119,6 +135,7 @@ __all__ = [
     "AurcResult",
     "AurocResult",
     "BetweenPrompts",
+    "BoundaryPair",
     "CalibrationErrorResult",
     "Comparison",
     "ConfidenceBand",
@@ -129,6 +146,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "EqualIndexTest",
     "Estimate",
     "FrequencyResult",
     "GraderLabels",
@@ -139,6 +157,7 @@ __all__ = [
     "JointDifference",
     "JointRefusalIndexResult",
     "KendallWResult",
+    "LabelPlan",
     "MetricDifference",
     "MidRankSpearman",
     "MisgradingRange",
@@ -151,6 +170,7 @@ __all__ = [
     "PairwiseDifference",
     "PlanningScenario",
     "PowerPlan",
+    "PredictionPowered",
     "RandomBaseline",
     "RandomDistribution",
     "RankedRun",
@@ -158,6 +178,7 @@ __all__ = [
     "RankingStability",
     "RefusalIndexResult",
     "ReliabilityBin",
+    "RepeatPlan",
     "SamplePlan",
     "ScoredByRule",
     "ScoringRange",
@@ -192,6 +213,7 @@ __all__ = [
     "default_repeat_questions",
     "density",
     "empirical_accuracy_refusal_curve",
+    "equal_index_test",
     "expected_calibration_error",
     "expected_half_width",
     "expected_kendall_w",
@@ -210,6 +232,7 @@ __all__ = [
     "joint_refusal_index",
     "kendall_tau",
     "kendall_w",
+    "labels_for_half_width",
     "latent_aurc",
     "latent_auroc",
     "latent_excess_aurc",
@@ -224,8 +247,10 @@ __all__ = [
     "omniscience_index",
     "penalty_from_confidence",
     "power_to_tell_apart",
+    "prediction_powered",
     "questions_for_cv",
     "questions_for_half_width",
+    "questions_over_interval",
     "questions_to_tell_apart",
     "random_baseline",
     "rank_joint",
@@ -235,10 +260,12 @@ __all__ = [
     "refusal_index",
     "refusal_index_many",
     "reliability_table",
+    "repeats_half_width",
     "rho_from_refusal_index",
     "risk_coverage_curve",
     "scoring_ranges",
     "scoring_rules",
+    "split_budget",
     "tetrachoric",
     "upper_orthant",
     "utility",

@@ -174,7 +174,7 @@ def _caption(pairs: int, options: StudyOptions) -> str:
         "the same model on the same dataset that differ in the switch for thinking or the reasoning effort (and, where "
         "it was raised, in the limit on tokens). The index is the joint one over the prompt variants that both have, "
         f"the others are means over these. Bars are {level_text(options)} intervals from the influence of each "
-        "question, so that questions which both answered are compared with themselves. RI is what the study is about; p-values are "
-        "not adjusted for the other metrics. The weighted score has a penalty of "
+        "question, so that questions which both answered are compared with themselves. RI is what the study is about; "
+        "p-values are not adjusted for the other metrics. The weighted score has a penalty of "
         f"{options.penalty:g}."
     )

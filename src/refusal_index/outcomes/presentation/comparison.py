@@ -155,6 +155,12 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
     for run in found.found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
         yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({run.reason})."
+    if tested := found.found.ranking.boundary_pairs:
+        each = (
+            f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
+            for one in tested
+        )
+        yield f"Models at the boundary against others, p by power divergence, Holm: {', '.join(each)}."
 
 
 def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
@@ -191,6 +197,7 @@ def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) ->
 
 def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]:
     """Say why a difference is no plain number, once for each reason, naming the run."""
+    found = [one for variant in pair.variants for one in variant.comparison.differences if one.status != "ok"]
     grouped: dict[tuple[Status, str], list[str]] = {}
     for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
         if difference.status != "ok":
@@ -198,6 +205,8 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
             grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
+        if METRIC_COLUMNS[SINGLE_DRAW] in names and any(one.method == "power_divergence" for one in found):
+            advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
 

@@ -7,15 +7,17 @@ for every metric, at the rates of published models and with all, half or none of
 (`benchmarks/coverage/comparison.py`).
 
 Where one of the runs has no standard error (an index of -1 or +1, a rate of 0 or 1), the normal interval would claim
-too much. There the two runs' own intervals are combined by square-and-add, which needs no standard error. With
-these the coverage over all samples stays at .94 even where a cell is expected to hold two or three questions. Among
-the samples at the boundary alone it is lower, .49 and .76 in two such scenarios, as is that of one run's own profile
-interval, .25 and .70: an index of 1 where the truth is far from it is an unlucky sample to begin with.
+too much. There the two runs' own intervals are combined by square-and-add, and two indices are tested by
+`equal_index_test`; neither needs a standard error. With these intervals the coverage over all samples stays at .94
+even where a cell is expected to hold two or three questions. Among the samples at the boundary alone it is lower, .49
+and .76 in two such scenarios, as is that of one run's own profile interval, .25 and .70: an index of 1 where the truth
+is far from it is an unlucky sample to begin with.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,10 +32,13 @@ from refusal_index.stats.comparison.metric_influence import (
     point_estimate,
     scaled_influence,
 )
+from refusal_index.stats.comparison.sparse import signed_root
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
+
+TestMethod = Literal["normal", "sign", "power_divergence"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +55,8 @@ class MetricDifference:
     standard_error : float or None
         None where either run has none.
     pvalue : float or None
-        Of the hypothesis that there is no difference, two-sided, from the normal distribution of
-        ``estimate / standard_error``. None where there is no standard error. Where the runs differ by the same amount
-        on every question, the standard error is 0 and this is the exact sign test: 1 if that amount is 0.
+        Of the hypothesis that there is no difference, two-sided, by `method`. None where a metric is undefined, and of
+        a rate or score that does not vary in a run.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: a run has no standard error, or the difference has one of 0; go by the interval.
     reason : str or None
@@ -71,6 +75,20 @@ class MetricDifference:
     reason: str | None
     _tables: tuple[ContingencyTable, ...] = field(repr=False)
     _penalty: float = field(repr=False)
+
+    @property
+    def method(self) -> TestMethod | None:
+        """How the p-value came about; None where there is none.
+
+        ``"normal"``: from ``estimate / standard_error``. ``"sign"``: the runs differ by the same amount on every
+        question, so that the standard error is 0, and this is the exact sign test, 1 if that amount is 0.
+        ``"power_divergence"``: of an index of exactly -1 or 1, `equal_index_test`.
+        """
+        if self.pvalue is None:
+            return None
+        if self.standard_error is None:
+            return "power_divergence"
+        return "normal" if self.standard_error > 0 else "sign"
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Confidence interval of the difference.
@@ -207,6 +225,9 @@ def _difference(
         pvalue = difference_pvalue(estimate, error, int(np.count_nonzero((codes < 4).all(axis=0))))
         if error == 0:
             status, reason = "boundary", "constant_difference"
+    elif estimate is not None and name == "refusal_index":
+        root, _ = signed_root(tables, codes)
+        pvalue = float(2 * ndtr(-abs(root)))
     return MetricDifference(name, first, second, estimate, error, pvalue, status, reason, tables, penalty)
 
 

@@ -9,10 +9,12 @@ and max-t, which knows from the influence functions how the estimates vary toget
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
@@ -22,8 +24,10 @@ from refusal_index.stats.comparison.pairwise import (
     PairwiseDifferences,
     adjusted_pvalues,
     compact_letters,
+    holm,
     pairwise_differences,
 )
+from refusal_index.stats.comparison.sparse import signed_root
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
@@ -92,6 +96,26 @@ class PairwiseDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundaryPair:
+    """Two runs of which one or both have an index of exactly -1 or 1, and so no standard error.
+
+    Attributes
+    ----------
+    first, second : int
+        Rows of the two runs.
+    pvalue : float
+        Of `equal_index_test`.
+    pvalue_holm : float
+        Adjusted for all such pairs of the ranking.
+    """
+
+    first: int
+    second: int
+    pvalue: float
+    pvalue_holm: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Runs in the order of a metric, and what is known about their differences.
 
@@ -101,8 +125,8 @@ class Ranking:
     runs : tuple of RankedRun
         Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
-        Runs that are undefined or at the boundary, in the order of their rows: without a standard error they cannot be
-        tested.
+        Runs that are undefined or at the boundary, in the order of their rows: without a standard error they have no
+        place among the letters.
     pairs : tuple of PairwiseDifference
         All pairs of ranked runs, in the order of `runs`.
     critical_value : float or None
@@ -110,6 +134,8 @@ class Ranking:
     confidence_level : float
     adjustment : {"max-t", "holm"}
         Which p-values the letters go by.
+    boundary_pairs : tuple of BoundaryPair
+        Of a ranking by the Refusal Index of single prompts: runs at the boundary against each other and the ranked.
     """
 
     metric: str
@@ -119,6 +145,7 @@ class Ranking:
     critical_value: float | None
     confidence_level: float
     adjustment: Adjustment
+    boundary_pairs: tuple[BoundaryPair, ...] = ()
 
 
 def rank_runs(
@@ -194,7 +221,7 @@ def rank_runs(
         RankedRun(row, point.estimate, *interval, point.status, point.reason, "")
         for row, (point, interval) in enumerate(zip(points, intervals, strict=True))
     ]
-    return rank_estimates(
+    ranking = rank_estimates(
         name,
         described,
         scaled_influence(points, codes),
@@ -203,6 +230,24 @@ def rank_runs(
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
+    )
+    at_boundary = _boundary_pairs(described, tables, codes) if name == "refusal_index" else ()
+    return replace(ranking, boundary_pairs=at_boundary)
+
+
+def _boundary_pairs(
+    described: Sequence[RankedRun], tables: Sequence[ContingencyTable], codes: NDArray[np.intp]
+) -> tuple[BoundaryPair, ...]:
+    pairs = [
+        (one.row, other.row)
+        for one, other in combinations(described, 2)
+        if "boundary" in (one.status, other.status) and "undefined" not in (one.status, other.status)
+    ]
+    roots = [signed_root([tables[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
+    pvalues = 2 * ndtr(-np.abs(np.array(roots)))
+    return tuple(
+        BoundaryPair(*pair, pvalue, adjusted)
+        for pair, pvalue, adjusted in zip(pairs, pvalues.tolist(), holm(pvalues).tolist(), strict=True)
     )
 
 
