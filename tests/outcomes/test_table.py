@@ -352,7 +352,7 @@ def test_probabilities_are_read_of_own_tables_alone(tmp_path):
 def test_a_first_pass_whose_graders_differ_between_right_and_wrong_is_answered():
     table = one(Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"))
     assert table.row(0, named=True)["refused"] is False
-    with pytest.raises(OutcomeTableError, match="first_grade is 'unscored' and refused false, .*, wrong is empty"):
+    with pytest.raises(OutcomeTableError, match=r"first_grade is 'unscored' and refused false, .*, wrong is empty"):
         one(Outcome(False, True, Grade.UNSCORED))
     with pytest.raises(OutcomeTableError, match="refused is true exactly when first_grade is 'refused'"):
         one(Outcome(True, None, Grade.UNSCORED))
