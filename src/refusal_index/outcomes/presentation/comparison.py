@@ -185,9 +185,9 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
         begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
         if any(never_forced(first_draws(rows)) for rows in run.variants.values()):
             yield (
-                f"{run.label} holds a first pass that nobody forced: of what it refused, only questions without a right "
-                "answer are in these numbers, and no rate here is that of all its questions. 'refusal-index score' "
-                "shows those."
+                f"{run.label} holds a first pass that nobody forced: of what it refused, only questions without a "
+                "right answer are in these numbers, and no rate here is that of all its questions. 'refusal-index "
+                "score' shows those."
             )
         if found:
             yield f"{begins}{run.label} lacks grades, which leave its RI within a range: {each}.{ends}"
