@@ -6,13 +6,16 @@ import pytest
 
 from refusal_index.datasets.imports import ReadOptions, read_first_passes, self_contained, to_outcomes
 from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.outcomes.comparison import CompareOptions
+from refusal_index.outcomes.comparison_results import compare_two
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Outcome
 from refusal_index.outcomes.presentation.summary import summary_table
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.runs import read_runs
 from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.outcomes.summary import Summary, VariantSummary, summarise
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
 SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, and so nothing was asked
@@ -74,6 +77,20 @@ def test_sensitivity_says_the_same_of_it() -> None:
     (found,) = decide_otherwise(table, DecisionOptions())
     assert found.as_scored["refusal_rate"].estimate == 8 / 20
     assert found.as_scored["error_rate"].reason == FORCED_NOT_ASKED
+
+
+def test_a_comparison_says_that_it_rests_on_no_fair_part_of_a_first_pass(tmp_path: Path) -> None:
+    rows = [SETTLED] * 5 + [UNASKED] * 3 + [WRONG] * 12
+    for name in ("a", "b"):
+        asked = Identification(name, "d", "normal")
+        write_outcomes(
+            outcome_table((asked, Question(f"q{i}", "?", None), one) for i, one in enumerate(rows)),
+            tmp_path / f"{name}.csv",
+        )
+    first, second = read_runs([tmp_path / "a.csv", tmp_path / "b.csv"])
+    shown = " ".join(repr(compare_two(first, second, CompareOptions())).split())
+    assert shown.count("holds a first pass that nobody forced") == 2
+    assert "RI is the primary comparison, and it has no p-value" in shown
 
 
 def test_what_was_refused_again_is_not_known_without_a_forced_grade() -> None:

@@ -13,6 +13,7 @@ from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
+from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import NoiseCorrectedDifference, Status
 
 if TYPE_CHECKING:
@@ -67,12 +68,13 @@ def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
     others = sum(one is not None for one in adjusted)
     if not found.has_primary:
         return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
-    metric, variant, _ = next(found.rows())
+    metric, variant, difference = next(found.rows())
     name = METRIC_COLUMNS[metric]
     which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
+    its = "it has no p-value" if difference.pvalue is None else "its p-value stands as it is"
     return (
-        f"{which} is the primary comparison, and its p-value stands as it is; those of the other {others} are adjusted "
-        "for their number (Holm)."
+        f"{which} is the primary comparison, and {its}; those of the other {others} are adjusted for their number "
+        "(Holm)."
     )
 
 
@@ -174,6 +176,12 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
             for variant, missing in found.items()
         )
         begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
+        if any(never_forced(first_draws(rows)) for rows in run.variants.values()):
+            yield (
+                f"{run.label} holds a first pass that nobody forced: of what it refused, only questions without a "
+                "right answer are in these numbers, and no rate here is that of all its questions. 'refusal-index "
+                "score' shows those."
+            )
         if found:
             yield f"{begins}{run.label} lacks grades, which leave its RI within a range: {each}.{ends}"
 

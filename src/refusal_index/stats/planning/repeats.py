@@ -145,7 +145,7 @@ def repeats_half_width(
     --------
     >>> scenario = PlanningScenario(0.4, 0.6, 0.5)
     >>> [round(repeats_half_width(scenario, 2000, m).half_width, 3) for m in (100, 300, 2000)]
-    [0.101, 0.082, 0.06]
+    [0.219, 0.13, 0.06]
     """
     quantile, slopes = normal_quantile(confidence_level), _checked_slopes(refusal_slope, error_slope)
     if not 1 <= checked_questions(repeated) <= checked_questions(n):
@@ -195,7 +195,7 @@ def split_budget(
     --------
     >>> plan = split_budget(PlanningScenario(0.4, 0.6, 0.5), 4000)
     >>> plan.n, plan.repeated, round(plan.requests), round(plan.half_width, 3)
-    (2105, 405, 4000, 0.077)
+    (1000, 1000, 4000, 0.085)
     """
     budget, quantile = checked_positive("requests", requests), normal_quantile(confidence_level)
     slopes = _checked_slopes(refusal_slope, error_slope)
