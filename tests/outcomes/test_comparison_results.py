@@ -85,7 +85,8 @@ def test_a_plan_is_that_of_stats(runs):
 
 
 def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
-    needed, chance = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    plan = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    needed, chance = plan.needed, plan.chance
     own = [scenarios_of(run, "low")["low"] for run in runs[:2]]
     assert needed == questions_to_tell_apart(*own, power=0.8, correlation=needed.correlation)
     assert 0 < needed.correlation < 1
