@@ -8,7 +8,7 @@ say something about c, and only the m that are drawn twice about a and b. To fir
 
 and its variance is that of this sum over the questions, each term by its influence function: ``1/n`` for c and ``1/m``
 for a and b. The probabilities of the sixteen patterns of two draws of both, under the probit model, come by
-quadrature. Of 2,000 questions, 400 of them drawn twice, estimates scatter by 1 to 4 % more than this says.
+quadrature. Of 2,000 questions, 400 of them drawn twice, estimates scatter by 1 to 3 % more than this says.
 
 A question drawn once takes ``1 + r`` requests, its first pass and a forced answer where it was refused. One drawn twice
 takes four, two of each: ``3 - r`` more.
