@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import compare_two, rank_all
-from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
+from refusal_index.outcomes.planning import (
+    PlanOptions,
+    plan_apart,
+    plan_budget,
+    plan_scenario,
+    scenarios_of,
+    slopes_shown,
+)
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.runs import ComparedRun, read_runs
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
@@ -108,7 +117,8 @@ def test_a_plan_is_that_of_stats(runs):
 
 
 def test_a_plan_for_two_runs_rests_on_their_own_correlation(runs):
-    needed, chance = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    plan = plan_apart(runs[:2], "low", PlanOptions(questions=500))["low"]
+    needed, chance = plan.needed, plan.chance
     own = [scenarios_of(run, "low")["low"] for run in runs[:2]]
     assert needed == questions_to_tell_apart(*own, power=0.8, correlation=needed.correlation)
     assert 0 < needed.correlation < 1
@@ -120,3 +130,33 @@ def test_a_difference_that_no_index_can_have_has_no_plan(runs):
     plan = plan_scenario("low", scenario, PlanOptions(difference=1.9))
     assert plan.apart is None
     assert plan.sizes
+
+
+def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
+    rng = np.random.default_rng(3)
+    x, own = rng.standard_normal((2, 1, 3000))
+    refused, wrong = (
+        slope * latent + rng.standard_normal((2, 3000)) > 0 for slope, latent in ((1.0, x), (3.0, 0.6 * x + 0.8 * own))
+    )
+    rows = [
+        {
+            "question_id": f"q{i}",
+            "draw": draw,
+            "refused": r,
+            "wrong": w,
+            "forced_grade": "incorrect" if w else "correct",
+        }
+        for draw in (0, 1)
+        for i, (r, w) in enumerate(zip(refused[draw].tolist(), wrong[draw].tolist(), strict=True))
+    ]
+    asked = {name: pl.lit(name) for name in ("model", "dataset", "variant")}
+    run = ComparedRun("m", Path("m.parquet"), "m", "d", {"normal": pl.DataFrame(rows).with_columns(**asked)})
+    ((refusals, errors),) = slopes_shown(run).values()
+    assert refusals == pytest.approx(1.0, abs=0.15)
+    assert errors == pytest.approx(3.0, abs=0.4)
+    (scenario,) = scenarios_of(run).values()
+    plan = plan_budget(scenario, PlanOptions(budget=5000), (refusals, errors), single_draws=True)
+    assert (plan.refusal_slope, plan.error_slope) == (refusals, errors)
+    chosen = plan_budget(scenario, PlanOptions(budget=5000, error_slope=5.0), (refusals, errors), single_draws=True)
+    assert (chosen.refusal_slope, chosen.error_slope) == (refusals, 5.0)
+    assert chosen.split.half_width < plan.split.half_width

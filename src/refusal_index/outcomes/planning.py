@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from refusal_index.outcomes.comparison import matched_variants
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.matching import draw_matrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant
 from refusal_index.stats import (
     METRIC_NAMES,
@@ -23,6 +23,7 @@ from refusal_index.stats import (
     compare_metrics,
     expected_half_width,
     influence_correlation,
+    noise_corrected_refusal_index,
     power_to_tell_apart,
     questions_for_half_width,
     questions_over_interval,
@@ -34,6 +35,8 @@ from refusal_index.stats.matrices import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)
+# Of models asked at a temperature of 1, as a rule; beyond the second single draws tell all there is.
+TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
 NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 
@@ -51,9 +54,9 @@ class PlanOptions:
     confidence_level: float = 0.95  # of every interval
     # budget: requests to split between questions and repeated draws
     budget: float | None = None
-    # refusal_slope, error_slope: how constant the model is, as for `split_budget`
-    refusal_slope: float = 2.0
-    error_slope: float = 2.0
+    # refusal_slope, error_slope: how constant the model is, as for `split_budget`; None for what the pilot shows
+    refusal_slope: float | None = None
+    error_slope: float | None = None
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,15 @@ class PairPlan:
     # fewest, most: questions at the largest and the smallest difference of that interval; None where it holds 0
     fewest: int | None
     most: int | None
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """How a budget is best split, and the slopes that this rests on."""
+
+    split: RepeatPlan
+    refusal_slope: float
+    error_slope: float
 
 
 @dataclass(frozen=True)
@@ -160,24 +172,50 @@ def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
     return PairPlan(needed, chance, seen, *over)
 
 
-def plan_budget(scenario: PlanningScenario, options: PlanOptions, *, single_draws: bool) -> RepeatPlan:
+def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, tuple[float, float]]:
+    """Return the probit slopes of refusals and errors that the repeated draws of a run show, by variant if they do."""
+    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    shown = {}
+    for name in names:
+        draws = draw_matrix(run.variants[name])
+        if len(draws.refused) > 1:
+            found = noise_corrected_refusal_index(*draws.arrays)
+            slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
+            if slopes[0] is not None and slopes[1] is not None:
+                shown[str(name or "all")] = slopes[0], slopes[1]
+    return shown
+
+
+def _slope(reliability: float | None) -> float | None:
+    """Return the slope of a model with this tetrachoric correlation of two draws; None where it has none."""
+    if reliability is None or reliability <= 0:
+        return None
+    return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT
+
+
+def plan_budget(
+    scenario: PlanningScenario, options: PlanOptions, shown: tuple[float, float] | None = None, *, single_draws: bool
+) -> BudgetPlan:
     """Split the budget; the index of a run of single draws is first freed of the noise that the slopes say.
 
     Raises OutcomeTableError if the slopes say that there is more noise than the run's index leaves room for.
+
+    - `shown`: the slopes that the pilot's repeated draws show.
     """
-    slopes = options.refusal_slope, options.error_slope
-    index = scenario.refusal_index
+    given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
+    assumed = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE)
+    slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
     if single_draws and index is not None:
         seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(
-                f"plan: expected slopes that leave room for the run's index of {index:.3f}, got {slopes[0]:g} and "
-                f"{slopes[1]:g}, of which single draws show at most {highest:.3f}; "
+                f"plan: expected slopes that leave room for the run's index of {index:.3f}, got {slopes[0]:.3g} and "
+                f"{slopes[1]:.3g}, of which single draws show at most {highest:.3f}; "
                 "raise --refusal-slope or --error-slope"
             )
         most = rho_from_refusal_index(highest)
         index = math.asin(float(seen / most) / 2) / math.asin(0.5)
-    return split_budget(
+    plan = split_budget(
         replace(scenario, refusal_index=index),
         options.budget or 0.0,
         refusal_slope=slopes[0],
@@ -185,3 +223,4 @@ def plan_budget(scenario: PlanningScenario, options: PlanOptions, *, single_draw
         most_questions=options.questions,
         confidence_level=options.confidence_level,
     )
+    return BudgetPlan(plan, slopes[0], slopes[1])

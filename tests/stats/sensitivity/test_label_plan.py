@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from refusal_index.stats import ContingencyTable, labels_for_half_width, prediction_powered
 from refusal_index.stats.sensitivity.label_plan import equal_numbers
 
-TABLE = ContingencyTable(600, 200, 400, 800)
+TABLE = ContingencyTable(900, 100, 700, 300)
 
 
 @pytest.mark.parametrize("half_width", [0.12, 0.09])
 def test_a_plan_comes_true_on_average(half_width: float) -> None:
     rng = np.random.default_rng(5)
-    f_c, f_w = 0.05, 0.04
+    f_c, f_w = 0.1, 0.01
     plan = labels_for_half_width(TABLE, half_width, graded_wrong_if_right=f_c, graded_right_if_wrong=f_w)
     codes = np.repeat(np.arange(4), TABLE.counts)
     refused, graded = codes < 2, codes % 2 == 0

@@ -156,6 +156,7 @@ def test_differing_rates_end_where_a_cell_is_corrected_away() -> None:
     bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0, 0.01), (0, 0.06))
     assert (bounds.high, bounds.status, bounds.reason) == (1, "boundary", "zero_cell:refused_right")
     assert bounds.low < refusal_index(ContingencyTable(706, 34, 207, 53)).estimate
+    assert bounds.ends[1].cells[:2] == pytest.approx((740, 0))
 
 
 def test_a_range_in_which_no_rates_are_possible_is_undefined() -> None:

@@ -108,6 +108,16 @@ def test_labels_without_a_mistake_do_not_make_the_grader_faultless() -> None:
     assert found[rate].standard_error > 1.05 * (true[rate].high - true[rate].low) / 2 / 1.96
 
 
+def test_a_run_does_not_differ_from_itself_under_the_same_labels() -> None:
+    refused, truth, grade, labelled = (np.stack([part, part]) for part in graded_run())
+    alone = prediction_powered(refused[:1], grade[:1], labelled=labelled[:1], truly_wrong=truth[:1])
+    twice = prediction_powered(refused, grade, labelled=labelled, truly_wrong=truth)
+    for one, both in zip(alone, twice, strict=True):
+        assert both.estimate == pytest.approx(0, abs=1e-12)
+        # But for the half labels.
+        assert both.standard_error < 0.35 * one.standard_error or one.name == "refusal_rate"
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [

@@ -51,9 +51,13 @@ def plan(
     ] = None,
     request_cost: Annotated[float | None, typer.Option(help="What a request costs, grading included.")] = None,
     refusal_slope: Annotated[
-        float, typer.Option(help="For a budget: how constant the model's refusals are, from 1 (very random) to 6.")
-    ] = 2.0,
-    error_slope: Annotated[float, typer.Option(help="The same of its answers.")] = 2.0,
+        float | None,
+        typer.Option(
+            help="For a budget: how constant the model's refusals are, from 1 (very random) to 6. [default: as the "
+            "repeated draws of the pilot show, or 2]"
+        ),
+    ] = None,
+    error_slope: Annotated[float | None, typer.Option(help="The same of its answers.")] = None,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
@@ -65,7 +69,14 @@ def plan(
     With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and how many of
     them twice, for the narrowest interval of the index of the probabilities; --questions is then the most there are.
     """
-    from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_budget, plan_scenario, scenarios_of
+    from refusal_index.outcomes.planning import (
+        PlanOptions,
+        plan_apart,
+        plan_budget,
+        plan_scenario,
+        scenarios_of,
+        slopes_shown,
+    )
     from refusal_index.outcomes.presentation.planning import apart_blocks, budget_blocks, scenario_blocks
 
     budget = _budget(budget_requests, budget_cost, request_cost)
@@ -83,7 +94,8 @@ def plan(
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
     for name, scenario in expected.items():
         if budget is not None:
-            found = plan_budget(scenario, options, single_draws=bool(runs))
+            shown = slopes_shown(runs[0], variant).get(name) if runs else None
+            found = plan_budget(scenario, options, shown, single_draws=bool(runs))
             console.show(budget_blocks(name, found, options))
             continue
         console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
@@ -136,7 +148,7 @@ def _check(options: PlanOptions) -> None:
         if value is not None and not 0 < value < 2:
             raise OptionError(f"{name}: expected a number above 0 and below 2, the index's range, got {value}")
     for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
-        if not 0 < slope < float("inf"):
+        if slope is not None and not 0 < slope < float("inf"):
             raise OptionError(f"{name}: expected a number above 0, got {slope:g}; of a constant model single draws do")
     if options.half_width is not None and options.questions is not None:
         raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refusal_index.outcomes.planning import PairPlan, PlanOptions, ScenarioPlan
+from refusal_index.outcomes.planning import BudgetPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, number, percent
-from refusal_index.stats import RepeatPlan, SamplePlan
+from refusal_index.stats import SamplePlan
 
 
 def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
@@ -58,8 +58,9 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     )
 
 
-def budget_blocks(name: str, plan: RepeatPlan, options: PlanOptions) -> Iterator[Block]:
+def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterator[Block]:
     """Yield how a budget is best split between questions and repeated draws."""
+    plan = found.split
     asked = f"{name}: of {options.budget:,.0f} requests, to know the index of the probabilities best"
     if plan.half_width is None or plan.n is None or plan.repeated is None:
         yield f"{asked}: no plan ({plan.reason})"
@@ -68,7 +69,7 @@ def budget_blocks(name: str, plan: RepeatPlan, options: PlanOptions) -> Iterator
         f"{asked}: {plan.n:,} questions, {plan.repeated:,} of them drawn twice "
         f"(run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}): {plan.requests:,.0f} requests, "
         f"{percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a model with probit slopes "
-        f"{options.refusal_slope:g} (refusals) and {options.error_slope:g} (errors)"
+        f"{found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
     )
 
 
