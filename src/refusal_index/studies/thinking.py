@@ -1,4 +1,4 @@
-"""What thinking does to a model: runs that differ by a switch for it, or by the effort asked for, and by nothing else."""
+"""What thinking does to a model: runs that differ by a switch for it, or the effort asked for, and by nothing else."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.name_rows(panels[0], [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
     for axes in panels[1:]:
         axes.grid(visible=False, axis="y")
-    figure.supxlabel("with more thinking less with less", fontsize=8)
+    figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
@@ -174,7 +174,7 @@ def _caption(pairs: int, options: StudyOptions) -> str:
         "the same model on the same dataset that differ in the switch for thinking or the reasoning effort (and, where "
         "it was raised, in the limit on tokens). The index is the joint one over the prompt variants that both have, "
         f"the others are means over these. Bars are {level_text(options)} intervals from the influence of each "
-        "question, so that questions which both answered are compared with themselves. RI is what the study is about; p-values are "
-        "not adjusted for the other metrics. The weighted score has a penalty of "
+        "question, so that questions which both answered are compared with themselves. RI is what the study is about; "
+        "p-values are not adjusted for the other metrics. The weighted score has a penalty of "
         f"{options.penalty:g}."
     )
