@@ -1,4 +1,4 @@
-"""Coverage in the accuracy-refusal plane: the band of the fitted curve, the intervals of the regret and of the gap left.
+"""Coverage in the accuracy-refusal plane: the band of the fitted curve, intervals of the regret and of the gap left.
 
 Tables are multinomial, so that the true curve is that of the cell probabilities. The pointwise band is held to the true
 correct rate at refusal rates from .1 to .9, each by itself, the simultaneous band to all of them at once; that band is
