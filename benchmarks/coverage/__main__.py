@@ -30,6 +30,7 @@ TOPICS = (
     "planning",
     "curves",
     "calibration",
+    "sampling_noise",
 )
 
 

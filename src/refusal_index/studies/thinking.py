@@ -145,7 +145,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     style.name_rows(panels[0], [f"{names[pair[0]]}\n{said}" for pair, said in zip(pairs, what, strict=True)], 6.5)
     for axes in panels[1:]:
         axes.grid(visible=False, axis="y")
-    figure.supxlabel("with more thinking less with less", fontsize=8)
+    figure.supxlabel("value with more thinking \N{MINUS SIGN} value with less", fontsize=8)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
