@@ -45,9 +45,11 @@ class Traces(NamedTuple):
         return np.asarray(np.clip(np.where(np.isnan(found), 1.0, found), 1.0, most))
 
     def scaled(self, sum_of_squares: FloatArray, most: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Return the statistic that is chi-squared, and its degrees of freedom."""
+        """Return the statistic that is chi-squared, and its degrees of freedom; NaN where A is 0."""
         freedom = self.degrees_of_freedom(most)
-        return np.asarray(sum_of_squares * freedom / self.trace), freedom
+        with np.errstate(invalid="ignore", divide="ignore"):
+            statistic = np.where(self.trace > 0, sum_of_squares * freedom / self.trace, np.nan)
+        return statistic, freedom
 
     def pvalue(self, sum_of_squares: FloatArray, most: ArrayLike) -> FloatArray:
         """Probability of a sum of squares as large."""

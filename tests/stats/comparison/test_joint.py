@@ -174,6 +174,22 @@ def test_prompts_that_differ_widen_the_interval_and_have_a_standard_deviation() 
     assert widths[1] > 2 * widths[0]
 
 
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 14))
+def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
+    refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
+    result = joint_refusal_index(refused, wrong)
+    between, test = result.between_prompts, result.homogeneity
+    assert (between.estimate is None) == (test.pvalue is None) == (between.status == "undefined")
+    if between.estimate is not None:
+        low, high = between.confidence_interval()
+        assert 0 <= low <= high <= 1
+        assert 0 <= between.estimate <= 1
+        assert 0 <= test.pvalue <= 1
+    if result.status == "ok":
+        assert -1 <= result.confidence_interval().low <= result.estimate <= result.confidence_interval().high <= 1
+
+
 def test_error_over_prompts_adds_their_variance_to_that_of_the_questions() -> None:
     result = prompts_apart(0.3)
     spread, weights = result.between_prompts.spread, np.array(result.weights)
@@ -294,9 +310,10 @@ def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     assert all(row.holds for row in rows), rows
 
 
-@one_fast("scenario", simulation.MANY, ids=str)
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", simulation.MANY, ids=str)
 def test_size_of_the_copula_test_with_many_prompts(scenario: simulation.Scenario) -> None:
-    row = simulation.copula_row(scenario, 60, np.random.default_rng(4))
+    row = simulation.copula_row(scenario, 400, np.random.default_rng(4))
     assert row.holds, row
 
 

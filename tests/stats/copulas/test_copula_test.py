@@ -146,7 +146,7 @@ def test_size_where_nothing_is_nested() -> None:
 @pytest.mark.slow
 def test_power_against_facts_of_all_truths() -> None:
     rng = np.random.default_rng(13)
-    cells = [(name, truth) for name, power in simulation.POWER.items() for truth in power]
+    cells = [(name, truth) for name, power in simulation.POWER["moments"].items() for truth in power]
     rows = [row for name, truth in cells for row in simulation.nested_rows(simulation.SCENARIOS[name], truth, 250, rng)]
     assert len(rows) == 40
     assert [row for row in rows if not row.holds] == []
@@ -200,6 +200,25 @@ def test_a_degenerate_prompt_is_left_out() -> None:
     assert result.statistic == copula_test(refused[[0, 2]], wrong[[0, 2]]).statistic
     alone = copula_test(refused[:2], wrong[:2])
     assert (alone.status, alone.reason, alone.pvalue) == ("undefined", "fewer_than_two_tables", None)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 4), st.integers(3, 12))
+def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
+    refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
+    for family in ("gaussian", "clayton", "frank"):
+        result = copula_test(refused, wrong, family=family)
+        assert (result.pvalue is None) == (result.statistic is None)
+        assert result.pvalue is not None or result.reason
+        assert result.pvalue is None or 0 <= result.pvalue <= 1
+
+
+def test_tables_without_variation_have_no_statistic() -> None:
+    refused = np.eye(8, dtype=bool)[[7, 2]] | np.eye(8, dtype=bool)[[7, 4]]
+    wrong = np.zeros((2, 8), bool)
+    wrong[0, [0, 6]] = wrong[1, [1, 3, 6, 7]] = True
+    result = copula_test(refused, wrong, family="frank")
+    assert (result.status, result.reason, result.pvalue) == ("undefined", "no_variation", None)
 
 
 def test_a_table_with_an_empty_cell_enters() -> None:

@@ -138,7 +138,7 @@ def _reference(
     deviations = influence / np.maximum(observed, SMALLEST_VARIANCE)
     # What the strength explains is taken out, in the direction in which it moves the moments.
     slope = strength_slope(spec, r, mu, strength[:, np.newaxis]) / np.sqrt(variance)
-    slope *= fitted[:, np.newaxis] / np.linalg.norm(slope, axis=1, keepdims=True)
+    slope *= fitted[:, np.newaxis] / np.maximum(np.linalg.norm(slope, axis=1, keepdims=True), SMALLEST_VARIANCE)
     deviations -= slope[:, :, np.newaxis] * np.einsum("bk,bkm->bm", slope, deviations)[:, np.newaxis]
     found, total = traces(deviations, data.counts), np.sum(left_over**2 / variance, axis=1)
     most = left_over.shape[1] - fitted.astype(int)

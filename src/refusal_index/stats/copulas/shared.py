@@ -46,7 +46,8 @@ class CopulaTestResult:
     reason : str or None
         At the boundary ``"independence"`` (the family cannot be negative: no parameter was fitted, and none is taken
         off the degrees of freedom) or ``"perfect_dependence"`` (no statistic). Where undefined
-        ``"fewer_than_two_tables"``, or ``"tables_repeat_each_other"`` if all prompts have the same outcomes.
+        ``"fewer_than_two_tables"``, ``"tables_repeat_each_other"`` if all prompts have the same outcomes, or
+        ``"no_variation"`` if a handful of questions leaves nothing to test.
     tables : tuple of ContingencyTable
         One a prompt, those of `left_out` included.
     """
@@ -136,6 +137,8 @@ def copula_test(
         end = math.copysign(parameter_end(family), fit.strength[0])
         return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
     parameter = float(spec.parameter(fit.strength)[0])
+    if math.isnan(fit.pvalue[0]):
+        return undefined_test(family, "no_variation", tables)
     statistic, freedom, pvalue = float(fit.statistic[0]), float(fit.degrees_of_freedom[0]), float(fit.pvalue[0])
     return finished_test(family, parameter, (statistic, freedom, pvalue), bool(fit.at_weakest[0]), tables)
 
