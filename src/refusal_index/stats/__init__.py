@@ -50,6 +50,7 @@ from refusal_index.stats.curves.plane import (
     iso_score,
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
+from refusal_index.stats.design import SamplingDesign, clustered_covariance
 from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
@@ -77,6 +78,7 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
+from refusal_index.stats.sampled_table import SampledTable
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
@@ -155,6 +157,8 @@ __all__ = [
     "RefusalIndexResult",
     "ReliabilityBin",
     "SamplePlan",
+    "SampledTable",
+    "SamplingDesign",
     "ScoredByRule",
     "ScoringRange",
     "Status",
@@ -171,6 +175,7 @@ __all__ = [
     "best_operating_point",
     "best_refusal_rate",
     "checked_matrices",
+    "clustered_covariance",
     "coefficient_of_variation",
     "compact_letters",
     "compare_joint",

@@ -9,24 +9,31 @@ Fisher's scale ``z = atanh(rho)``, with the covariance that their influence func
 zero where a question is not scored under one of the two. The same covariance gives the test of whether the prompts
 share one index at all.
 
+Where questions come in clusters or with weights, the prompts keep the weights of independent questions, which rest on
+more than a few clusters, and the variance of the estimate that these make is the clustered one. The test of homogeneity
+is then Hotelling's.
+
 Simulated coverage of the 95 % interval for four prompts at 1,000 or 4,326 questions is .94 to .96 on the scale of z,
 .92 to .96 on that of rho or of the index. Prompts taken for independent cover .76 to .86.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.comparison.metric_influence import fewest_degrees_of_freedom, scaled
 from refusal_index.stats.copulas.moments import inverse_correlation
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.matrices import BoolArray, checked_matrices, row_tables
+from refusal_index.stats.matrices import BoolArray, checked_matrices
+from refusal_index.stats.sampled_table import tables_of_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,8 @@ class HomogeneityTest:
     status : {"ok", "undefined"}
         Undefined where there is nothing to compare.
     reason : str or None
-        ``"fewer_than_two_variants"``, or ``"variants_repeat_each_other"`` if all have the same outcomes.
+        ``"fewer_than_two_variants"``, ``"variants_repeat_each_other"`` if all have the same outcomes, or
+        ``"fewer_clusters_than_variants"``.
     """
 
     statistic: float | None
@@ -71,7 +79,7 @@ class JointRefusalIndexResult:
         are defined are at the same end.
     reason : str or None
         ``"all_variants_at_boundary"``; or where undefined ``"no_variants"``, ``"all_variants_undefined"``,
-        ``"variants_at_both_ends"``.
+        ``"variants_at_both_ends"``, ``"one_cluster"``.
     homogeneity : HomogeneityTest
         Whether the variants share one index.
     variants : tuple of RefusalIndexResult
@@ -89,6 +97,7 @@ class JointRefusalIndexResult:
     homogeneity: HomogeneityTest
     variants: tuple[RefusalIndexResult, ...]
     weights: tuple[float | None, ...]
+    _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     @property
     def left_out(self) -> dict[int, str]:
@@ -96,7 +105,7 @@ class JointRefusalIndexResult:
         return {row: variant.reason or "" for row, variant in enumerate(self.variants) if variant.status != "ok"}
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Confidence interval of the joint Refusal Index: a normal one for ``atanh(rho)``, transformed.
+        """Confidence interval of the joint Refusal Index: a normal or Student's one for ``atanh(rho)``, transformed.
 
         Parameters
         ----------
@@ -107,15 +116,21 @@ class JointRefusalIndexResult:
         ConfidenceInterval
             ``(nan, nan)`` unless the status is ``"ok"``.
         """
-        quantile = normal_quantile(confidence_level)
+        normal_quantile(confidence_level)
         if self.rho is None or self.standard_error is None:
             return NO_INTERVAL
+        quantile = student_quantile(confidence_level, self._degrees_of_freedom)
         z, reach = math.atanh(self.rho), quantile * self.standard_error / spearman_slope_in_z(self.rho)
         return ConfidenceInterval(spearman(math.tanh(z - reach)), spearman(math.tanh(z + reach)))
 
 
 def joint_refusal_index(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> JointRefusalIndexResult:
     """Estimate one Refusal Index from several prompts of a model over the same questions.
 
@@ -125,6 +140,8 @@ def joint_refusal_index(
         One row a prompt variant, one column a question; as for `ContingencyTable.from_arrays`.
     scored : array_like of bool, shape (k, n), optional
         False where a variant has no grade for a question; all True if not given.
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
     Returns
     -------
@@ -135,7 +152,7 @@ def joint_refusal_index(
     Raises
     ------
     TypeError, ValueError
-        If the matrices are not truth values of one shape.
+        If the matrices are not truth values of one shape, or as `SamplingDesign.of`.
 
     Notes
     -----
@@ -157,13 +174,20 @@ def joint_refusal_index(
     (0.475, 0.02, 0.7)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    variants = tuple(refusal_index(table) for table in row_tables(*matrices))
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    variants = tuple(refusal_index(table) for table in tables_of_rows(matrices, design))
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
     z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
     influence = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
-    return _combine(variants, kept, z, influence @ influence.T)
+    clustered = None
+    if design is not None:
+        by_question = influence * np.array([[variants[row].table.n] for row in kept])
+        influence = scaled(by_question, matrices[2][kept], design.without_clusters())
+        clustered = scaled(by_question, matrices[2][kept], design), fewest_degrees_of_freedom(matrices[2][kept], design)
+    return _combine(variants, kept, z, influence, clustered)
 
 
 def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
@@ -174,16 +198,24 @@ def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: Bool
 
 
 def _combine(
-    variants: tuple[RefusalIndexResult, ...], kept: list[int], z: FloatArray, covariance: FloatArray
+    variants: tuple[RefusalIndexResult, ...],
+    kept: list[int],
+    z: FloatArray,
+    influence: FloatArray,
+    clustered: tuple[FloatArray, float | None] | None,
 ) -> JointRefusalIndexResult:
-    deviation = np.sqrt(np.diagonal(covariance))
-    correlation, rank = inverse_correlation(covariance)
-    inverse = correlation / np.outer(deviation, deviation)
+    inverse, rank = _inverse(influence @ influence.T)
     information = inverse.sum()
     weights = inverse.sum(axis=0) / information
     mean = float(weights @ z)
     rho, error = math.tanh(mean), 1 / math.sqrt(information)
-    left_over = float((z - mean) @ inverse @ (z - mean))
+    homogeneity = _homogeneity(_left_over(z, inverse), len(kept), rank, None)
+    degrees_of_freedom = None
+    if clustered is not None:
+        sums, degrees_of_freedom = clustered
+        error = float(np.linalg.norm(weights @ sums))
+        inverse, rank = _inverse(sums @ sums.T)
+        homogeneity = _homogeneity(_left_over(z, inverse), len(kept), rank, degrees_of_freedom)
     by_row = dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
@@ -191,29 +223,49 @@ def _combine(
         error * spearman_slope_in_z(rho),
         "ok",
         None,
-        _homogeneity(left_over, len(kept), int(rank)),
+        homogeneity,
         variants,
         tuple(by_row.get(row) for row in range(len(variants))),
+        degrees_of_freedom,
     )
 
 
-def _homogeneity(statistic: float, n_variants: int, rank: int) -> HomogeneityTest:
+def _inverse(covariance: FloatArray) -> tuple[FloatArray, int]:
+    deviation = np.sqrt(np.diagonal(covariance))
+    correlation, rank = inverse_correlation(covariance)
+    return correlation / np.outer(deviation, deviation), int(rank)
+
+
+def _left_over(z: FloatArray, inverse: FloatArray) -> float:
+    """Squared distance of estimates from their common value, in the covariance that has this inverse."""
+    distance = z - float(inverse.sum(axis=0) / inverse.sum() @ z)
+    return float(distance @ inverse @ distance)
+
+
+def _homogeneity(statistic: float, n_variants: int, rank: int, degrees_of_freedom: float | None) -> HomogeneityTest:
     if n_variants < 2:
         return HomogeneityTest(None, None, None, "undefined", "fewer_than_two_variants")
     if rank < 2:
         return HomogeneityTest(None, None, None, "undefined", "variants_repeat_each_other")
-    return HomogeneityTest(statistic, rank - 1, float(special.chdtrc(rank - 1, statistic)), "ok", None)
+    if degrees_of_freedom is None:
+        return HomogeneityTest(statistic, rank - 1, float(special.chdtrc(rank - 1, statistic)), "ok", None)
+    left = degrees_of_freedom - rank + 2
+    if left < 1:
+        return HomogeneityTest(None, None, None, "undefined", "fewer_clusters_than_variants")
+    ratio = statistic * left / (degrees_of_freedom * (rank - 1))
+    return HomogeneityTest(statistic, rank - 1, float(special.fdtrc(rank - 1, left, ratio)), "ok", None)
 
 
 def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalIndexResult:
-    ends = {variant.estimate for variant in variants if variant.status == "boundary"}
+    alone = any(variant.reason == ONE_CLUSTER for variant in variants)
+    ends = {variant.estimate for variant in variants if variant.status == "boundary"} if not alone else set()
     end: float | None = None
     status: Status = "undefined"
     if len(ends) == 1:
         end, status, reason = ends.pop(), "boundary", "all_variants_at_boundary"
-    elif ends:
-        reason = "variants_at_both_ends"
+    elif ends or alone:
+        reason = ONE_CLUSTER if alone else "variants_at_both_ends"
     else:
         reason = "all_variants_undefined" if variants else "no_variants"
     nothing = (None,) * len(variants)
-    return JointRefusalIndexResult(end, end, None, status, reason, _homogeneity(0.0, 0, 0), variants, nothing)
+    return JointRefusalIndexResult(end, end, None, status, reason, _homogeneity(0.0, 0, 0, None), variants, nothing)
