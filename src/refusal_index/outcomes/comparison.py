@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,6 +13,7 @@ import polars as pl
 from refusal_index.outcomes.draws import corrected_difference
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.stats import (
     Adjustment,
     Comparison,
@@ -45,6 +47,7 @@ class CompareOptions:
     penalty: float = 1.0
     confidence_level: float = 0.95
     seed: int = 0  # of the simulation behind max-t, and of the questions resampled for corrected indices
+    sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
 
 
 @dataclass(frozen=True)
@@ -99,13 +102,16 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
     """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
     compared = tuple(
-        VariantComparison(name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty))
+        VariantComparison(
+            name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty, **found.matrix.design)
+        )
         for name, found in matches.items()
     )
     usable = _defined_everywhere(matches)
     if len(usable) < 2:
         return PairComparison(compared, None, ())
-    return PairComparison(compared, compare_joint(*_stacked(usable)), tuple(usable))
+    arrays, design = _stacked(usable)
+    return PairComparison(compared, compare_joint(*arrays, **design), tuple(usable))
 
 
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
@@ -131,13 +137,16 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **found.matrix.design,
         )
     else:
+        arrays, design = _stacked(usable)
         ranking = rank_joint(
-            *_stacked(usable),
+            *arrays,
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **design,
         )
     return RunRanking(tuple(usable), left_out, found, ranking)
 
@@ -207,18 +216,21 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     )
 
 
-def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
-    """Put the variants' matrices together, shape (runs, variants, questions), by question."""
+def _stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
     ids = {
         q: column for column, q in enumerate(dict.fromkeys(q for m in matches.values() for q in m.matrix.question_ids))
     }
     runs = len(next(iter(matches.values())).matrix.refused)
     stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
+    design: dict[str, Any] = {}
     for row, found in enumerate(matches.values()):
         columns = [ids[question] for question in found.matrix.question_ids]
         for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
-    return tuple(stacked)
+        for name, values in found.matrix.design.items():
+            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
+    return tuple(stacked), design
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:

@@ -7,17 +7,23 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.outcomes.errors import nearest, shortened
+from refusal_index.outcomes.sampling import COLUMNS, OWN_COLUMNS, Sampling
 from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
 from refusal_index.outcomes.tabular import TRUTH, TextTable
 
 
-def parse(raw: TextTable) -> pl.DataFrame:
-    """Understand every column, fill in those that may be left out, and check the rows."""
+def parse(raw: TextTable, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
+    """Understand every column, fill in those that may be left out, and check the rows.
+
+    - `sampling`: which columns to take for `cluster` and `weight`.
+    """
     _refuse_newer(raw)
     for name in REQUIRED:
         _require(raw, name)
     _refuse_misspelt(raw)
-    table = pl.DataFrame([_column(raw, name) for name in SCHEMA])
+    own = [name for name in SCHEMA if name not in COLUMNS]
+    sampled = (_sampled_column(raw, name, sampling) for name in COLUMNS)
+    table = pl.DataFrame([*(_column(raw, name) for name in own), *sampled]).select(*SCHEMA)
     check_rows(table, raw.where)
     return table
 
@@ -35,6 +41,20 @@ def _column(raw: TextTable, name: str) -> pl.Series:
     if name in GRADED:
         return _grades(raw, name)
     return _question_ids(raw) if name == "question_id" else raw.frame[name]
+
+
+def _sampled_column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
+    column = sampling.column(name)
+    if column not in raw.columns:
+        if getattr(sampling, name) is None:
+            return _absent(raw, name)
+        raise raw.source.lacks(f"a column {column!r} for --{name}", raw.columns, "; name one of these")
+    found = raw.frame[column] if name == "cluster" else _numbers(raw, column)
+    if getattr(sampling, name) is not None and found.null_count() == found.len():
+        raise raw.source.wrong(
+            f"expected a {name} for every question, got an empty column; name another", column=column
+        )
+    return found.alias(name)
 
 
 def _absent(raw: TextTable, name: str) -> pl.Series:
@@ -64,6 +84,13 @@ def _whole_numbers(raw: TextTable, name: str) -> pl.Series:
     text = _tidied(raw, name)
     numbers = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
     _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a whole number", "write digits only")
+    return numbers
+
+
+def _numbers(raw: TextTable, name: str) -> pl.Series:
+    text = _tidied(raw, name)
+    numbers = text.cast(pl.Float64, strict=False)
+    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a number", "write it with a point, as in 2.5")
     return numbers
 
 

@@ -62,7 +62,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
     if len(tables) < 2:
         return None
     matrix = outcome_matrix(tables)
-    joint = joint_refusal_index(*matrix.arrays)
+    joint = joint_refusal_index(*matrix.arrays, **matrix.design)
     return JointIndex(Estimate.of(joint, joint.confidence_interval(confidence_level)), joint, matrix)
 
 

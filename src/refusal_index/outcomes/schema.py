@@ -26,6 +26,8 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "forced_grade": pl.String(),
         "unscored_reason": pl.String(),
         "topic": pl.String(),
+        "cluster": pl.String(),
+        "weight": pl.Float64(),
         "question": pl.String(),
         "gold": pl.String(),
         "first_reply": pl.String(),
@@ -60,6 +62,7 @@ Where = Callable[[int], str]
 def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise `OutcomeTableError` for the first row that may not be there."""
     _check_draws(table, where)
+    _check_sampling(table, where)
     _check_duplicates(table, where)
     _check_contradictions(table, where)
 
@@ -71,6 +74,26 @@ def _check_draws(table: pl.DataFrame, where: Where) -> None:
             f"{where(row)}, column 'draw': expected a whole number from 0, got {table['draw'][row]}; "
             "number the draws of a question 0, 1, 2 and so on"
         )
+
+
+def _check_sampling(table: pl.DataFrame, where: Where) -> None:
+    """Refuse a weight that is none, and a row without a cluster or weight among others that have one."""
+    weight = pl.col("weight")
+    row = _first(table, (weight < 0) | ~weight.is_finite())
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': expected a number from 0, got {table['weight'][row]}; it says for how "
+            "many questions of the population this one stands"
+        )
+    for name in ("cluster", "weight"):
+        missing = table[name].null_count()
+        others = pl.col(name).is_not_null().any().over(GROUP)
+        row = _first(table, pl.col(name).is_null() & others) if 0 < missing < table.height else None
+        if row is not None:
+            raise OutcomeTableError(
+                f"{where(row)} has no {name}, and other questions of its run have one; fill the column: a question "
+                "like no other is a cluster of its own, and one that stands for none has the weight 0"
+            )
 
 
 def _check_duplicates(table: pl.DataFrame, where: Where) -> None:

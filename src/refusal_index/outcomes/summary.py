@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions
+from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions, sampling_cautions
 from refusal_index.outcomes.counts import (
     Completeness,
     ForcedRefusals,
@@ -33,8 +33,9 @@ from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, SamplingSummary, sampled_table, sampling_summary
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.stats import ContingencyTable, Estimate, metrics
+from refusal_index.stats import ContingencyTable, Estimate, SampledTable, metrics
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
@@ -99,6 +100,7 @@ class VariantSummary:
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
+    sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
 
     @property
     def is_complete(self) -> bool:
@@ -143,6 +145,7 @@ def summarise(
     prices: Prices = UNPRICED,
     penalty: float = DEFAULT_PENALTY,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+    sampling: Sampling = OWN_COLUMNS,
 ) -> Summary:
     """Compute every metric of every variant.
 
@@ -151,6 +154,7 @@ def summarise(
     - `prices`: that the costs in `usage` were computed with.
     - `penalty`: of the weighted score.
     - `confidence_level`: of every interval.
+    - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
@@ -160,7 +164,9 @@ def summarise(
     (0.0, 'undefined')
     """
     known, groups = usage or {}, variant_groups(table)
-    variants = tuple(_variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in groups)
+    variants = tuple(
+        _variant_summary(group, known.get(group.variant), penalty, confidence_level, sampling) for group in groups
+    )
     return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty, prices)
 
 
@@ -169,13 +175,18 @@ def is_complete(summary: Summary) -> bool:
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
 
 
-def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
+def _variant_summary(
+    group: VariantGroup, usage: Usage | None, penalty: float, level: float, sampling: Sampling
+) -> VariantSummary:
     rows = first_draws(group.outcomes)
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
-    estimates = metrics(table, penalty=penalty, confidence_level=level)
+    sampled = sampled_table(rows)
+    estimates = metrics(sampled or table, penalty=penalty, confidence_level=level)
     if table.n_refused == 0 and complete.reasons.get(FORCED_NOT_ASKED):
-        estimates = _first_pass_metrics(table, complete.reasons[FORCED_NOT_ASKED], penalty, level)
+        whole = replace(table, refused_wrong=complete.reasons[FORCED_NOT_ASKED])
+        estimates = _first_pass_metrics(sampled_table(rows, forced_unknown=True) or whole, penalty, level)
+    sampling_found = sampling_summary(rows, sampled, sampling)
     return VariantSummary(
         model=group.model,
         dataset=group.dataset,
@@ -184,17 +195,20 @@ def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, l
         metrics=estimates,
         completeness=complete,
         forced_refusals=forced,
-        warnings=cautions(table, _by_name(estimates, "refusal_index"), complete, missing, forced),
+        warnings=(
+            *sampling_cautions(sampling_found),
+            *cautions(table, _by_name(estimates, "refusal_index"), complete, missing, forced),
+        ),
         sensitivity=sensitivity(rows, penalty, level),
         draws=draws_summary(group.outcomes, level),
         usage=usage,
         missing=missing,
+        sampling=sampling_found,
     )
 
 
-def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float, level: float) -> tuple[Estimate, ...]:
+def _first_pass_metrics(whole: ContingencyTable | SampledTable, penalty: float, level: float) -> tuple[Estimate, ...]:
     """Return the metrics of a first pass whose refused questions were never forced: the others need their answers."""
-    whole = replace(answered, refused_wrong=refused)
     return tuple(
         Estimate(None, status="undefined", reason=FORCED_NOT_ASKED, name=found.name, method=found.method)
         if found.name in NEED_FORCED_ANSWERS

@@ -16,6 +16,9 @@ from refusal_index.stats.matrices import BoolArray, cell_codes, row_tables
 
 Counts = tuple[float, float, float, float]
 
+NO_VARIANCE = 1e-12
+"""Share of the variance of independent questions below which that of clusters is rounding."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SampledTable:
@@ -23,8 +26,8 @@ class SampledTable:
 
     Its cells are weighted and add up to the number of questions. An interval is the one that a `ContingencyTable` has,
     for the *effective* number of questions instead, which is where a simple random sample would have the variance of
-    this one, with a quantile of Student's t (a first-order Rao-Scott correction). It is never taken to be above the
-    number of questions: so many fewer than the clusters say by chance would make an interval too short.
+    this one, with a quantile of Student's t (a first-order Rao-Scott correction). That number is never taken to be above
+    what it would be if the questions were independent: with few clusters chance alone makes them look better than that.
 
     Attributes
     ----------
@@ -34,6 +37,8 @@ class SampledTable:
         Questions that have a weight.
     by_cluster : ndarray of float, shape (clusters, 4)
         Share of each cluster and cell in the weight of all questions; all shares add up to 1.
+    squares : tuple of float
+        Sum of the squared shares of the questions in each cell: its count over ``n^2`` where all weights are equal.
 
     Notes
     -----
@@ -59,6 +64,7 @@ class SampledTable:
     counts: Counts
     n: int
     by_cluster: FloatArray
+    squares: Counts
 
     @classmethod
     def from_arrays(
@@ -80,7 +86,9 @@ class SampledTable:
         )
         n, total = int(np.count_nonzero(kept)), float(cells.sum())
         w, x, y, z = (cells.sum(axis=0) * (n / total if n else 0.0)).tolist()
-        return cls((w, x, y, z), n, cells / total if n else cells)
+        shares = design.weights[kept] / total if n else design.weights[kept]
+        a, b, c, d = np.bincount(codes[kept], shares * shares, minlength=4).tolist()
+        return cls((w, x, y, z), n, cells / total if n else cells, (a, b, c, d))
 
     @property
     def refused_wrong(self) -> float:  # noqa: D102
@@ -145,18 +153,21 @@ class SampledTable:
         return float(np.sum(sums * sums / (1 - self.by_cluster.sum(axis=1))))
 
     def effective_size(self, influence: Counts | None) -> float:
-        """Return the number of independent questions with the same variance, at most n.
+        """Return the number of independent questions with the same variance, at most what the weights allow.
 
         Where the influence does not vary between the clusters, or there is none, nothing is known of the variance: the
         effective number of clusters is on the safe side, whatever their questions have in common.
         """
-        variance = 0.0 if influence is None else self.variance(influence)
-        if math.isnan(variance):
+        if self.n_clusters < 2:
             return math.nan
-        squares = math.fsum(count * value * value for count, value in zip(self.counts, influence or (), strict=False))
-        if variance <= 1e-12 * squares / self.n:
+        variance, alone, of_one = 0.0, 0.0, 0.0
+        if influence is not None:
+            variance = self.variance(influence)
+            alone = _sum_of_squares(self.squares, influence)
+            of_one = _sum_of_squares(self.counts, influence) / self.n
+        if variance <= NO_VARIANCE * alone:
             return effective_number(self.by_cluster.sum(axis=1))
-        return min(squares / self.n / variance, float(self.n))
+        return of_one / max(variance, alone)
 
     def effective_counts(self, influence: Counts | None) -> Counts:
         """Return the cells of so many independent questions."""
@@ -169,6 +180,10 @@ class SampledTable:
 
 
 AnyTable = ContingencyTable | SampledTable
+
+
+def _sum_of_squares(weights: Counts, influence: Counts) -> float:
+    return math.fsum(weight * value * value for weight, value in zip(weights, influence, strict=True))
 
 
 def tables_of_rows(

@@ -6,13 +6,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.cautions import MISSING_LIMIT
-from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
+from refusal_index.outcomes.comparison import CompareOptions, CorrectedPair, Difference, PairComparison, both_numbers
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
+from refusal_index.outcomes.sampling import describe
 from refusal_index.stats import NoiseCorrectedDifference
+from refusal_index.stats.design import FEW_CLUSTERS
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
@@ -30,6 +32,7 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
+    yield from _sampled(variants[0].match, found.options)
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "status")
     rows = (
         (METRIC_COLUMNS[metric] if metric else CORRECTED, variant, *_cells(difference, level))
@@ -51,6 +54,7 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     for line in missing_lines(runs):
         yield from (line, "")
     yield _matching(runs, found.found.match, found.found.variant)
+    yield from _sampled(found.found.match, found.options)
     for line in _unranked(found):
         yield from ("", line)
     if len(ranking.runs) < 2:
@@ -59,6 +63,19 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
         yield from _ranked_blocks(found)
     yield from _corrected_blocks(found)
     yield from _asked_otherwise(runs)
+
+
+def _sampled(found: Match, options: CompareOptions) -> Iterator[Block]:
+    """Say what intervals and p-values allow for."""
+    sampling = describe(found.matrix.design, options.sampling)
+    if sampling is None:
+        return
+    if sampling["cluster"] is not None:
+        few = f"; below {FEW_CLUSTERS} intervals and p-values are rough" if sampling["clusters"] < FEW_CLUSTERS else ""
+        yield f"The questions come in {sampling['clusters']:,} clusters (column {sampling['cluster']!r}){few}."
+    if sampling["weight"] is not None:
+        worth = f"{sampling['effective_by_weight']:,.0f} questions of equal weight"
+        yield f"The questions are weighted (column {sampling['weight']!r}) and worth {worth}."
 
 
 def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:

@@ -99,6 +99,8 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
 
 def _remarks(variant: VariantSummary) -> Iterator[str]:
     """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
+    if variant.sampling is not None:
+        yield variant.sampling.sentence(variant.table.n)
     complete = variant.completeness
     if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
