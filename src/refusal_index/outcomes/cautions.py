@@ -1,8 +1,8 @@
 """What a reader must know before believing a number: each caution has a stable code and one plain message.
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
-``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster``, ``few_clusters`` and
-``weights``.
+``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster`` and
+``few_clusters``.
 """
 
 from __future__ import annotations
@@ -90,12 +90,6 @@ def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Caution]:
             "few_clusters",
             f"The questions come in {sampling.clusters:,} clusters (column {sampling.cluster!r}): below {FEW_CLUSTERS} "
             "an interval rests on an approximation, and should be taken for a rough one.",
-        )
-    if sampling.weight is not None:
-        yield Caution(
-            "weights",
-            f"Questions are weighted (column {sampling.weight!r}) in the metrics and the joint index; counts, ranges "
-            "over missing grades and scoring rules, and repeated draws are of questions as they are.",
         )
 
 

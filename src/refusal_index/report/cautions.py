@@ -22,6 +22,8 @@ _TITLES = {
     "incomplete": "Incomplete",
     "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
+    "one_cluster": "One cluster",
+    "few_clusters": "Few clusters",
 }
 
 
@@ -37,7 +39,7 @@ class Spoiler:
 
 def spoilers(run: ReportRun) -> tuple[Spoiler, ...]:
     """Collect what spoils the headline, the gravest first."""
-    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run))
+    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run), *_sampling(run))
     return tuple(sorted(found, key=lambda one: one.weight != GRAVE))
 
 
@@ -65,6 +67,13 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
     if any(warning.code == "incomplete" for variant in told for warning in variant.warnings):
         return
     yield Spoiler(NOTE, "Unscored", f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out.")
+
+
+def _sampling(run: ReportRun) -> Iterator[Spoiler]:
+    """Say what the intervals allow for, in the words of the first variant."""
+    found = [variant.sampling.sentence(variant.table.n) for variant in run.variants if variant.sampling is not None]
+    if found:
+        yield Spoiler(NOTE, "Sampling", found[0])
 
 
 def _forced(run: ReportRun) -> Iterator[Spoiler]:

@@ -25,9 +25,9 @@ class SampledTable:
     """A 2x2 table of refusal against error with its sampling design; goes wherever a `ContingencyTable` does.
 
     Its cells are weighted and add up to the number of questions. An interval is the one that a `ContingencyTable` has,
-    for the *effective* number of questions instead, which is where a simple random sample would have the variance of
-    this one, with a quantile of Student's t (a first-order Rao-Scott correction). That number is never taken to be above
-    what it would be if the questions were independent: with few clusters chance alone makes them look better than that.
+    for the *effective* number of questions instead, with which a simple random sample would have the variance of this
+    one, and with a quantile of Student's t (a first-order Rao-Scott correction). That number is never taken to be above
+    what independent questions of these weights would give: with few clusters, chance alone makes them look better.
 
     Attributes
     ----------

@@ -250,7 +250,7 @@ def _homogeneity(statistic: float, n_variants: int, rank: int, degrees_of_freedo
     if degrees_of_freedom is None:
         return HomogeneityTest(statistic, rank - 1, float(special.chdtrc(rank - 1, statistic)), "ok", None)
     left = degrees_of_freedom - rank + 2
-    if left < 1:
+    if left < 1 or n_variants > degrees_of_freedom:
         return HomogeneityTest(None, None, None, "undefined", "fewer_clusters_than_variants")
     ratio = statistic * left / (degrees_of_freedom * (rank - 1))
     return HomogeneityTest(statistic, rank - 1, float(special.fdtrc(rank - 1, left, ratio)), "ok", None)
