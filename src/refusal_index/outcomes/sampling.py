@@ -73,6 +73,7 @@ def sampled_table(outcomes: pl.DataFrame, *, forced_unknown: bool = False) -> Sa
         return None
     wrong = pl.when(pl.col("refused")).then(pl.lit(value=True)).otherwise(pl.col("wrong")).alias("wrong")
     rows = (outcomes.with_columns(wrong) if forced_unknown else outcomes).drop_nulls(["refused", "wrong"])
+    rows = rows.filter(pl.col("weight").fill_null(1) > 0)
     return SampledTable.from_arrays(rows["refused"].to_numpy(), rows["wrong"].to_numpy(), **design_of(rows))
 
 

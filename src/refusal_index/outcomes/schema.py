@@ -85,6 +85,12 @@ def _check_sampling(table: pl.DataFrame, where: Where) -> None:
             f"{where(row)}, column 'weight': expected a number from 0, got {table['weight'][row]}; it says for how "
             "many questions of the population this one stands"
         )
+    filled = table["weight"].null_count() < table.height
+    row = _first(table, weight.is_not_null() & (weight.sum().over(GROUP) == 0)) if filled else None
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': all weights of its run are 0; give those that stand for others a weight"
+        )
     for name in ("cluster", "weight"):
         missing = table[name].null_count()
         others = pl.col(name).is_not_null().any().over(GROUP)

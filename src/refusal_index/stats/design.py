@@ -159,6 +159,10 @@ def clustered_covariance(
     degrees_of_freedom : float
         The fewest of any of the estimates.
 
+    References
+    ----------
+    .. [1] Bell and McCaffrey (2002), as cited in `refusal_index.stats.design`.
+
     Examples
     --------
     >>> y = np.array([[1.0, 0.0, 1.0, 1.0, 0.0, 0.0]])
