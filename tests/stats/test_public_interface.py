@@ -22,11 +22,11 @@ STATS_NAMES = """
     PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
     RefusalIndexResult ReliabilityBin
     SamplePlan SampledTable SamplingDesign ScoredByRule ScoringRange Status VariabilityResult WinnerEntropyResult
-    WithinTopicResult
+    WithinTopicDifference WithinTopicResult
     abstention_metrics accuracy_refusal_area accuracy_refusal_curve asymptotic_deviation
     attenuated_refusal_index aurc auroc best_operating_point best_refusal_rate checked_matrices
     clustered_covariance coefficient_of_variation compact_letters compare_joint compare_metrics
-    compare_noise_corrected copula_spearman copula_test
+    compare_noise_corrected compare_within_topics copula_spearman copula_test
     copula_tests copula_upper_orthant copula_win_rates correct_given_attempted correct_guessing
     correct_misgrading correct_rate_at density empirical_accuracy_refusal_curve expected_calibration_error
     expected_half_width expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas

@@ -95,6 +95,7 @@ from refusal_index.stats.sensitivity.missing import (
 )
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
+from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
@@ -164,6 +165,7 @@ __all__ = [
     "Status",
     "VariabilityResult",
     "WinnerEntropyResult",
+    "WithinTopicDifference",
     "WithinTopicResult",
     "abstention_metrics",
     "accuracy_refusal_area",
@@ -181,6 +183,7 @@ __all__ = [
     "compare_joint",
     "compare_metrics",
     "compare_noise_corrected",
+    "compare_within_topics",
     "copula_spearman",
     "copula_test",
     "copula_tests",

@@ -141,6 +141,14 @@ def test_homogeneity_of_two_prompts_is_students_test_of_their_difference() -> No
     assert joint.homogeneity.pvalue == pytest.approx(pvalue, rel=1e-9)
 
 
+def test_homogeneity_of_several_prompts_is_hotellings() -> None:
+    (refused, wrong), cluster, weight = drawn(SCENARIO, 1, seed=3, shifts=simulation.PROMPTS)
+    joint = joint_refusal_index(refused[0], wrong[0], cluster=cluster, weight=weight)
+    degrees = joint.variants[0].table.degrees_of_freedom
+    ratio = joint.homogeneity.statistic * (degrees - 2) / (3 * degrees)
+    assert joint.homogeneity.pvalue == pytest.approx(stats.f.sf(ratio, 3, degrees - 2), rel=1e-9)
+
+
 def test_joint_differences_and_rankings_agree() -> None:
     (refused, wrong), cluster, weight = drawn(SCENARIO, 2, seed=1, shifts=simulation.PROMPTS)
     difference = compare_joint(refused, wrong, cluster=cluster, weight=weight)
