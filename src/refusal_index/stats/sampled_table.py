@@ -43,7 +43,8 @@ class SampledTable:
     Notes
     -----
     Simulated coverage of 95 % intervals of the index with 30 or 50 clusters of 10 or 20 questions on average, equal or
-    exponential in size, and an intra-cluster correlation of .3: .945 to .965 (`benchmarks/coverage/clusters.py`).
+    exponential in size, and an intra-cluster correlation of .3: .929 to .959, .949 on average over 15 scenarios
+    (`benchmarks/coverage/clusters.py`).
 
     References
     ----------
