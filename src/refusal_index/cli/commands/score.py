@@ -43,6 +43,7 @@ def score(
     --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
     the questions unscored, 2 bad input.
     """
+    from refusal_index.outcomes.folder import RunFolder
     from refusal_index.outcomes.presentation.summary import summary_blocks
     from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
     from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
@@ -59,7 +60,8 @@ def score(
         complete = _score_run(folders[0], penalty, confidence_level, regrade=regrade, as_json=json)
     else:
         table = _folder_outcomes(folders[0], sampling) if folders else read_tables(files, sampling)
-        penalty = DEFAULT_PENALTY if penalty is None else penalty
+        if penalty is None:
+            penalty = RunFolder(folders[0]).read_about().get("penalty", DEFAULT_PENALTY) if folders else DEFAULT_PENALTY
         summary = summarise(table, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
         complete = is_complete(summary)
         if json:
