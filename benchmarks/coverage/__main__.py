@@ -22,6 +22,7 @@ TOPICS = (
     "ranking",
     "joint",
     "joint_comparison",
+    "clusters",
     "copula_test",
     "defined_index",
     "defined_difference",

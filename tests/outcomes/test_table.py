@@ -96,7 +96,8 @@ def test_no_csv_cell_begins_as_a_spreadsheet_formula_does(tmp_path, text):
 def test_columns_are_those_of_the_design_in_their_order():
     assert list(SCHEMA) == [
         *("model", "dataset", "variant", "question_id", "draw", "refused", "wrong", "first_grade", "forced_grade"),
-        *("unscored_reason", "topic", "question", "gold", "first_reply", "forced_reply", "schema_version"),
+        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "first_reply", "forced_reply"),
+        "schema_version",
     ]
     assert one().schema == pl.Schema(dict(SCHEMA))
     assert one()["schema_version"].to_list() == [SCHEMA_VERSION]

@@ -13,6 +13,21 @@ from refusal_index.cli.bad_input import OptionError
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
 ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which questions are alike, such as topic: intervals then allow for it. "
+        "[default: cluster, if filled]",
+        metavar="COLUMN",
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says for how many questions of the population each stands. [default: weight, if filled]",
+        metavar="COLUMN",
+    ),
+]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
 
 Format = Annotated[

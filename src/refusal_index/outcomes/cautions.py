@@ -1,7 +1,8 @@
 """What a reader must know before believing a number: each caution has a stable code and one plain message.
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
-``incomplete``, ``unscored_refusals``, ``forced_refusals`` and ``forced_not_asked``.
+``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster`` and
+``few_clusters``.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from dataclasses import dataclass
 from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.sampling import SamplingSummary
 from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
+from refusal_index.stats.design import FEW_CLUSTERS, ONE_CLUSTER
 
 FORCED_REFUSAL_LIMIT = 0.05
 """Share of refusals among the forced answers above which the forced pass did not force enough."""
@@ -69,13 +72,31 @@ def cautions(
     )
 
 
+def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Caution]:
+    """Yield what must be said of clusters and weights, if there are any."""
+    if sampling is None:
+        return
+    if sampling.clusters == 1:
+        yield Caution(
+            ONE_CLUSTER,
+            f"All questions belong to one cluster (column {sampling.cluster!r}), which says nothing on how clusters "
+            "differ: there is no interval.",
+        )
+    elif sampling.few:
+        yield Caution(
+            "few_clusters",
+            f"The questions come in {sampling.clusters:,} clusters (column {sampling.cluster!r}): below {FEW_CLUSTERS} "
+            "an interval rests on an approximation, and should be taken for a rough one.",
+        )
+
+
 def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Caution]:
     if estimate.reason == FORCED_NOT_ASKED:
         return
     if estimate.status == "undefined":
         why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
         yield Caution("undefined", f"RI is undefined: {why}.")
-    elif estimate.status == "boundary":
+    elif estimate.status == "boundary" and estimate.reason != ONE_CLUSTER:
         yield _boundary(estimate)
     if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
         yield _no_knowledge(table)

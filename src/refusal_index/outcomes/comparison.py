@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,6 +12,7 @@ import polars as pl
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import (
     Adjustment,
@@ -47,6 +49,7 @@ class CompareOptions:
     penalty: float = 1.0
     confidence_level: float = 0.95
     seed: int = 0  # of the simulation behind max-t
+    sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
 
 
 @dataclass(frozen=True)
@@ -109,15 +112,16 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
         VariantComparison(
             name,
             found,
-            compare_metrics(*found.matrix.arrays, penalty=options.penalty),
+            compare_metrics(*found.matrix.arrays, penalty=options.penalty, **found.matrix.design),
             compare_noise_corrected(*corrected[name]) if name in corrected else None,
         )
         for name, found in matches.items()
     )
     usable, drawn = _defined_everywhere(matches), _all_defined(corrected)
+    arrays, design = _stacked(usable) if len(usable) > 1 else ((), {})
     return PairComparison(
         compared,
-        compare_joint(*_stacked(usable)) if len(usable) > 1 else None,
+        compare_joint(*arrays, **design) if len(usable) > 1 else None,
         tuple(usable) if len(usable) > 1 else (),
         compare_noise_corrected(*_jointly(drawn)) if len(drawn) > 1 else None,
         tuple(drawn) if len(drawn) > 1 else (),
@@ -151,13 +155,16 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **found.matrix.design,
         )
     else:
+        arrays, design = _stacked(usable)
         ranking = rank_joint(
-            *_stacked(usable),
+            *arrays,
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **design,
         )
     return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=metric))
 
@@ -255,18 +262,21 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     )
 
 
-def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
-    """Put the variants' matrices together, shape (runs, variants, questions), by question."""
+def _stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
     ids = {
         q: column for column, q in enumerate(dict.fromkeys(q for m in matches.values() for q in m.matrix.question_ids))
     }
     runs = len(next(iter(matches.values())).matrix.refused)
     stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
+    design: dict[str, Any] = {}
     for row, found in enumerate(matches.values()):
         columns = [ids[question] for question in found.matrix.question_ids]
         for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
-    return tuple(stacked)
+        for name, values in found.matrix.design.items():
+            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
+    return tuple(stacked), design
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:

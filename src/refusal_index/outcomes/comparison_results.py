@@ -22,6 +22,7 @@ from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
+from refusal_index.outcomes.sampling import describe
 from refusal_index.stats import MetricDifference, NoiseCorrectedDifference, holm
 
 JOINTLY = "jointly"
@@ -107,7 +108,7 @@ class TwoRuns(Shown):
             "variants": [
                 {
                     "variant": variant.name,
-                    **_matched(self.runs, variant.match),
+                    **_matched(self.runs, variant.match, self.options),
                     "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
                 }
                 for variant in self.pair.variants
@@ -157,7 +158,7 @@ class RankedRuns(Shown):
             "variant": self.found.variant or JOINTLY,
             "variants": self.found.variants,
             "left_out_variants": self.found.left_out,
-            **_matched(self.runs, self.found.match),
+            **_matched(self.runs, self.found.match, self.options),
             "confidence_level": ranking.confidence_level,
             "adjustment": ranking.adjustment,
             "runs": [{"run": labels[run.row], **asdict(run)} for run in ranking.runs],
@@ -233,6 +234,11 @@ def _missing(runs: Sequence[ComparedRun]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _matched(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
+def _matched(runs: Sequence[ComparedRun], found: Match, options: CompareOptions) -> dict[str, Any]:
     left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
-    return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
+    return {
+        "paired": found.paired,
+        "questions": len(found.matrix.question_ids),
+        "left_out": left_out,
+        "sampling": describe(found.matrix.design, options.sampling),
+    }

@@ -103,11 +103,12 @@ def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: floa
 
 
 def _corrected(drawn: DrawnOutcomes) -> NoiseCorrectedResult:
-    return noise_corrected_refusal_index(*drawn.repeated.arrays, single=[row[0] for row in drawn.single.arrays])
+    single = [row[0] for row in drawn.single.arrays]
+    return noise_corrected_refusal_index(*drawn.repeated.arrays, single=single, **drawn.single.design)
 
 
 def _as_two_draws(single: OutcomeMatrix) -> NoiseCorrectedResult:
-    return noise_corrected_refusal_index(*(np.repeat(row, 2, axis=0) for row in single.arrays))
+    return noise_corrected_refusal_index(*(np.repeat(row, 2, axis=0) for row in single.arrays), **single.design)
 
 
 def _named(result: NoiseCorrectedResult, confidence_level: float) -> Estimate:

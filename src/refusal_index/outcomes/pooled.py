@@ -93,7 +93,7 @@ def joint_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Join
     if len(tables) < 2:
         return None
     matrix = outcome_matrix(tables)
-    joint = joint_refusal_index(*matrix.arrays)
+    joint = joint_refusal_index(*matrix.arrays, **matrix.design)
     found = replace(Estimate.of(joint, joint.confidence_interval(confidence_level)), name=SINGLE_DRAW)
     return JointIndex(found, joint, matrix)
 

@@ -26,6 +26,8 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "forced_grade": pl.String(),
         "unscored_reason": pl.String(),
         "topic": pl.String(),
+        "cluster": pl.String(),
+        "weight": pl.Float64(),
         "question": pl.String(),
         "gold": pl.String(),
         "first_reply": pl.String(),
@@ -63,6 +65,7 @@ Where = Callable[[int], str]
 def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise `OutcomeTableError` for the first row that may not be there."""
     _check_draws(table, where)
+    _check_sampling(table, where)
     _check_duplicates(table, where)
     _check_probabilities(table, where)
     _check_contradictions(table, where)
@@ -84,6 +87,32 @@ def _check_probabilities(table: pl.DataFrame, where: Where) -> None:
             raise OutcomeTableError(
                 f"{where(row)}, column {name!r}: expected a probability in [0, 1], got {table[name][row]!r}; "
                 "is it in per cent, or a log probability?"
+            )
+
+
+def _check_sampling(table: pl.DataFrame, where: Where) -> None:
+    """Refuse a weight that is none, and a row without a cluster or weight among others that have one."""
+    weight = pl.col("weight")
+    row = _first(table, (weight < 0) | ~weight.is_finite())
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': expected a number from 0, got {table['weight'][row]}; it says for how "
+            "many questions of the population this one stands"
+        )
+    filled = table["weight"].null_count() < table.height
+    row = _first(table, weight.is_not_null() & (weight.sum().over(GROUP) == 0)) if filled else None
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': all weights of its run are 0; give those that stand for others a weight"
+        )
+    for name in ("cluster", "weight"):
+        missing = table[name].null_count()
+        others = pl.col(name).is_not_null().any().over(GROUP)
+        row = _first(table, pl.col(name).is_null() & others) if 0 < missing < table.height else None
+        if row is not None:
+            raise OutcomeTableError(
+                f"{where(row)} has no {name}, and other questions of its run have one; fill the column: a question "
+                "like no other is a cluster of its own, and one that stands for none has the weight 0"
             )
 
 

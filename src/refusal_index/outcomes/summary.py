@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import Caution, cautions
+from refusal_index.outcomes.cautions import Caution, cautions, sampling_cautions
 from refusal_index.outcomes.counts import (
     MISSING_LIMIT,
     Completeness,
@@ -35,6 +35,7 @@ from refusal_index.outcomes.missing import MissingRange, missing_range
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, SamplingSummary, sampled_table, sampling_summary
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import ContingencyTable, Estimate
@@ -102,6 +103,7 @@ class VariantSummary:
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
+    sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
 
     @property
     def is_complete(self) -> bool:
@@ -164,6 +166,7 @@ def summarise(
     penalty: float = DEFAULT_PENALTY,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     always_alike: bool = False,
+    sampling: Sampling = OWN_COLUMNS,
 ) -> Summary:
     """Compute every metric of every variant.
 
@@ -173,6 +176,7 @@ def summarise(
     - `penalty`: of the weighted score.
     - `confidence_level`: of every interval.
     - `always_alike`: whether the models always reply the same, so that single draws show their probabilities.
+    - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
@@ -183,7 +187,9 @@ def summarise(
     """
     known, groups = usage or {}, variant_groups(table)
     variants = tuple(
-        _variant_summary(group, known.get(group.variant), penalty, confidence_level, always_alike=always_alike)
+        _variant_summary(
+            group, known.get(group.variant), penalty, confidence_level, sampling, always_alike=always_alike
+        )
         for group in groups
     )
     pooled = tuple(pool(groups, confidence_level, always_alike=always_alike))
@@ -196,7 +202,13 @@ def is_complete(summary: Summary) -> bool:
 
 
 def _variant_summary(
-    group: VariantGroup, usage: Usage | None, penalty: float, level: float, *, always_alike: bool
+    group: VariantGroup,
+    usage: Usage | None,
+    penalty: float,
+    level: float,
+    sampling: Sampling,
+    *,
+    always_alike: bool,
 ) -> VariantSummary:
     rows = first_draws(group.outcomes)
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
@@ -205,6 +217,7 @@ def _variant_summary(
         replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, penalty, level)
     )
     single, draws = _by_name(estimates, SINGLE_DRAW), draws_summary(group.outcomes, level)
+    sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
     return VariantSummary(
         model=group.model,
         dataset=group.dataset,
@@ -213,11 +226,12 @@ def _variant_summary(
         metrics=(*estimates, _index(single, draws, always_alike=always_alike)),
         completeness=complete,
         forced_refusals=forced,
-        warnings=cautions(table, single, complete, missing, forced),
+        warnings=(*sampling_cautions(sampling_found), *cautions(table, single, complete, missing, forced)),
         sensitivity=sensitivity(rows, penalty, level),
         draws=draws,
         usage=usage,
         missing=missing,
+        sampling=sampling_found,
     )
 
 

@@ -14,6 +14,7 @@ import polars as pl
 from refusal_index.outcomes.counts import MISSING_LIMIT, NOT_STATED, contingency_table
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.sampling import sampled_table
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_index"})
@@ -32,8 +33,9 @@ def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float)
     than the tolerated share of the questions was answered without a grade, so are the metrics that count right answers,
     for the reason that most of these rows give.
     """
+    sampled = sampled_table(rows)
     if not never_forced(rows):
-        return metrics(contingency_table(rows), penalty=penalty, confidence_level=confidence_level)
+        return metrics(sampled or contingency_table(rows), penalty=penalty, confidence_level=confidence_level)
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
@@ -45,13 +47,15 @@ def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float)
             return _not_known(found, FORCED_NOT_ASKED)
         return _not_known(found, lacking) if lacking and found.name not in NEED_NO_GRADES else found
 
-    by_answers = ContingencyTable(refused, 0, graded.answered_wrong, graded.answered_right)
-    by_refusals = ContingencyTable(refused, 0, answered.height, 0)
-    whole, rates = (
+    # Of a sample with weights the refusal rate is that of the questions with a grade, too.
+    whole = sampled_table(rows, forced_unknown=True)
+    by_answers = whole or ContingencyTable(refused, 0, graded.answered_wrong, graded.answered_right)
+    by_refusals = whole or ContingencyTable(refused, 0, answered.height, 0)
+    found, rates = (
         metrics(table, penalty=penalty, confidence_level=confidence_level) for table in (by_answers, by_refusals)
     )
-    pairs = zip(whole, rates, strict=True)
-    return tuple(shown(rate if rate.name in NEED_NO_GRADES else found) for found, rate in pairs)
+    pairs = zip(found, rates, strict=True)
+    return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
 
 
 def never_forced(rows: pl.DataFrame) -> bool:

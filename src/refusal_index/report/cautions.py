@@ -30,6 +30,8 @@ _TITLES = {
     "incomplete": "Incomplete",
     "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
+    "one_cluster": "One cluster",
+    "few_clusters": "Few clusters",
 }
 
 
@@ -45,7 +47,7 @@ class Spoiler:
 
 def spoilers(run: ReportRun) -> tuple[Spoiler, ...]:
     """Collect what spoils the headline, the gravest first."""
-    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run))
+    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run), *_sampling(run))
     return tuple(sorted(found, key=lambda one: one.weight != GRAVE))
 
 
@@ -76,6 +78,13 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
     pull = max(map(_moved_by_missing, run.variants))
     most = f" Whatever they are, they could move the index by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
     yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
+
+
+def _sampling(run: ReportRun) -> Iterator[Spoiler]:
+    """Say what the intervals allow for, in the words of the first variant."""
+    found = [variant.sampling.sentence(variant.table.n) for variant in run.variants if variant.sampling is not None]
+    if found:
+        yield Spoiler(NOTE, "Sampling", found[0])
 
 
 def _forced(run: ReportRun) -> Iterator[Spoiler]:

@@ -59,6 +59,7 @@ from refusal_index.stats.curves.plane import (
     iso_score,
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
+from refusal_index.stats.design import SamplingDesign, clustered_covariance
 from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected, rank_noise_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
@@ -94,6 +95,7 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
+from refusal_index.stats.sampled_table import SampledTable
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.label_plan import LabelPlan, labels_for_half_width
 from refusal_index.stats.sensitivity.misgrading import (
@@ -112,6 +114,7 @@ from refusal_index.stats.sensitivity.missing import (
 from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
+from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
@@ -180,11 +183,14 @@ __all__ = [
     "ReliabilityBin",
     "RepeatPlan",
     "SamplePlan",
+    "SampledTable",
+    "SamplingDesign",
     "ScoredByRule",
     "ScoringRange",
     "Status",
     "VariabilityResult",
     "WinnerEntropyResult",
+    "WithinTopicDifference",
     "WithinTopicResult",
     "abstention_metrics",
     "accuracy_refusal_area",
@@ -196,11 +202,13 @@ __all__ = [
     "best_operating_point",
     "best_refusal_rate",
     "checked_matrices",
+    "clustered_covariance",
     "coefficient_of_variation",
     "compact_letters",
     "compare_joint",
     "compare_metrics",
     "compare_noise_corrected",
+    "compare_within_topics",
     "copula_spearman",
     "copula_test",
     "copula_tests",

@@ -10,7 +10,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
-from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
+from refusal_index.cli.shared_options import RUNS_HELP, Cluster, ConfidenceLevel, Penalty, Weight
 
 
 def compare(
@@ -31,6 +31,8 @@ def compare(
     ] = "max-t",
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,
+    cluster: Cluster = None,
+    weight: Weight = None,
     seed: Annotated[int, typer.Option(help="Of the simulation behind max-t.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:
@@ -48,6 +50,7 @@ def compare(
     from refusal_index.outcomes.comparison import CompareOptions
     from refusal_index.outcomes.comparison_results import compare_two, rank_all
     from refusal_index.outcomes.presentation import METRIC_COLUMNS
+    from refusal_index.outcomes.sampling import Sampling
 
     options = CompareOptions(
         variant=variant,
@@ -56,8 +59,9 @@ def compare(
         penalty=penalty,
         confidence_level=confidence_level,
         seed=seed,
+        sampling=Sampling(cluster, weight),
     )
-    found = readable_runs(runs)
+    found = readable_runs(runs, options.sampling)
     if len(found.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "

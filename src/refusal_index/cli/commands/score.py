@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, SummaryAsJson
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Weight
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from refusal_index.outcomes.sampling import Sampling
 
 
 def score(
@@ -24,6 +29,8 @@ def score(
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
     confidence_level: ConfidenceLevel = 0.95,
+    cluster: Cluster = None,
+    weight: Weight = None,
     regrade: Annotated[
         bool,
         typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
@@ -39,10 +46,13 @@ def score(
 ) -> None:
     """Compute the Refusal Index from outcomes, or from published rates.
 
-    For a run's folder, rebuild its outcome table and its summary from its replies, without a request. Exit status: 0
-    done, 1 more than 2 % of the questions unscored, 2 bad input.
+    For a run's folder, rebuild its outcome table and its summary from its replies, without a request; with --cluster or
+    --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
+    the questions unscored, 2 bad input.
     """
+    from refusal_index.outcomes.folder import RunFolder
     from refusal_index.outcomes.presentation.summary import summary_blocks
+    from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
     from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
     from refusal_index.outcomes.table import read_tables
 
@@ -59,11 +69,14 @@ def score(
             f"score: expected one run's folder or any number of files, got {len(files)} with the folder {folders[0]} "
             "among them; name its outcomes.parquet instead"
         )
-    if folders:
+    sampling = Sampling(cluster, weight)
+    if folders and sampling == OWN_COLUMNS:
         complete = _score_run(folders[0], penalty, confidence_level, regrade=regrade, as_json=json)
     else:
-        penalty = DEFAULT_PENALTY if penalty is None else penalty
-        summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)
+        table = _folder_outcomes(folders[0], sampling) if folders else read_tables(files, sampling)
+        if penalty is None:
+            penalty = RunFolder(folders[0]).read_about().get("penalty", DEFAULT_PENALTY) if folders else DEFAULT_PENALTY
+        summary = summarise(table, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
@@ -71,6 +84,12 @@ def score(
             console.show(summary_blocks(summary))
     if not complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
+    from refusal_index.outcomes.runs import read_outcomes_of
+
+    return read_outcomes_of(path, sampling)
 
 
 def _score_rates(path: Path, penalty: float, confidence_level: float, *, as_json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from refusal_index.outcomes.comparison import Difference, PairComparison, both_numbers
+from refusal_index.outcomes.comparison import CompareOptions, Difference, PairComparison, both_numbers
 from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.matching import first_draws
@@ -13,8 +13,10 @@ from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
+from refusal_index.outcomes.sampling import describe
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import NoiseCorrectedDifference, Status
+from refusal_index.stats.design import FEW_CLUSTERS
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
@@ -44,6 +46,7 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
+    yield from _sampled(variants[0].match, found.options)
     columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
     adjusted = found.adjusted_pvalues()
     rows = (
@@ -84,6 +87,7 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     for line in missing_lines(runs):
         yield from (line, "")
     yield _matching(runs, found.found.match, found.found.variant)
+    yield from _sampled(found.found.match, found.options)
     for line in _unranked(found):
         yield from ("", line)
     if len(ranking.runs) < 2:
@@ -93,6 +97,19 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     if ranking.metric in RANKED_BY:
         yield from ("", RANKED_BY[ranking.metric])
     yield from _asked_otherwise(runs)
+
+
+def _sampled(found: Match, options: CompareOptions) -> Iterator[Block]:
+    """Say what intervals and p-values allow for."""
+    sampling = describe(found.matrix.design, options.sampling)
+    if sampling is None:
+        return
+    if sampling["cluster"] is not None:
+        few = f"; below {FEW_CLUSTERS} intervals and p-values are rough" if sampling["clusters"] < FEW_CLUSTERS else ""
+        yield f"The questions come in {sampling['clusters']:,} clusters (column {sampling['cluster']!r}){few}."
+    if sampling["weight"] is not None:
+        worth = f"{sampling['effective_by_weight']:,.0f} questions of equal weight"
+        yield f"The questions are weighted (column {sampling['weight']!r}) and worth {worth}."
 
 
 def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:

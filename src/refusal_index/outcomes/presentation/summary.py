@@ -131,6 +131,8 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
 
 def _remarks(variant: VariantSummary) -> Iterator[str]:
     """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
+    if variant.sampling is not None:
+        yield variant.sampling.sentence(variant.table.n)
     complete = variant.completeness
     said = {"incomplete"} | ({FORCED_NOT_ASKED} if set(complete.reasons) == {FORCED_NOT_ASKED} else set())
     if complete.unscored and not any(warning.code in said for warning in variant.warnings):

@@ -14,13 +14,16 @@ Weights by the inverse of V (generalised least squares) would make a standard er
 used: that inverse rests on what the questions say worst. With 22 prompts of 450 questions intervals by it cover .79,
 and the test of homogeneity by it rejects a true hypothesis two times in three.
 
+Where questions come in clusters or with weights, the prompts keep the weights of independent questions, which rest on
+more than a few clusters, and all variances are made of the influence summed within clusters.
+
 Simulated coverage of the 95 % interval for 2 to 24 prompts of one index at 450 to 4,326 questions is .94 to .97, and
 .93 to .97 for 3 prompts or more of different indices; the size of the test of homogeneity at .05 is .03 to .06. Prompts
 taken for independent cover .76 to .86.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
@@ -28,11 +31,14 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.between_prompts import BetweenPrompts, no_spread, spread_of
+from refusal_index.stats.comparison.metric_influence import fewest_degrees_of_freedom, scaled
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other, row_tables
+from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other
+from refusal_index.stats.sampled_table import tables_of_rows
 
 Prompts = Literal["random", "fixed"]
 
@@ -81,7 +87,7 @@ class JointRefusalIndexResult:
         are defined are at the same end.
     reason : str or None
         ``"all_variants_at_boundary"``; or where undefined ``"no_variants"``, ``"all_variants_undefined"``,
-        ``"variants_at_both_ends"``.
+        ``"variants_at_both_ends"``, ``"one_cluster"``.
     between_prompts : BetweenPrompts
         How far the variants' indices lie apart beyond chance.
     variants : tuple of RefusalIndexResult
@@ -99,6 +105,7 @@ class JointRefusalIndexResult:
     between_prompts: BetweenPrompts
     variants: tuple[RefusalIndexResult, ...]
     weights: tuple[float | None, ...]
+    _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     @property
     def left_out(self) -> dict[int, str]:
@@ -136,12 +143,14 @@ class JointRefusalIndexResult:
         """
         if prompts not in get_args(Prompts):
             raise ValueError(f"prompts must be 'random' or 'fixed', got {prompts!r}")
-        quantile, spread = normal_quantile(confidence_level), self.between_prompts.spread
+        normal_quantile(confidence_level)
+        quantile, spread = student_quantile(confidence_level, self._degrees_of_freedom), self.between_prompts.spread
         if self.rho is None or self.standard_error is None:
             return NO_INTERVAL
         error = self.standard_error / spearman_slope_in_z(self.rho)
         if spread is not None and prompts == "random":
-            error, quantile = spread.error_and_quantile(confidence_level)
+            error, of_prompts = spread.error_and_quantile(confidence_level)
+            quantile = max(quantile, of_prompts)
         return _around(self.rho, quantile * error)
 
     def prediction_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
@@ -167,7 +176,7 @@ class JointRefusalIndexResult:
         if self.rho is None or self.between_prompts.spread is None:
             return NO_INTERVAL
         error, quantile = self.between_prompts.spread.error_and_quantile(confidence_level, new_prompt=True)
-        return _around(self.rho, quantile * error)
+        return _around(self.rho, max(quantile, student_quantile(confidence_level, self._degrees_of_freedom)) * error)
 
 
 def _around(rho: float, reach: float) -> ConfidenceInterval:
@@ -176,7 +185,12 @@ def _around(rho: float, reach: float) -> ConfidenceInterval:
 
 
 def joint_refusal_index(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> JointRefusalIndexResult:
     """Estimate one Refusal Index from several prompts of a model over the same questions.
 
@@ -186,6 +200,8 @@ def joint_refusal_index(
         One row a prompt variant, one column a question; as for `ContingencyTable.from_arrays`.
     scored : array_like of bool, shape (k, n), optional
         False where a variant has no grade for a question; all True if not given.
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
     Returns
     -------
@@ -196,7 +212,7 @@ def joint_refusal_index(
     Raises
     ------
     TypeError, ValueError
-        If the matrices are not truth values of one shape.
+        If the matrices are not truth values of one shape, or as `SamplingDesign.of`.
 
     Notes
     -----
@@ -225,13 +241,21 @@ def joint_refusal_index(
     (0.0, 0.0, 0.11)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    variants = tuple(refusal_index(table) for table in row_tables(*matrices))
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    variants = tuple(refusal_index(table) for table in tables_of_rows(matrices, design))
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
     influence = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
     repeated = repeat_each_other(*(matrix[kept] for matrix in matrices))
-    return _combine(variants, kept, influence, repeated)
+    clustered, degrees_of_freedom = influence, None
+    if design is not None:
+        by_question = influence * np.array([[variants[row].table.n] for row in kept])
+        influence = scaled(by_question, matrices[2][kept], design.without_clusters())
+        clustered = scaled(by_question, matrices[2][kept], design)
+        degrees_of_freedom = fewest_degrees_of_freedom(matrices[2][kept], design)
+    return _combine(variants, kept, influence, clustered, repeated, degrees_of_freedom)
 
 
 def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
@@ -242,18 +266,24 @@ def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: Bool
 
 
 def _combine(
-    variants: tuple[RefusalIndexResult, ...], kept: list[int], influence: FloatArray, repeated: bool
+    variants: tuple[RefusalIndexResult, ...],
+    kept: list[int],
+    influence: FloatArray,
+    clustered: FloatArray,
+    repeated: bool,
+    degrees_of_freedom: float | None,
 ) -> JointRefusalIndexResult:
+    """Combine prompts with weights by the influence of questions, and errors by that of clusters, if there are any."""
     z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
     information = 1 / np.sum(influence**2, axis=1)
     weights = information / information.sum()
-    mean, error = float(weights @ z), float(np.linalg.norm(weights @ influence))
+    mean, error = float(weights @ z), float(np.linalg.norm(weights @ clustered))
     if len(kept) < 2:
         between = no_spread("fewer_than_two_variants")
     elif repeated:
         between = no_spread("variants_repeat_each_other")
     else:
-        between = BetweenPrompts.of(mean, spread_of(z, weights, influence))
+        between = BetweenPrompts.of(mean, spread_of(z, weights, clustered))
     rho, by_row = math.tanh(mean), dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
@@ -264,17 +294,19 @@ def _combine(
         between,
         variants,
         tuple(by_row.get(row) for row in range(len(variants))),
+        degrees_of_freedom,
     )
 
 
 def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalIndexResult:
-    ends = {variant.estimate for variant in variants if variant.status == "boundary"}
+    alone = any(variant.reason == ONE_CLUSTER for variant in variants)
+    ends = {variant.estimate for variant in variants if variant.status == "boundary"} if not alone else set()
     end: float | None = None
     status: Status = "undefined"
     if len(ends) == 1:
         end, status, reason = ends.pop(), "boundary", "all_variants_at_boundary"
-    elif ends:
-        reason = "variants_at_both_ends"
+    elif ends or alone:
+        reason = ONE_CLUSTER if alone else "variants_at_both_ends"
     else:
         reason = "all_variants_undefined" if variants else "no_variants"
     nothing = (None,) * len(variants)

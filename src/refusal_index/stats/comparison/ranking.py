@@ -29,9 +29,11 @@ from refusal_index.stats.comparison.pairwise import (
 )
 from refusal_index.stats.comparison.sparse import signed_root
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.design import SamplingDesign
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.sampled_table import AnyTable, tables_of_rows
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -159,6 +161,8 @@ def rank_runs(
     adjustment: Adjustment = "max-t",
     n_resamples: int = RESAMPLES,
     rng: Seed = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> Ranking:
     """Rank runs by a metric and say which of them the data cannot tell apart.
 
@@ -177,6 +181,9 @@ def rank_runs(
     n_resamples : int, default: 10,000
         Draws for max-t.
     rng : int or numpy.random.Generator, optional
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`. The joint distribution is
+        then Student's.
 
     Returns
     -------
@@ -185,7 +192,8 @@ def rank_runs(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, if there are fewer than two runs, or if another argument is not as described.
+        As for `checked_matrices` and `SamplingDesign.of`, if there are fewer than two runs, or if another argument is
+        not as described.
 
     References
     ----------
@@ -214,7 +222,9 @@ def rank_runs(
         )
     name, cost = checked_metric(metric), checked_penalty(penalty)
     normal_quantile(confidence_level)
-    tables, codes = row_tables(*matrices), cell_codes(*matrices)
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
     points = [point_estimate(name, table, cost) for table in tables]
     intervals = [_own_interval(name, table, cost, confidence_level) for table in tables]
     described = [
@@ -224,14 +234,17 @@ def rank_runs(
     ranking = rank_estimates(
         name,
         described,
-        scaled_influence(points, codes),
+        scaled_influence(points, codes, design),
         matrices[2],
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
+        design=design,
     )
-    at_boundary = _boundary_pairs(described, tables, codes) if name == "refusal_index" else ()
+    counts = [table for table in tables if isinstance(table, ContingencyTable)]
+    has_test = name == "refusal_index" and len(counts) == len(tables)  # clusters and weights have no such test
+    at_boundary = _boundary_pairs(described, counts, codes) if has_test else ()
     return replace(ranking, boundary_pairs=at_boundary)
 
 
@@ -252,7 +265,7 @@ def _boundary_pairs(
 
 
 def _own_interval(
-    metric: str, table: ContingencyTable, penalty: float, confidence_level: float
+    metric: str, table: AnyTable, penalty: float, confidence_level: float
 ) -> tuple[float | None, float | None]:
     own = metric_estimate(metric, table, penalty, confidence_level)
     return own.low, own.high
@@ -268,17 +281,18 @@ def rank_estimates(
     adjustment: Adjustment,
     n_resamples: int,
     rng: Seed,
+    design: SamplingDesign | None = None,
 ) -> Ranking:
     """Rank estimates of any kind by what is known of each and by their scaled influence, of shape (k, n).
 
     The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
-    `scored` says, in the same shape, on which questions a run rests.
+    `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters.
     """
     _check_options(confidence_level, adjustment, n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
     values = np.array([run.estimate for run in ranked], float)
-    differences = pairwise_differences(values, influence[rows], scored[rows])
+    differences = pairwise_differences(values, influence[rows], scored[rows], design)
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.design import student_quantile, student_tails
 from refusal_index.stats.draws.noise import NoiseCorrectedResult
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope
@@ -69,9 +70,10 @@ class NoiseCorrectedDifference:
             In [-2, 2]. Both ends NaN where either model is undefined, and where the difference is constant: an interval
             of no width would claim certainty.
         """
-        quantile = normal_quantile(confidence_level)
+        normal_quantile(confidence_level)
         if self.estimate is None or self.reason == "constant_difference":
             return NO_INTERVAL
+        quantile = student_quantile(confidence_level, _degrees_of_freedom(self.first, self.second))
         return _square_and_add(self.first, self.second, self._correlation, quantile)
 
 
@@ -245,4 +247,10 @@ def _pvalue(first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlati
         middle = (low + high) / 2
         ends = _square_and_add(first, second, correlation, middle)
         low, high = (low, middle) if ends.low <= 0 <= ends.high else (middle, high)
-    return float(2 * ndtr(-low))
+    freedom = _degrees_of_freedom(first, second)
+    return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
+
+
+def _degrees_of_freedom(first: NoiseCorrectedResult, second: NoiseCorrectedResult) -> float | None:
+    parts = [one._quotient.degrees_of_freedom for one in (first, second) if one._quotient is not None]
+    return min((one for one in parts if one is not None), default=None)

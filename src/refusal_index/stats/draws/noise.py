@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
+from refusal_index.stats.design import SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
 from refusal_index.stats.draws.quotient import Quotient, TwoPhaseSample, mean_quotient, quotient, tables
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
@@ -83,13 +84,16 @@ class NoiseCorrectedResult:
         -------
         ConfidenceInterval
             In [-1, 1], and all of it where the reliabilities may be 0. Where a cell is empty, half a question is added
-            to each cell of that table. ``(nan, nan)`` where undefined.
+            to each cell of that table. ``(nan, nan)`` where undefined, and of a single cluster.
         """
-        return self.interval_at(normal_quantile(confidence_level))
+        normal_quantile(confidence_level)
+        if self._quotient is None:
+            return NO_INTERVAL
+        return self.interval_at(student_quantile(confidence_level, self._quotient.degrees_of_freedom))
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval of as many standard errors to either side."""
-        if self._quotient is None:
+        if self._quotient is None or not np.isfinite(self._quotient.influence).all():
             return NO_INTERVAL
         return ConfidenceInterval(*(spearman(end) for end in self._quotient.interval(quantile)))
 
@@ -100,6 +104,8 @@ def noise_corrected_refusal_index(
     scored: ArrayLike | None = None,
     *,
     single: Sequence[ArrayLike] | None = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> NoiseCorrectedResult:
     """Estimate the Refusal Index of the probabilities from repeated draws of some questions and single ones of all.
 
@@ -114,6 +120,8 @@ def noise_corrected_refusal_index(
     single : (refused, wrong) or (refused, wrong, scored), array_like of bool, shape (n_questions,), optional
         A single draw of every question, its answer that of the first pass where that answered: what a run without
         repeated draws has. The repeated questions are to be a random sample of them.
+    cluster, weight : array_like, shape (n_questions,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
     Returns
     -------
@@ -167,9 +175,11 @@ def noise_corrected_refusal_index(
     [0.47, 0.26, 0.7]
     """
     matrices = checked_draws(refused, wrong, scored)
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
     counts = question_counts(*matrices)
     repeated = counts[:, 0] >= 2
-    sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated))
+    sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
     draws, refusals, errors, both = counts[repeated].T
     patterns = DrawPatterns(draws, refusals, errors, both, np.ones_like(draws))
     return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
@@ -241,7 +251,7 @@ def checked_draws(
     return matrices
 
 
-def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray) -> np.ndarray:
+def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, design: SamplingDesign | None) -> np.ndarray:
     """Return the cell of every question's single draw; without any, only the repeated questions are there."""
     if single is None:
         return cell_codes(repeated, repeated, repeated)
@@ -256,7 +266,7 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray) -> np
             f"single must have one value for each of the {len(repeated)} questions, got {matrices[0].shape[1]}; "
             "give the columns of all questions to both, and mark in scored what was not drawn repeatedly"
         )
-    return np.asarray(cell_codes(*matrices)[0])
+    return np.asarray(cell_codes(*(matrices if design is None else design.taking_part(matrices)))[0])
 
 
 def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:

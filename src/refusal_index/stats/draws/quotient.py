@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.design import SamplingDesign
 from refusal_index.stats.draws.patterns import IntArray
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.influence import proportion_influence
@@ -37,6 +38,8 @@ ESTIMATED = 5
 FEWEST_IN_STRATUM = 2
 """Repeated questions that a stratum must have to be weighted by: of fewer nothing is known of their variance."""
 
+TINY = float(np.finfo(float).tiny)
+
 NO_CELL = 4
 """Stands for a question of which there is no single draw, as in `cell_codes`."""
 
@@ -50,15 +53,19 @@ class Quotient:
     cross, scale : float
         c and q, both of tables without an empty cell: half a question is added to each cell of one that has.
     influence : ndarray, shape (2, n)
-        Of every question on c and on q, over the number of questions: its products sum to their covariance.
+        Of every question, or cluster of questions, on c and on q, over the number of questions: its products sum to
+        their covariance.
     repeated : ndarray of bool, shape (n,)
         Which questions were drawn repeatedly.
+    degrees_of_freedom : float or None
+        Of the covariance, with clusters or weights.
     """
 
     cross: float
     scale: float
     influence: FloatArray
     repeated: BoolArray
+    degrees_of_freedom: float | None = None
 
     def linear(self, rho: float) -> FloatArray:
         """Influence of every question on ``c - rho q``, over the number of questions."""
@@ -116,6 +123,7 @@ def mean_quotient(parts: Sequence[Quotient]) -> Quotient:
         float(sum(w * one.scale for w, one in zip(weights, parts, strict=True))),
         np.asarray(np.tensordot(weights, np.stack([one.influence for one in parts]), axes=1)),
         np.asarray(np.any([one.repeated for one in parts], axis=0)),
+        min((one.degrees_of_freedom for one in parts if one.degrees_of_freedom is not None), default=None),
     )
 
 
@@ -127,14 +135,17 @@ class TwoPhaseSample:
     ----------
     repeated : ndarray of bool, shape (n,)
     stratum : ndarray of int, shape (n,)
-        Every stratum in which there are questions has repeated ones.
+        Every stratum in which there are questions has repeated ones; -1 where nothing is known of a question.
+    design : SamplingDesign or None
+        Clusters and weights of all questions.
     """
 
     repeated: BoolArray
     stratum: IntArray
+    design: SamplingDesign | None = None
 
     @classmethod
-    def of(cls, repeated: BoolArray, cells: IntArray) -> TwoPhaseSample:
+    def of(cls, repeated: BoolArray, cells: IntArray, design: SamplingDesign | None = None) -> TwoPhaseSample:
         """Take the finest strata of which every one has repeated questions: cells, refusals, or none at all."""
         usable = repeated | (cells != NO_CELL)
         unknown = cells == NO_CELL
@@ -142,7 +153,7 @@ class TwoPhaseSample:
             every, some = (np.bincount(strata[chosen], minlength=NO_CELL + 1) for chosen in (usable, repeated))
             if np.all((every == some) | (some >= FEWEST_IN_STRATUM)):
                 break
-        return cls(repeated, np.where(usable, strata, -1))
+        return cls(repeated, np.where(usable, strata, -1), design)
 
     @property
     def n(self) -> int:
@@ -151,29 +162,51 @@ class TwoPhaseSample:
 
     def weights(self) -> FloatArray:
         """Weight of each repeated question, adding up to 1; shape (n_repeated,)."""
-        every, some = self._sizes()
-        return np.asarray((every / np.maximum(some, 1) / self.n)[self.stratum[self.repeated]])
+        every, some = self._sizes(self._own)
+        mine = self.stratum[self.repeated]
+        return np.asarray((every / np.maximum(some, TINY))[mine] * self._own[self.repeated] / every.sum())
 
     def spread(self, values: FloatArray) -> FloatArray:
         """Turn the influence of the repeated questions into that of all, over their number; (k, m) to (k, n).
 
         A stratum's mean counts for all of its questions, and what a repeated question differs from it by for as many
-        as it stands for.
+        as it stands for. With clusters it is summed within these.
         """
-        every, some = self._sizes()
-        mine = self.stratum[self.repeated]
-        sums = np.stack([np.bincount(mine, row, minlength=NO_CELL + 1) for row in values])
-        means = sums / np.maximum(some, 1)
-        # As a variance of a sample, which counts one fewer where the stratum is one, unless nobody was left out.
-        few = np.where(every > some, np.sqrt(some / np.maximum(some - 1, 1)), 1.0)
+        own, mine = self._own, self.stratum[self.repeated]
+        every, some = self._sizes(own)
+        sums = np.stack([np.bincount(mine, row * own[self.repeated], minlength=NO_CELL + 1) for row in values])
+        means = sums / np.maximum(some, TINY)
         inside = self.stratum >= 0
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
-        spread[:, self.repeated] += (every / np.maximum(some, 1) * few)[mine] * (values - means[:, mine])
-        return np.asarray(spread / self.n)
+        spread[:, self.repeated] += (self._few() * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
+        contributions = np.asarray(spread * own / every.sum())
+        return contributions if self.design is None else self.design.sums(contributions, self._scored(len(values)))
 
-    def _sizes(self) -> tuple[IntArray, IntArray]:
-        every = np.bincount(self.stratum[self.stratum >= 0], minlength=NO_CELL + 1)
-        return every, np.bincount(self.stratum[self.repeated], minlength=NO_CELL + 1)
+    def degrees_of_freedom(self) -> float | None:
+        """Return those of the variance over clusters; None without a design."""
+        return None if self.design is None else float(self.design.degrees_of_freedom(self._scored(1))[0])
+
+    @property
+    def _own(self) -> FloatArray:
+        """Weight of every question by itself, 0 for those of which nothing is known."""
+        known = (self.stratum >= 0).astype(float)
+        return known if self.design is None else known * self.design.weights
+
+    def _scored(self, rows: int) -> BoolArray:
+        return np.tile(self.stratum >= 0, (rows, 1))
+
+    def _few(self) -> FloatArray:
+        """Scale deviations to a sample's variance, which counts one fewer, unless nobody was left out of a stratum."""
+        every, some = self._sizes((self.stratum >= 0).astype(float))
+        return np.asarray(np.where(every > some, np.sqrt(some / np.maximum(some - 1, 1)), 1.0))
+
+    def _sizes(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
+        known = self.stratum >= 0
+        every, some = (
+            np.bincount(self.stratum[chosen], own[chosen], minlength=NO_CELL + 1).astype(float)
+            for chosen in (known, self.repeated)
+        )
+        return every, some
 
 
 def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
@@ -190,7 +223,8 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
-    return Quotient(correlations[0], scale, few * sample.spread(slopes @ each), sample.repeated)
+    influence = few * sample.spread(slopes @ each)
+    return Quotient(correlations[0], scale, influence, sample.repeated, sample.degrees_of_freedom())
 
 
 def tables(means: FloatArray) -> list[tuple[float, ...]]:

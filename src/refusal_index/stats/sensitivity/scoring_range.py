@@ -9,12 +9,13 @@ so, whatever grade it lacks. To leave it out would turn a refusal rate that is k
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
 from refusal_index.stats.comparison.metric_influence import point_estimate
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.sampled_table import AnyTable
 from refusal_index.stats.sensitivity.missing import OutcomeCounts, scoring_rules
 
 
@@ -77,9 +78,7 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     return tuple(_range(name, rules, completions, cost) for name in METRIC_NAMES)
 
 
-def _range(
-    name: str, rules: list[ContingencyTable], completions: list[ContingencyTable], penalty: float
-) -> ScoringRange:
+def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], penalty: float) -> ScoringRange:
     by_rule = [point_estimate(name, table, penalty) for table in rules]
     # the reason of one that is undefined: an estimate at the boundary has a reason too
     why = next((found.reason for found in by_rule if found.estimate is None), None)
