@@ -115,7 +115,7 @@ def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float
             )
         if plan.n is None:
             raise OutcomeTableError(
-                f"audit: no plan for {name} ({plan.reason}) with a grader that errs on {grader_error:.1%}; "
+                f"audit: no plan for {name} ({plan.reason}) with a grader that errs on {100 * grader_error:.3g} %; "
                 "give --size instead, or a smaller --grader-error"
             )
         source = group.model, group.dataset
@@ -123,8 +123,8 @@ def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float
     # The sheet deals answers to all models and datasets alike.
     total = max(needed.values(), default=0) * len(needed)
     return total, (
-        f"{total:,} labels: by them RI is expected to be known to +-{half_width:g} at 95 %, if {grader_error:.1%} of "
-        "right and of wrong answers are misgraded"
+        f"{total:,} labels: by them RI is expected to be known to +-{half_width:g} at 95 %, if "
+        f"{100 * grader_error:.3g} % of right and of wrong answers are misgraded"
     )
 
 
