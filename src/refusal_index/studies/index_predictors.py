@@ -233,7 +233,7 @@ def _notes(frame: pl.DataFrame) -> Iterator[str]:
         best = rows.sort("share_beyond_chance", descending=True).row(0, named=True)
         whose = "the runs" if source == RUN else "the paper's models"
         yield (
-            f"Of {whose} {PREDICTORS[best['predictor']].lower()} explains most beyond chance: a share of "
+            f"Of {whose} the predictor {PREDICTORS[best['predictor']]} explains most beyond chance: a share of "
             f"{number(best['share'], 2)} where shuffled indices give {number(best['shuffled'], 2)} on average and up "
             f"to {number(best['shuffled_high'], 2)} in 95 of 100 (p {_equals(best['pvalue'])} for it alone, "
             f"p {_equals(min(1.0, best['pvalue'] * rows.height))} for the best of {rows.height})."

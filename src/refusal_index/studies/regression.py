@@ -84,7 +84,8 @@ REGRESSION_SCHEMA = {
 HEADLINE = (
     "Titles give Spearman's rank correlation, and R squared of how much it could be: its noise ceiling, the share of "
     "the variance of both sides that is not sampling error (from the influence of each question on each number, so "
-    "that errors which models share, being asked the same questions, count as shared)."
+    "that errors which models share, being asked the same questions, count as shared). Chance, and errors that both "
+    "sides of a model share, can carry it beyond."
 )
 SPARSE = (
     "Hollow points are at the boundary, or under no prompt have five questions in every cell; they are not in the line "
@@ -202,9 +203,10 @@ def _ceiling_text(row: Mapping[str, Any]) -> str:
         whose = "the index" if side == "first" else "the other side"
         return f"how much of it sampling errors leave is not known ({why.replace('_', ' ')} of {whose})"
     beyond = ", beyond 1: too much of the spread is chance to say" if without > 1 else ""
-    return (
-        f"sampling errors leave at most about {number(ceiling)}, and without them it would be {number(without)}{beyond}"
-    )
+    leave = f"sampling errors leave at most about {number(ceiling)}"
+    if row["r_squared"] > ceiling:
+        leave += " where both sides err independently, which over the same questions they do not"
+    return f"{leave}; without them it would be {number(without)}{beyond}"
 
 
 def r_squared_text(rows: pl.DataFrame) -> str:

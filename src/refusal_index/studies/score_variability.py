@@ -276,13 +276,13 @@ def _named(metric: str, penalty: float | None) -> str:
 
 
 def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    near = frame.filter(NEAR_ZERO).select("model", "metric", "penalty").rows()
+    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model").rows()
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            f"{model}: the mean of {_named(metric, penalty)} cannot be told from 0, so that what is divided by it says "
-            "nothing; it is not in the average."
-            for model, metric, penalty in near
+            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {listed(models)}: what is divided by it "
+            "says nothing, and is not in the average."
+            for metric, penalty, models in near
         ),
         *(
             f"{model}: the variability of {METRIC_LABELS[metric]} is undefined ({reason.replace('_', ' ')})."
