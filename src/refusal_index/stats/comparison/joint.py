@@ -18,8 +18,8 @@ Where questions come in clusters or with weights, the prompts keep the weights o
 more than a few clusters, and all variances are made of the influence summed within clusters.
 
 Simulated coverage of the 95 % interval for 2 to 24 prompts of one index at 450 to 4,326 questions is .94 to .97, and
-.93 to .97 for 3 prompts or more of different indices; the size of the test of homogeneity at .05 is .03 to .06. Prompts
-taken for independent cover .76 to .86.
+.93 to .97 for 3 prompts or more of different indices; the size of the test of homogeneity at .05 is .03 to .07. Prompts
+taken for independent cover .41 to .90.
 """
 
 import math
