@@ -30,6 +30,7 @@ from refusal_index.stats.comparison.metric_influence import (
     fewest_degrees_of_freedom,
     point_estimate,
     scaled_influence,
+    without_clusters,
 )
 from refusal_index.stats.design import SamplingDesign, student_quantile, student_tails
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
@@ -230,7 +231,9 @@ def _difference(
     if first is not None and second is not None:
         estimate = first - second if abs(first - second) > ROUNDING else 0.0
     if estimate is not None and status == "ok":
-        error = difference_error(*scaled_influence(points, codes, design))
+        alone = without_clusters(points, codes, design)
+        independent = None if alone is None else (alone[0], alone[1])
+        error = difference_error(*scaled_influence(points, codes, design), independent=independent)
         pvalue = difference_pvalue(estimate, error, units_shared(codes < 4, design), degrees_of_freedom)
         if error == 0:
             status, reason = "boundary", "constant_difference"
