@@ -118,7 +118,7 @@ MUTANTS = (
            "        quantile = table.quantile(confidence_level)\n", "", "stats/test_design.py"),
     Mutant("questions of a difference are weighted", "stats/comparison/metric_influence.py",
            "weights = design.weights * scored", "weights = 1.0 * scored", "stats/comparison/test_clustered.py"),
-    Mutant("clusters never make a difference surer than independent questions do", "stats/comparison/metric_influence.py",
+    Mutant("clusters never make a difference surer", "stats/comparison/metric_influence.py",
            "return max(difference_error(first, second), difference_error(*independent))",
            "return difference_error(first, second)", "stats/comparison/test_clustered.py"),
     Mutant("a sign test over clusters counts these", "stats/comparison/pair.py",

@@ -134,7 +134,8 @@ def compare_joint(
         return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
     alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
     independent = None if alone is None else (alone[0], alone[1])
-    error = difference_error(*_influence(arrays, (first, second), design), independent=independent)
+    one, other = _influence(arrays, (first, second), design)
+    error = difference_error(one, other, independent)
     asked = np.asarray(arrays[2].any(axis=1))
     degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
     estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate

@@ -233,7 +233,8 @@ def _difference(
     if estimate is not None and status == "ok":
         alone = without_clusters(points, codes, design)
         independent = None if alone is None else (alone[0], alone[1])
-        error = difference_error(*scaled_influence(points, codes, design), independent=independent)
+        one, other = scaled_influence(points, codes, design)
+        error = difference_error(one, other, independent)
         pvalue = difference_pvalue(estimate, error, units_shared(codes < 4, design), degrees_of_freedom)
         if error == 0:
             status, reason = "boundary", "constant_difference"
