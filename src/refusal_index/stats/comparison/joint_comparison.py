@@ -135,8 +135,10 @@ def compare_joint(
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
         return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
-    influence = _influence(arrays, (first, second), design)
-    error = difference_error(*influence)
+    alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
+    independent = None if alone is None else (alone[0], alone[1])
+    one, other = _influence(arrays, (first, second), design)
+    error = difference_error(one, other, independent)
     asked = np.asarray(arrays[2].any(axis=1))
     degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
     estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
@@ -209,6 +211,7 @@ def rank_joint(
         n_resamples=n_resamples,
         rng=rng,
         design=design,
+        independent=None if design is None else _influence(arrays, results, design.without_clusters()),
     )
 
 

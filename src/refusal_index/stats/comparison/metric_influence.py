@@ -144,6 +144,13 @@ def scaled(influence: FloatArray, scored: BoolArray, design: SamplingDesign | No
     return design.sums(influence * weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY), scored)
 
 
+def without_clusters(
+    points: Sequence[PointEstimate], codes: NDArray[np.intp], design: SamplingDesign | None
+) -> FloatArray | None:
+    """Scale the influence as if all questions of a design were independent; None where they are."""
+    return None if design is None else scaled_influence(points, codes, design.without_clusters())
+
+
 def fewest_degrees_of_freedom(scored: BoolArray, design: SamplingDesign | None) -> float | None:
     """Return the fewest degrees of freedom of any row with two clusters or more; None for a normal distribution."""
     if design is None:
@@ -151,8 +158,15 @@ def fewest_degrees_of_freedom(scored: BoolArray, design: SamplingDesign | None) 
     return float(np.nanmin(np.append(design.degrees_of_freedom(scored), np.inf)))
 
 
-def difference_error(first: FloatArray, second: FloatArray) -> float:
-    """Return the standard error of the difference of two estimates, from their scaled influence."""
+def difference_error(
+    first: FloatArray, second: FloatArray, independent: tuple[FloatArray, FloatArray] | None = None
+) -> float:
+    """Return the standard error of the difference of two estimates, from their scaled influence.
+
+    With that of `independent` questions given too, clusters never make it smaller: that would be chance.
+    """
+    if independent is not None:
+        return max(difference_error(first, second), difference_error(*independent))
     error = float(np.linalg.norm(first - second))
     largest = float(np.linalg.norm(first) + np.linalg.norm(second))
     return error if error > ROUNDING * largest else 0.0

@@ -32,6 +32,7 @@ from refusal_index.stats.comparison.metric_influence import (
     fewest_degrees_of_freedom,
     point_estimate,
     scaled_influence,
+    without_clusters,
 )
 from refusal_index.stats.comparison.sparse import signed_root
 from refusal_index.stats.contingency import ContingencyTable
@@ -249,7 +250,10 @@ def _difference(
     if first is not None and second is not None:
         estimate = first - second if abs(first - second) > ROUNDING else 0.0
     if estimate is not None and status == "ok":
-        error = difference_error(*scaled_influence(points, codes, design))
+        alone = without_clusters(points, codes, design)
+        independent = None if alone is None else (alone[0], alone[1])
+        one, other = scaled_influence(points, codes, design)
+        error = difference_error(one, other, independent)
         pvalue = difference_pvalue(estimate, error, units_shared(codes < 4, design), degrees_of_freedom)
         if error == 0:
             status, reason = "boundary", "constant_difference"

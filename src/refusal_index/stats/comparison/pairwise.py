@@ -190,18 +190,25 @@ class PairwiseDifferences:
 
 
 def pairwise_differences(
-    values: FloatArray, influence: FloatArray, scored: BoolArray, design: SamplingDesign | None = None
+    values: FloatArray,
+    influence: FloatArray,
+    scored: BoolArray,
+    design: SamplingDesign | None = None,
+    independent: FloatArray | None = None,
 ) -> PairwiseDifferences:
     """Compare all pairs of runs by their estimates, shape (k,), scaled influence and scored questions, both (k, n).
 
-    With a design the influence is that of clusters.
+    With a design the influence is that of clusters, and `independent` what it would be without them.
     """
     degrees_of_freedom = fewest_degrees_of_freedom(scored, design)
     first, second = np.triu_indices(len(values), 1)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
-    errors = [difference_error(influence[a], influence[b]) for a, b in pairs]
+    errors = [
+        difference_error(influence[a], influence[b], None if independent is None else (independent[a], independent[b]))
+        for a, b in pairs
+    ]
     shared = [units_shared(scored[[a, b]], design) for a, b in pairs]
     pvalues = [
         difference_pvalue(*each, degrees_of_freedom) for each in zip(estimates.tolist(), errors, shared, strict=True)

@@ -18,7 +18,12 @@ from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.metric_influence import checked_metric, point_estimate, scaled_influence
+from refusal_index.stats.comparison.metric_influence import (
+    checked_metric,
+    point_estimate,
+    scaled_influence,
+    without_clusters,
+)
 from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import (
     PairwiseDifferences,
@@ -241,6 +246,7 @@ def rank_runs(
         n_resamples=n_resamples,
         rng=rng,
         design=design,
+        independent=without_clusters(points, codes, design),
     )
     counts = [table for table in tables if isinstance(table, ContingencyTable)]
     has_test = name == "refusal_index" and len(counts) == len(tables)  # clusters and weights have no such test
@@ -282,17 +288,20 @@ def rank_estimates(
     n_resamples: int,
     rng: Seed,
     design: SamplingDesign | None = None,
+    independent: FloatArray | None = None,
 ) -> Ranking:
     """Rank estimates of any kind by what is known of each and by their scaled influence, of shape (k, n).
 
     The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
-    `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters.
+    `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters,
+    and `independent` what it would be without them.
     """
     _check_options(confidence_level, adjustment, n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
     values = np.array([run.estimate for run in ranked], float)
-    differences = pairwise_differences(values, influence[rows], scored[rows], design)
+    alone = None if independent is None else independent[rows]
+    differences = pairwise_differences(values, influence[rows], scored[rows], design, alone)
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )
