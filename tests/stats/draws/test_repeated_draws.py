@@ -375,3 +375,46 @@ def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
 @pytest.mark.parametrize(("n", "twice"), [(0, 0), (799, 0), (800, 200), (2000, 200), (2500, 250), (4326, 400)])
 def test_a_tenth_is_drawn_twice_but_not_too_few_nor_too_much(n: int, twice: int) -> None:
     assert default_repeat_questions(n) == twice
+
+
+def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students_quantile() -> None:
+    refused, wrong, scored, single = two_phase(7)
+    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    n = refused.shape[1]
+    for design in ({"weight": np.full(n, 2.5)}, {"cluster": np.arange(n)}):
+        found = noise_corrected_refusal_index(refused, wrong, scored, single=single, **design)
+        assert found.estimate == pytest.approx(plain.estimate, abs=1e-12)
+        assert found.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=2e-4)
+
+
+def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
+    refused, wrong, scored, single = two_phase(8, n=900, repeated=400)
+    weight = np.where(np.arange(900) % 3 == 0, 2.0, 1.0)
+    copies = np.repeat(np.arange(900), weight.astype(int))
+    weighted = noise_corrected_refusal_index(refused, wrong, scored, single=single, weight=weight)
+    twice = noise_corrected_refusal_index(
+        refused[:, copies], wrong[:, copies], scored[:, copies], single=(single[0][copies], single[1][copies])
+    )
+    assert weighted.estimate == pytest.approx(twice.estimate, abs=1e-9)
+
+
+def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster() -> None:
+    refused, wrong, scored, single = two_phase(9, n=1500, repeated=400)
+    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    copies = np.tile(np.arange(1500), 2)
+    again = noise_corrected_refusal_index(
+        refused[:, copies],
+        wrong[:, copies],
+        scored[:, copies],
+        single=(single[0][copies], single[1][copies]),
+        cluster=copies,
+    )
+    assert again.estimate == pytest.approx(plain.estimate, abs=1e-9)
+    assert again.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=0.005)
+
+
+def test_a_single_cluster_leaves_no_interval_and_says_so() -> None:
+    refused, wrong, scored, single = two_phase(10)
+    found = noise_corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
+    assert (found.status, found.reason) == ("boundary", "one_cluster")
+    assert np.isnan(found.confidence_interval()).all()

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
-from refusal_index.stats.design import SamplingDesign, student_quantile
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
 from refusal_index.stats.draws.quotient import Quotient, TwoPhaseSample, mean_quotient, quotient, tables
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
@@ -53,8 +53,8 @@ class NoiseCorrectedResult:
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the correction reaches or exceeds a correlation of 1, or a cell is empty.
     reason : str or None
-        At the boundary ``"corrected_rho_reaches_one"``, or ``"zero_cell:"`` with the cells that no pair of draws
-        fills. Where undefined the first that applies of ``"no_repeated_questions"``, ``"nobody_refused"``,
+        At the boundary ``"corrected_rho_reaches_one"``, ``"zero_cell:"`` with the cells that no pair of draws fills,
+        or ``"one_cluster"``, which leaves no interval. Where undefined the first that applies of ``"no_repeated_questions"``, ``"nobody_refused"``,
         ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``, ``"refusal_reliability_not_positive"``,
         ``"error_reliability_not_positive"``.
     n_repeated, n : int
@@ -281,6 +281,8 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
     if part is not None and uncorrected is not None and refusals is not None and errors is not None:
         empty = [name for name, cell in zip(CELL_NAMES, means[:4], strict=True) if cell == 0]
         rho, status, reason = _bounded(uncorrected / math.sqrt(refusals * errors), empty)
+        if not np.isfinite(part.influence).all():
+            status, reason = "boundary", ONE_CLUSTER
     return NoiseCorrectedResult(
         estimate=None if rho is None else spearman(rho),
         rho=rho,
