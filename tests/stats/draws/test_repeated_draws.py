@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
 from refusal_index import refusal_index
-from refusal_index.stats import default_repeat_questions, tetrachoric
+from refusal_index.stats import compare_noise_corrected, default_repeat_questions, tetrachoric
 from refusal_index.stats.draws.frequencies import frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
@@ -269,6 +269,29 @@ def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
     never = noise_corrected_refusal_index(np.zeros_like(wrong), wrong)
     assert joint_noise_corrected_refusal_index([never, prompts[0]]) is prompts[0]
     assert joint_noise_corrected_refusal_index([never]).reason == "nobody_refused"
+
+
+def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_holds_them_fixed() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 4000))
+    wrong = 3 * x + rng.standard_normal((2, 4000)) > 0
+
+    def joint(rhos: tuple[float, ...]):
+        scores = (rho * x + math.sqrt(1 - rho * rho) * y for rho in rhos)
+        return joint_noise_corrected_refusal_index(
+            [noise_corrected_refusal_index(3 * z + rng.standard_normal((2, 4000)) > 0, wrong) for z in scores]
+        )
+
+    alike, apart = joint((0.5, 0.5, 0.5)), joint((0.2, 0.5, 0.8))
+    widths = [high - low for low, high in (one.confidence_interval() for one in (alike, apart))]
+    assert widths[1] > 3 * widths[0]
+    low, high = apart.confidence_interval()
+    # Three prompts of .2, .5 and .8: by hand, on Fisher's scale, their deviation over the root of three.
+    by_hand = 1.96 * np.std(np.arctanh([0.2, 0.5, 0.8]), ddof=1) / math.sqrt(3)
+    at = [math.atanh(2 * math.sin(end * math.pi / 6)) for end in (low, high)]
+    assert (at[1] - at[0]) / 2 == pytest.approx(by_hand, rel=0.2)
+    fixed = compare_noise_corrected(apart, alike).confidence_interval()
+    assert fixed[1] - fixed[0] < widths[1]
 
 
 def test_what_cannot_be_joined_is_an_error() -> None:

@@ -20,10 +20,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.comparison.between_prompts import spread_of
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
-from refusal_index.stats.draws.quotient import Quotient, TwoPhaseSample, mean_quotient, quotient, tables
+from refusal_index.stats.draws.quotient import (
+    Quotient,
+    TwoPhaseSample,
+    mean_quotient,
+    precision_weights,
+    quotient,
+    tables,
+)
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import spearman
@@ -53,10 +61,10 @@ class NoiseCorrectedResult:
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the correction reaches or exceeds a correlation of 1, or a cell is empty.
     reason : str or None
-        At the boundary ``"corrected_rho_reaches_one"``, ``"zero_cell:"`` with the cells that no pair of draws fills,
-        or ``"one_cluster"``, which leaves no interval. Where undefined the first that applies of ``"no_repeated_questions"``, ``"nobody_refused"``,
-        ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``, ``"refusal_reliability_not_positive"``,
-        ``"error_reliability_not_positive"``.
+        At the boundary ``"corrected_rho_reaches_one"``, ``"zero_cell:"`` with the cells that no pair of draws fills, or
+        ``"one_cluster"``, which leaves no interval. Where undefined the first that applies of
+        ``"no_repeated_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
+        ``"refusal_reliability_not_positive"``, ``"error_reliability_not_positive"``.
     n_repeated, n : int
         Questions with two draws or more, and those with a single draw besides.
     """
@@ -72,6 +80,7 @@ class NoiseCorrectedResult:
     n_repeated: int
     n: int
     _quotient: Quotient | None = field(compare=False, repr=False)
+    _between: float = field(default=0.0, compare=False, repr=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Fieller's interval of the quotient behind the index, on Fisher's scale.
@@ -89,7 +98,20 @@ class NoiseCorrectedResult:
         normal_quantile(confidence_level)
         if self._quotient is None:
             return NO_INTERVAL
-        return self.interval_at(student_quantile(confidence_level, self._quotient.degrees_of_freedom))
+        quantile = student_quantile(confidence_level, self._quotient.degrees_of_freedom)
+        return self._widened(self.interval_at(quantile), quantile)
+
+    def _widened(self, interval: ConfidenceInterval, quantile: float) -> ConfidenceInterval:
+        """Add what prompts like these vary by, on Fisher's scale, to either side of a joint index."""
+        if not self._between or self.rho is None or abs(self.rho) >= 1:
+            return interval
+        z, more = math.atanh(self.rho), quantile * self._between
+        low, high = (2 * math.sin(end * math.asin(0.5)) for end in interval)
+        if low > -1:
+            low = math.tanh(z - math.hypot(z - math.atanh(low), more))
+        if high < 1:
+            high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
+        return ConfidenceInterval(spearman(low), spearman(high))
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval of as many standard errors to either side."""
@@ -196,7 +218,9 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     Returns
     -------
     NoiseCorrectedResult
-        Of the weighted means of the numerators and denominators of all prompts that are defined. Its
+        Of the weighted means of the numerators and denominators of all prompts that are defined. Its interval is for
+        prompts like these: it widens with what they differ by beyond chance; differences of two models over the same
+        prompts hold these fixed. Its
         `forced_for_all` and reliabilities are plain means of theirs; its questions are those of the prompt that has
         most.
 
@@ -224,7 +248,9 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     most = max(results, key=lambda one: one.n_repeated)
     if len(defined) <= 1:
         return defined[0][0] if defined else most
-    part = mean_quotient([each for _, each in defined])
+    parts = [each for _, each in defined]
+    weights = precision_weights(parts)
+    part = mean_quotient(parts, weights)
     rho, status, reason = _bounded(part.cross / part.scale)
     forced, refusals, errors = (
         math.fsum(value for value in values if value is not None) / len(defined)
@@ -234,8 +260,32 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     )
     cross = spearman(part.cross)
     return NoiseCorrectedResult(
-        spearman(rho), rho, forced, cross, refusals, errors, status, reason, most.n_repeated, most.n, part
+        spearman(rho),
+        rho,
+        forced,
+        cross,
+        refusals,
+        errors,
+        status,
+        reason,
+        most.n_repeated,
+        most.n,
+        part,
+        _between_prompts(parts, weights),
     )
+
+
+def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> float:
+    """Return the standard deviation that the spread between prompts, beyond chance, gives the joint atanh(rho)."""
+    rhos = np.array([one.cross / one.scale for one in parts])
+    if np.abs(rhos).max() >= 1 or not all(np.isfinite(one.influence).all() for one in parts):
+        return 0.0
+    shares = weights * [one.scale for one in parts]
+    shares = shares / shares.sum()
+    slopes = [1 / (one.scale * (1 - rho) * (1 + rho)) for one, rho in zip(parts, rhos, strict=True)]
+    influence = np.stack([slope * one.linear(rho) for slope, one, rho in zip(slopes, parts, rhos, strict=True)])
+    spread = spread_of(np.arctanh(rhos), shares, influence)
+    return math.sqrt(spread.variance() * spread.squared_weights)
 
 
 def checked_draws(

@@ -108,16 +108,19 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
     return float(grid[at] + step * (next_place - grid[at]))
 
 
-def mean_quotient(parts: Sequence[Quotient]) -> Quotient:
-    """Return the quotient of weighted means of several c and q over the same questions.
+def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
+    """Weigh each part by the inverse variance of its ``c - rho q`` at the rho that equal weights give.
 
-    Each part weighs by the inverse variance of its ``c - rho q`` at the rho that equal weights give: parts of which
-    little is known count little, and no weight is negative.
+    Parts of which little is known count little, and no weight is negative; they add up to 1.
     """
     pooled = sum(one.cross for one in parts) / sum(one.scale for one in parts)
     variances = np.array([np.square(one.linear(pooled)).sum() for one in parts])
     inverse = np.ones(len(parts)) if (variances == 0).any() else 1 / variances
-    weights = inverse / inverse.sum()
+    return np.asarray(inverse / inverse.sum())
+
+
+def mean_quotient(parts: Sequence[Quotient], weights: FloatArray) -> Quotient:
+    """Return the quotient of weighted means of several c and q over the same questions."""
     return Quotient(
         float(sum(w * one.cross for w, one in zip(weights, parts, strict=True))),
         float(sum(w * one.scale for w, one in zip(weights, parts, strict=True))),
