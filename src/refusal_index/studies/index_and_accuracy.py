@@ -18,11 +18,8 @@ from refusal_index.studies.regression import (
     HEADLINE,
     REGRESSION_SCHEMA,
     SPARSE,
-    draw_scatter,
-    name_points,
     r_squared_text,
     regression_note,
-    run_families,
     with_regression,
 )
 from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
@@ -33,6 +30,7 @@ from refusal_index.studies.sampling_error import (
     printed_errors,
     without_noise,
 )
+from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,

@@ -27,14 +27,12 @@ from refusal_index.studies.regression import (
     HEADLINE,
     REGRESSION_SCHEMA,
     SPARSE,
-    draw_scatter,
-    name_points,
     r_squared_text,
     regression_note,
-    run_families,
     with_regression,
 )
 from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
+from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
