@@ -49,19 +49,20 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     lines = done.stdout.splitlines()
     assert lines[0] == "good minus poor"
     assert "low: 500 questions matched" in lines
-    jointly = next(line for line in lines if line.startswith("RI") and "jointly" in line)
+    jointly = next(line for line in lines if line.startswith("single-draw RI") and "jointly" in line)
     assert "<.0001" in jointly
     assert sum(line.startswith("C/A") for line in lines) == 2
 
 
 def test_json_holds_what_the_table_rounds(command, runs):
     document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
-    joint = document["joint"]
+    joint = document["joint"]["single_draw_refusal_index"]
+    assert document["joint"]["refusal_index"] is None
     assert joint["estimate"] == joint["first"] - joint["second"]
     assert joint["low"] < joint["estimate"] < joint["high"]
     (low, high) = document["variants"]
     assert (low["variant"], low["questions"], low["paired"]) == ("low", N, True)
-    assert set(high["metrics"]) >= {"refusal_index", "f_score"}
+    assert set(high["metrics"]) >= {"single_draw_refusal_index", "f_score"}
 
 
 def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
@@ -104,35 +105,40 @@ def repeated(tmp_path, monkeypatch) -> Path:
 
 def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet")
-    lines = command(*arguments).stdout.splitlines()
-    single, corrected = (next(line for line in lines if line.startswith(name)) for name in ("RI ", "RI corrected"))
+    said = command(*arguments).stdout
+    index, single = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "single-draw RI"))
     assert "<.0001" in single
-    assert "<.0001" not in corrected
-    assert "RI corrected: without the noise of single draws, on questions drawn repeatedly: 1,000." in lines
+    assert "<.0001" not in index
+    assert "Drawn repeatedly: 1,000." in said
+    assert "RI is the primary comparison" in " ".join(said.split())
     (variant,) = json.loads(command(*arguments, "--json").stdout)["variants"]
-    found = variant["corrected"]
-    assert f"{found['estimate']:.3f}" in corrected
+    found = variant["metrics"]["refusal_index"]
+    assert f"{found['estimate']:.3f}" in index
     assert found["low"] < found["estimate"] == found["first"] - found["second"] < found["high"]
     assert (found["pvalue"] > 0.05, found["status"], found["questions_shared"]) == (True, "ok", 2 * N)
 
 
-def test_a_ranking_is_of_first_draws_with_corrected_differences_beside_it(command, repeated):
+def test_a_ranking_is_by_the_index_of_the_probabilities_and_says_which(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
-    done = command(*arguments)
-    assert "without that noise, on questions drawn repeatedly" in " ".join(done.stdout.lower().split())
-    assert sum(line.split()[-1] == "undefined" for line in done.stdout.splitlines() if " - never" in line) == 2
-    assert "RI corrected, low: undefined (never: nobody refused)." in done.stdout
-    tested, *undefined = json.loads(command(*arguments, "--json").stdout)["corrected"]
-    assert (tested["first"], tested["second"]) == ("steady", "random")
-    assert tested["pvalue_holm"] == tested["pvalue"] > 0.05
-    assert [pair["pvalue_holm"] for pair in undefined] == [None, None]
-    assert json.loads(command(*arguments, "--metric", "f_score", "--json").stdout)["corrected"] == []
+    said = " ".join(command(*arguments).stdout.split())
+    assert "Ranked by RI, the index of the models' probabilities" in said
+    assert "never is not ranked: undefined (nobody_refused)." in said
+    document = json.loads(command(*arguments, "--json").stdout)
+    assert document["metric"] == "refusal_index"
+    assert [run["letters"] for run in document["runs"]] == ["a", "a"]
+    by_single = json.loads(command(*arguments, "--metric", "single_draw_refusal_index", "--json").stdout)
+    assert [(run["run"], run["letters"]) for run in by_single["runs"]] == [("steady", "a"), ("random", "b")]
 
 
-def test_single_draws_have_no_corrected_row(command, runs):
-    assert "corrected" not in command("compare", "good.parquet", "poor.parquet").stdout
-    document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
-    assert [variant["corrected"] for variant in document["variants"]] == [None, None]
+def test_without_repeated_draws_everything_is_of_single_draws_and_says_so(command, runs):
+    said = command("compare", "good.parquet", "poor.parquet").stdout
+    assert not any(line.startswith("RI ") for line in said.splitlines())
+    assert "single-draw RI is the index of one reply a question, and not RI" in said
+    ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES)).stdout.split())
+    assert "single-draw RI, jointly" in ranked
+    done = command("compare", "good.parquet", "poor.parquet", "fair.parquet", "--metric", "refusal_index")
+    assert done.exit_code == 2
+    assert "expected repeated draws of every run for refusal_index" in " ".join(done.stderr.split())
 
 
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
@@ -162,9 +168,9 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     write_outcomes(never, Path("never.parquet"))
     done = command("compare", "good.parquet", "never.parquet", "--variant", "low")
     assert done.exit_code == 0
-    row = next(line for line in done.stdout.splitlines() if line.startswith("RI"))
+    row = next(line for line in done.stdout.splitlines() if line.startswith("single-draw RI"))
     assert row.split()[-1] == "undefined"
-    assert "RI: undefined (never: nobody refused)" in done.stdout
+    assert "single-draw RI: undefined (never: nobody refused)" in done.stdout
 
 
 @pytest.mark.parametrize(

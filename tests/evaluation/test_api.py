@@ -210,7 +210,7 @@ def test_an_interruption_where_a_loop_runs_keeps_it_too():
         ({"placement": "usr"}, "placement: .*did you mean 'user'"),
         ({"engine": "inspct"}, "engine: .*did you mean 'inspect'"),
         ({"grader": "exct"}, "grader: .*did you mean 'exact'"),
-        ({"repeat_questions": 3}, "repeat_questions: expected draws of at least 2 beside it"),
+        ({"repeat_questions": 3, "draws": 1}, "repeat_questions: expected draws of at least 2 beside it"),
         ({"price": "two"}, "price: "),
     ],
 )

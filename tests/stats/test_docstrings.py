@@ -14,7 +14,6 @@ FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats
 
 CHECKS_NOTHING = {
     "clustered_covariance": "its design is checked when it is made",
-    "holm": "takes p-values that the package has made",
     "scoring_rules": "its counts are checked when they are made",
 }
 """Functions without a Raises section, and why."""

@@ -211,7 +211,8 @@ def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) 
     labels = options.labels.get((group.model, group.dataset), UNLABELLED)
     arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
     refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    return {one.name: one for one in prediction_powered(refused, wrong, **arrays, penalty=options.penalty)}
+    found = prediction_powered(refused, wrong, **arrays, penalty=options.penalty)
+    return {SINGLE_DRAW if one.name == INDEX else one.name: one for one in found}
 
 
 def _knows_refused_again(rows: pl.DataFrame) -> bool:

@@ -125,7 +125,7 @@ def test_a_run_does_not_differ_from_itself_under_the_same_labels() -> None:
         ({"inclusion": [[0.5] * 5]}, ValueError, "inclusion must have the shape of labelled"),
         ({"inclusion": [[0.0] * 4]}, ValueError, r"inclusion must lie in \(0, 1\]"),
         ({"refused": [[True] * 4] * 3, "wrong": [[True] * 4] * 3}, ValueError, "one row or two"),
-        ({"labelled": [[1, 0, 1, 0]]}, TypeError, "must hold truth values"),
+        ({"labelled": [[2, 0, 1, 0]]}, TypeError, "must hold truth values"),
     ],
 )
 def test_bad_arguments_are_refused(change, error, message: str) -> None:

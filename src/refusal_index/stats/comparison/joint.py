@@ -60,7 +60,8 @@ class HomogeneityTest:
     status : {"ok", "undefined"}
         Undefined where there is nothing to compare.
     reason : str or None
-        ``"fewer_than_two_variants"``, or ``"variants_repeat_each_other"`` if all have the same outcomes.
+        ``"fewer_than_two_variants"``, ``"variants_repeat_each_other"`` if all have the same outcomes, or
+        ``"fewer_clusters_than_variants"``.
     """
 
     statistic: float | None
@@ -282,6 +283,8 @@ def _combine(
         between = no_spread("fewer_than_two_variants")
     elif repeated:
         between = no_spread("variants_repeat_each_other")
+    elif degrees_of_freedom is not None and len(kept) > degrees_of_freedom:
+        between = no_spread("fewer_clusters_than_variants")
     else:
         between = BetweenPrompts.of(mean, spread_of(z, weights, clustered))
     rho, by_row = math.tanh(mean), dict(zip(kept, weights.tolist(), strict=True))
