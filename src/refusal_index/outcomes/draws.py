@@ -94,6 +94,16 @@ def corrected_indices(
     )
 
 
+def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> NoiseCorrectedResult:
+    """Estimate the index of the probabilities of one variant; undefined where no question was drawn twice.
+
+    - `outcomes`: rows of one model, dataset and variant.
+    - `always_alike`: whether the model always replies the same, so that a single draw shows its probabilities.
+    """
+    (drawn,) = drawn_outcomes([outcomes])
+    return _as_two_draws(drawn.single) if always_alike else _corrected(drawn)
+
+
 def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Estimate | None:
     """Estimate one index of the probabilities from all variants of a model; None where one has no repeated draws."""
     found = [one for one in corrected_indices(tables) if one is not None]
@@ -103,8 +113,11 @@ def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: floa
 
 
 def _corrected(drawn: DrawnOutcomes) -> NoiseCorrectedResult:
-    single = [row[0] for row in drawn.single.arrays]
-    return noise_corrected_refusal_index(*drawn.repeated.arrays, single=single, **drawn.single.design)
+    single, repeated = [row[0] for row in drawn.single.arrays], drawn.repeated.arrays
+    if len(repeated[0]) < 2:
+        nothing = np.zeros((2, len(single[0])), bool)
+        repeated = nothing, nothing, nothing  # no question was drawn twice
+    return noise_corrected_refusal_index(*repeated, single=single, **drawn.single.design)
 
 
 def _as_two_draws(single: OutcomeMatrix) -> NoiseCorrectedResult:
