@@ -60,7 +60,7 @@ class SamplingSummary:
             parts.append(f"with weights (column {self.weight!r}) worth {self.effective_by_weight:,.0f} equal ones")
         worth = "" if self.effective_questions is None else f": worth {self.effective_questions:,.0f} independent ones"
         rest = " Ranges over missing grades and scoring rules take all questions alike." if self.weight else ""
-        return f"{' '.join(parts)}{worth}{' for RI' if worth else ''}.{rest}"
+        return f"{' '.join(parts)}{worth}{' for single-draw RI' if worth else ''}.{rest}"
 
 
 def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
