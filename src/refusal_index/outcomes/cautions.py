@@ -110,7 +110,8 @@ def _boundary(estimate: Estimate) -> Caution:
     return Caution(
         "boundary",
         f"single-draw RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance "
-        f"alone can empty a small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by the number.",
+        f"alone can empty a small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by "
+        "the number.",
     )
 
 
