@@ -259,6 +259,21 @@ def test_a_stratum_without_repeated_questions_is_joined_with_others() -> None:
     assert result.status != "undefined"
 
 
+def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_says() -> None:
+    """At reliabilities that differ, and a correlation so high that what is not known of them counts, too."""
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((2, 400))
+    wrong = 3 * x + rng.standard_normal((2, 400)) > -0.6
+    refused = 2 * (0.9 * x + 0.19**0.5 * y) + rng.standard_normal((2, 400)) > 0.3
+    result = noise_corrected_refusal_index(refused, wrong)
+    assert result.interval_at(1e-6) == pytest.approx((result.estimate, result.estimate), abs=1e-3)
+    without = [
+        noise_corrected_refusal_index(refused[:, one], wrong[:, one]).estimate for one in ~np.eye(400, dtype=bool)
+    ]
+    low, high = result.interval_at(0.5)
+    assert high - low == pytest.approx(math.sqrt(399 * np.var(without)), rel=0.1)
+
+
 def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
     _, wrong = draws(2, 2000, 4, scale=2)
     prompts = [noise_corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
