@@ -237,7 +237,7 @@ def test_a_plan_from_rates_is_that_of_stats(command):
 def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
     done = command("plan", "fair.parquet", "--difference", "0.2")
     assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
-    assert done.stdout.count("to tell it apart from a model with RI") == 2
+    assert done.stdout.count("to tell it apart from a model with single-draw RI") == 2
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):

@@ -91,6 +91,19 @@ def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
     ]
 
 
+def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):
+    (asked,) = runs[0].variants["low"].partition_by("variant")
+    rows = asked.with_columns(model=pl.lit("strict"), refused=pl.col("wrong"))
+    write_outcomes(rows, tmp_path / "strict.parquet")
+    found = rank_all((*runs, *read_runs([tmp_path / "strict.parquet"])), CompareOptions(variant="low"))
+    document = json.loads(json.dumps(found.to_document()))["boundary_pairs"]
+    assert [(pair["first"], pair["second"]) for pair in document] == [
+        (name, "strict") for name in ("good", "fair", "<b>poor")
+    ]
+    for pair, told in zip(document, found.found.ranking.boundary_pairs, strict=True):
+        assert (pair["pvalue"], pair["pvalue_holm"]) == (told.pvalue, told.pvalue_holm)
+
+
 @pytest.mark.parametrize("made", [lambda runs: compare_two(*runs[:2], OPTIONS), lambda runs: rank_all(runs, OPTIONS)])
 def test_what_is_printed_is_the_blocks_and_no_array(made, runs):
     found = made(runs)

@@ -154,6 +154,22 @@ def test_a_first_pass_alone_has_clusters_too() -> None:
     assert variant.metrics[5].reason == variant.metrics[6].reason == "forced_not_asked"
 
 
+def test_the_refusal_rate_of_a_first_pass_counts_answers_without_a_grade() -> None:
+    ungraded = pl.int_range(pl.len()) % 3 > 0
+    frame = rows(cluster=pl.col("family"), weight=pl.col("population")).with_columns(
+        wrong=pl.when("refused").then(None).when(ungraded).then(None).otherwise("wrong"),
+        unscored_reason=pl.when("refused")
+        .then(pl.lit("forced_not_asked"))
+        .when(ungraded)
+        .then(pl.lit("first_not_graded")),
+    )
+    (variant,) = summarise(read_outcomes(frame)).variants
+    whole = direct(rows(), cluster="family", weight="population")
+    rate = next(one for one in whole if one.name == "refusal_rate")
+    assert numbers([variant.metric("refusal_rate")]) == numbers([rate])
+    assert variant.metric("correct_rate").reason == "first_not_graded"
+
+
 def written(tmp_path, n: int, **columns):
     paths = [tmp_path / f"{name}.csv" for name in "abc"[:n]]
     for seed, path in enumerate(paths):
@@ -209,3 +225,42 @@ def test_a_run_without_clusters_takes_those_of_the_other() -> None:
     more = read_outcomes(rows(question_id=pl.lit("r") + pl.col("question_id")))
     with pytest.raises(OutcomeTableError, match=r"question_id 'rq0' has no cluster, .*--cluster"):
         outcome_matrix([tables[0], more])
+
+
+def drawn_twice(seed: int) -> pl.DataFrame:
+    """Two draws of one model; every fourth question is wrong where others are right, so that no index is 1."""
+    wrong = pl.col("wrong") ^ (pl.int_range(pl.len()) % 4 == 0)
+    draws = [rows(10 * seed + draw, draw=pl.lit(draw), wrong=wrong) for draw in range(2)]
+    grade = pl.when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
+    return pl.concat(draws).with_columns(forced_grade=grade)
+
+
+def test_rankings_of_repeated_draws_allow_for_them(tmp_path) -> None:
+    for seed, name in enumerate("abc"):
+        drawn_twice(seed).write_csv(tmp_path / f"{name}.csv")
+    sampling = Sampling(cluster="family")
+    paths = [tmp_path / f"{name}.csv" for name in "abc"]
+    ranked, plain = (
+        rank_all(read_runs(paths, own), CompareOptions(sampling=own)).found.ranking for own in (sampling, Sampling())
+    )
+    assert ranked.metric == plain.metric == "refusal_index"
+    # Forty clusters: of Student's distribution, and so beyond the normal quantile.
+    assert ranked.critical_value > plain.critical_value
+    assert len(ranked.runs) == 3
+
+
+def test_questions_without_weight_do_not_decide_which_prompts_have_an_index(tmp_path) -> None:
+    """Of the prompt "high" the only questions refused and right have the weight 0: no joint index rests on it."""
+    for name in "ab":
+        low, high = rows(variant=pl.lit("low")), rows(1, variant=pl.lit("high"))
+        both = pl.concat([low, high]).with_columns(
+            weight=pl.when(
+                pl.col("question_id").is_in(high.filter(pl.col("refused") & ~pl.col("wrong"))["question_id"])
+            )
+            .then(0.0)
+            .otherwise(1.0)
+        )
+        both.write_csv(tmp_path / f"{name}.csv")
+    found = compare_two(*read_runs([tmp_path / "a.csv", tmp_path / "b.csv"]), CompareOptions())
+    assert found.pair.variants[1].comparison["refusal_index"].first == 1.0
+    assert found.pair.joint is None

@@ -9,7 +9,8 @@ from refusal_index.datasets.precise_wiki_build import BuildPaths
 from refusal_index.evaluation.display import used_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
 from refusal_index.evaluation.sweep import CellResult, index_of
-from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
+from refusal_index.outcomes.draws import INDEX
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, number, percent
 from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.price import Prices
@@ -39,16 +40,19 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 def _indices(results: Sequence[CellResult], level: float) -> Table:
     left = ("model", "dataset", "status", "variants")
-    columns = ("model", "dataset", "RI, jointly", f"{percent(level)} interval", *left[2:])
-    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
+    names = {index["index"] for result in results if result.run and (index := index_of(result.run.summary))}
+    several = len(names) > 1
+    called = "index" if several else METRIC_COLUMNS[min(names, default=INDEX)]
+    columns = ("model", "dataset", f"{called}, jointly", f"{percent(level)} interval", *left[2:])
+    return Table.of(columns, ((*result.plan.title, *_index(result, named=several)) for result in results), left=left)
 
 
-def _index(result: CellResult) -> Iterator[str]:
+def _index(result: CellResult, *, named: bool) -> Iterator[str]:
     index = index_of(result.run.summary) if result.run else None
     if index is None:
         yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
         return
-    yield number(index["estimate"])
+    yield f"{METRIC_COLUMNS[index['index']]} {number(index['estimate'])}" if named else number(index["estimate"])
     yield interval(index["low"], index["high"])
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
     yield status if index["reason"] is None else f"{status} ({index['reason']})"

@@ -95,7 +95,7 @@ def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Cau
         return
     if estimate.status == "undefined":
         why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
-        yield Caution("undefined", f"RI is undefined: {why}.")
+        yield Caution("undefined", f"single-draw RI is undefined: {why}.")
     elif estimate.status == "boundary" and estimate.reason != ONE_CLUSTER:
         yield _boundary(estimate)
     if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
@@ -109,8 +109,9 @@ def _boundary(estimate: Estimate) -> Caution:
     cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
     return Caution(
         "boundary",
-        f"RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance alone can empty a "
-        f"small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by the number.",
+        f"single-draw RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance "
+        f"alone can empty a small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by "
+        "the number.",
     )
 
 

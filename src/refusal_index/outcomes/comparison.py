@@ -22,6 +22,7 @@ from refusal_index.stats import (
     NoiseCorrectedDifference,
     NoiseCorrectedResult,
     Ranking,
+    SamplingDesign,
     compare_joint,
     compare_metrics,
     compare_noise_corrected,
@@ -31,7 +32,7 @@ from refusal_index.stats import (
     rank_runs,
     refusal_index,
 )
-from refusal_index.stats.matrices import row_tables
+from refusal_index.stats.sampled_table import tables_of_rows
 
 Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
@@ -233,8 +234,9 @@ def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
 
 
 def _statuses(found: Match) -> np.ndarray:
-    tables = row_tables(*found.matrix.arrays)
-    return np.array([refusal_index(table).status for table in tables])
+    design = SamplingDesign.of(len(found.matrix.question_ids), **found.matrix.design)
+    arrays = found.matrix.arrays if design is None else design.taking_part(found.matrix.arrays)
+    return np.array([refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:

@@ -172,6 +172,10 @@ class RankedRuns(Shown):
                 }
                 for pair in ranking.pairs
             ],
+            "boundary_pairs": [
+                {**asdict(pair), "first": labels[pair.first], "second": labels[pair.second]}
+                for pair in ranking.boundary_pairs
+            ],
             "settings_that_differ": differing_settings(self.runs),
             "missing": _missing(self.runs),
         }

@@ -60,20 +60,17 @@ class SamplingSummary:
             parts.append(f"with weights (column {self.weight!r}) worth {self.effective_by_weight:,.0f} equal ones")
         worth = "" if self.effective_questions is None else f": worth {self.effective_questions:,.0f} independent ones"
         rest = " Ranges over missing grades and scoring rules take all questions alike." if self.weight else ""
-        return f"{' '.join(parts)}{worth}{' for RI' if worth else ''}.{rest}"
+        return f"{' '.join(parts)}{worth}{' for single-draw RI' if worth else ''}.{rest}"
 
 
-def sampled_table(outcomes: pl.DataFrame, *, forced_unknown: bool = False) -> SampledTable | None:
+def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:
     """Count the scored rows of one variant with their clusters and weights; None where it has neither.
 
     - `outcomes`: rows of one model, dataset and variant, one draw a question.
-    - `forced_unknown`: whether to count every refused row, as wrong, though its forced answer is not known.
     """
     if not any(_is_filled(outcomes, name) for name in COLUMNS):
         return None
-    wrong = pl.when(pl.col("refused")).then(pl.lit(value=True)).otherwise(pl.col("wrong")).alias("wrong")
-    rows = (outcomes.with_columns(wrong) if forced_unknown else outcomes).drop_nulls(["refused", "wrong"])
-    rows = rows.filter(pl.col("weight").fill_null(1) > 0)
+    rows = outcomes.drop_nulls(["refused", "wrong"]).filter(pl.col("weight").fill_null(1) > 0)
     return SampledTable.from_arrays(rows["refused"].to_numpy(), rows["wrong"].to_numpy(), **design_of(rows))
 
 

@@ -47,10 +47,14 @@ def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float)
             return _not_known(found, FORCED_NOT_ASKED)
         return _not_known(found, lacking) if lacking and found.name not in NEED_NO_GRADES else found
 
-    # Of a sample with weights the refusal rate is that of the questions with a grade, too.
-    whole = sampled_table(rows, forced_unknown=True)
-    by_answers = whole or ContingencyTable(refused, 0, graded.answered_wrong, graded.answered_right)
-    by_refusals = whole or ContingencyTable(refused, 0, answered.height, 0)
+    # What is not known counts as wrong, where it does not matter to the metric: of refused questions, and for the
+    # refusal rate of all.
+    by_answers = sampled_table(_taken_for_wrong(rows, _REFUSED)) or ContingencyTable(
+        refused, 0, graded.answered_wrong, graded.answered_right
+    )
+    by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
+        refused, 0, answered.height, 0
+    )
     found, rates = (
         metrics(table, penalty=penalty, confidence_level=confidence_level) for table in (by_answers, by_refusals)
     )
@@ -72,6 +76,10 @@ def never_forced(rows: pl.DataFrame) -> bool:
     settled = judged & pl.col("forced_reply").is_null() & pl.col("gold").is_null()
     forced = _REFUSED & (_WRONG.is_not_null() | pl.col("forced_reply").is_not_null()) & ~settled
     return bool(rows.select(unasked.any() & ~forced.any()).item())
+
+
+def _taken_for_wrong(rows: pl.DataFrame, chosen: pl.Expr) -> pl.DataFrame:
+    return rows.with_columns(wrong=pl.when(chosen).then(pl.lit(value=True)).otherwise(_WRONG))
 
 
 def _not_known(found: Estimate, reason: str) -> Estimate:

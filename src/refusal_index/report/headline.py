@@ -179,9 +179,13 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
         yield f"There is no interval for it: {rests_on} do not settle it."
     else:
         yield f"With {run.level} confidence it lies between {number(index.low, 2)} and {number(index.high, 2)}."
-        yield f"That rests on {rests_on}{_drawn(run)}; four times as many would halve the interval."
+        drawn = _drawn(run)
+        # More questions do not make prompts alike.
+        more = "" if run.pooled else f"; four times as many{' of both' if drawn else ''} would halve the interval"
+        yield f"That rests on {rests_on}{drawn}{more}."
     yield from _missing(run)
-    yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
+    prompts = ", and of prompts like these," if run.pooled else ""
+    yield f"The interval allows for the choice of questions{prompts} only; what it does not allow for may spoil it."
 
 
 def _drawn(run: ReportRun) -> str:

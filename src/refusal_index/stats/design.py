@@ -86,7 +86,7 @@ class SamplingDesign:
         if cluster is None and weight is None:
             return None
         weights = np.ones(n) if weight is None else _checked_weights(n, weight)
-        return cls(weights, np.arange(n) if cluster is None else _cluster_codes(n, cluster))
+        return cls(weights, np.arange(n) if cluster is None else group_codes("cluster", n, cluster))
 
     @property
     def n_clusters(self) -> int:
@@ -230,17 +230,18 @@ def _all_numbers(array: NDArray[Any]) -> bool:
     return array.dtype == object and all(isinstance(value, int | float) for value in array.tolist())
 
 
-def _cluster_codes(n: int, cluster: ArrayLike) -> NDArray[np.intp]:
-    array = np.asarray(cluster)
-    _check_shape("cluster", array, n)
+def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
+    """Give the groups that n questions are in numbers, from 0; raises ValueError where a question has none."""
+    array = np.asarray(groups)
+    _check_shape(name, array, n)
     values: Iterable[Any] = array.tolist()
-    if array.dtype.kind in "fcOmM" or isinstance(cluster, np.ma.MaskedArray):
-        values = cluster.tolist() if isinstance(cluster, np.ma.MaskedArray) else array.tolist()
+    if array.dtype.kind in "fcOmM" or isinstance(groups, np.ma.MaskedArray):
+        values = groups.tolist() if isinstance(groups, np.ma.MaskedArray) else array.tolist()
         place = next((place for place, value in enumerate(values) if _is_missing(value)), None)
         if place is not None:
             raise ValueError(
-                f"cluster must name one for every question, got none for question {place} (from 0); a question that "
-                "belongs to no other is a cluster of its own, with a name of its own"
+                f"{name} must name one for every question, got none for question {place} (from 0); a question that "
+                "belongs to no other has a name of its own"
             )
     if array.dtype.kind in "iub":
         return np.asarray(np.unique(array, return_inverse=True)[1])

@@ -207,8 +207,8 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "run's own, which takes the first answer where there is one. "
         "The corrected index is that of the probabilities behind the draws: the crossed tetrachoric correlation over "
         "the root of both reliabilities, which are the tetrachoric correlations of two draws of the same question, 1 "
-        f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, over "
-        "resampled questions for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
+        f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, "
+        "Fieller's for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
         "has more than three draws: at the left the corrected index by the number of draws and, dashed, all draws "
         "crossed without correction; at the right the reliability of refusals and, dashed, of errors."
         + _left_out(frame)

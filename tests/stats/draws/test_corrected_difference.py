@@ -7,6 +7,7 @@ import pytest
 from benchmarks.coverage import defined_difference as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from refusal_index.stats import compare_noise_corrected, noise_corrected_refusal_index, rank_noise_corrected
 from refusal_index.stats.draws.difference import NoiseCorrectedDifference
@@ -19,6 +20,9 @@ def model(n_draws: int, n: int, seed: int, slope: float = 2.0, rho: float = 0.6)
     x, own = RNG(99).standard_normal(n), RNG(seed)
     y = rho * x + math.sqrt(1 - rho * rho) * own.standard_normal(n)
     return tuple(slope * latent + own.standard_normal((n_draws, n)) > shift for latent, shift in ((x, 0.3), (y, -0.6)))
+
+
+RANKED = ((1, 0.9), (2, 0.2))
 
 
 def compared(first, second) -> NoiseCorrectedDifference:
@@ -201,6 +205,32 @@ def test_a_ranking_agrees_with_its_pairs_and_sets_the_undefined_apart() -> None:
     found = compare_noise_corrected(*results)
     assert pair.estimate == found.estimate
     assert found.pvalue == pytest.approx(pair.pvalue, abs=0.01)
+
+
+def test_a_ranking_over_clusters_agrees_with_its_pairs() -> None:
+    clusters = np.arange(1200) // 8
+    results = [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=clusters) for seed, rho in RANKED]
+    ranking = rank_noise_corrected(results, rng=1)
+    assert [run.row for run in ranking.runs] == [0, 1]
+    (pair,) = ranking.pairs
+    # Two models leave nothing to adjust for: the quantile is Student's with 149 degrees of freedom.
+    assert pair.pvalue_holm == pair.pvalue
+    assert pair.pvalue == pytest.approx(2 * stats.t.sf(pair.estimate / pair.standard_error, 149), rel=1e-9)
+    plain = rank_noise_corrected(
+        [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho)) for seed, rho in RANKED]
+    )
+    assert pair.standard_error == pytest.approx(plain.pairs[0].standard_error, rel=0.25)
+
+
+def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
+    results = [
+        noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=np.zeros(1200)) for seed, rho in RANKED
+    ]
+    found = compare_noise_corrected(*results)
+    assert (found.status, found.reason) == ("boundary", "first:one_cluster;second:one_cluster")
+    assert found.pvalue is None
+    assert np.isnan(found.confidence_interval()).all()
+    assert len(rank_noise_corrected(results).unranked) == 2
 
 
 def test_fewer_than_two_models_cannot_be_ranked() -> None:

@@ -8,6 +8,7 @@ import pytest
 from benchmarks.coverage import defined_index as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
@@ -258,12 +259,28 @@ def test_a_stratum_without_repeated_questions_is_joined_with_others() -> None:
     assert result.status != "undefined"
 
 
+def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_says() -> None:
+    """At reliabilities that differ, and a correlation so high that what is not known of them counts, too."""
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((2, 400))
+    wrong = 3 * x + rng.standard_normal((2, 400)) > -0.6
+    refused = 2 * (0.9 * x + 0.19**0.5 * y) + rng.standard_normal((2, 400)) > 0.3
+    result = noise_corrected_refusal_index(refused, wrong)
+    assert result.interval_at(1e-6) == pytest.approx((result.estimate, result.estimate), abs=1e-3)
+    without = [
+        noise_corrected_refusal_index(refused[:, one], wrong[:, one]).estimate for one in ~np.eye(400, dtype=bool)
+    ]
+    low, high = result.interval_at(0.5)
+    assert high - low == pytest.approx(math.sqrt(399 * np.var(without)), rel=0.1)
+
+
 def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
     _, wrong = draws(2, 2000, 4, scale=2)
     prompts = [noise_corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
     joint = joint_noise_corrected_refusal_index(prompts)
     assert min(one.estimate for one in prompts) < joint.estimate < max(one.estimate for one in prompts)
-    widths = [high - low for low, high in (one.confidence_interval() for one in (joint, *prompts))]
+    # Of these very prompts.
+    widths = [high - low for low, high in (one.interval_at(1.96) for one in (joint, *prompts))]
     assert widths[0] < widths[1]
     assert joint_noise_corrected_refusal_index(prompts[:1]) is prompts[0]
     never = noise_corrected_refusal_index(np.zeros_like(wrong), wrong)
@@ -286,10 +303,11 @@ def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_ho
     widths = [high - low for low, high in (one.confidence_interval() for one in (alike, apart))]
     assert widths[1] > 3 * widths[0]
     low, high = apart.confidence_interval()
-    # Three prompts of .2, .5 and .8: by hand, on Fisher's scale, their deviation over the root of three.
-    by_hand = 1.96 * np.std(np.arctanh([0.2, 0.5, 0.8]), ddof=1) / math.sqrt(3)
+    # Three prompts of .2, .5 and .8: by hand, on Fisher's scale, their deviation over the root of three, by Student's
+    # distribution with two degrees of freedom, and fewer where prompts weigh unequally.
+    by_hand = stats.t.ppf(0.975, 2) * np.std(np.arctanh([0.2, 0.5, 0.8]), ddof=1) / math.sqrt(3)
     at = [math.atanh(2 * math.sin(end * math.pi / 6)) for end in (low, high)]
-    assert (at[1] - at[0]) / 2 == pytest.approx(by_hand, rel=0.2)
+    assert (at[1] - at[0]) / 2 == pytest.approx(by_hand, rel=0.35)
     fixed = compare_noise_corrected(apart, alike).confidence_interval()
     assert fixed[1] - fixed[0] < widths[1]
 

@@ -189,7 +189,8 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
         asked = {variant: first_draws(run.variants[variant]).height for variant in found}
         many = any(missing.questions > MISSING_LIMIT * asked[variant] for variant, missing in found.items())
         each = ", ".join(
-            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} (RI {span(missing.low, missing.high)})"
+            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} "
+            f"(single-draw RI {span(missing.low, missing.high)})"
             for variant, missing in found.items()
         )
         begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
@@ -200,7 +201,7 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
                 "score' shows those."
             )
         if found:
-            yield f"{begins}{run.label} lacks grades, which leave its RI within a range: {each}.{ends}"
+            yield f"{begins}{run.label} lacks grades, which leave its index within a range: {each}.{ends}"
 
 
 def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) -> str:

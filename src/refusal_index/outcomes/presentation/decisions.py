@@ -44,8 +44,8 @@ def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> It
         yield title(one.model, one.dataset, one.variant)
         yield _metrics_table(one, options)
         level = percent(options.confidence_level)
-        columns = ("RI if", "estimate", f"{level} interval", "status")
-        yield from ("", Table.of(columns, _index_rows(one, options), left=("RI if", "status")))
+        columns = ("single-draw RI if", "estimate", f"{level} interval", "status")
+        yield from ("", Table.of(columns, _index_rows(one, options), left=("single-draw RI if", "status")))
         for line in _notes(one):
             yield from ("", line)
     for source, labels in (options.labels or {}).items():

@@ -15,13 +15,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
     expected = plan.scenario
     yield (
         f"{plan.name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
-        f"RI {number(expected.refusal_index)}"
+        f"single-draw RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
         yield from (f"  no plan: {plan.sizes[0].status} ({plan.sizes[0].reason})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
-    columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
+    columns = ("questions", "single-draw RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
         widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics.items())
@@ -41,7 +41,7 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     )
     columns = (
         "variant",
-        "RI of either",
+        "single-draw RI of either",
         "difference",
         f"{level} interval",
         "correlation",
@@ -78,14 +78,14 @@ def _size_row(plan: SamplePlan) -> Iterator[str]:
     yield f"{plan.half_width:.3f}"
     yield f"{plan.forced_requests:,.0f}"
     yield f"{plan.smallest_expected_cell:.1f}"
-    yield "fewer than 5 expected in a cell: RI may come out at +1 or -1" if plan.reason else ""
+    yield "fewer than 5 expected in a cell: the index may come out at +1 or -1" if plan.reason else ""
 
 
 def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Iterator[str]:
     if plan.apart is None:
         yield f"  no model has an index lower by {options.difference:g}"
         return
-    start = f"  to tell it apart from a model with RI {lower:.3f}"
+    start = f"  to tell it apart from a model with single-draw RI {lower:.3f}"
     if plan.apart.n is None:
         yield f"{start}: no plan ({plan.apart.reason})"
         return

@@ -153,8 +153,8 @@ def _within_sources(variant: VariantSummary) -> Iterator[str]:
         return
     each = ", ".join(f"{one.topic} {_in_words(one.refusal_index)}" for one in topics.each)
     yield (
-        f"within the sources RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is telling its "
-        "sources apart."
+        f"within the sources single-draw RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is "
+        "telling its sources apart."
     )
 
 

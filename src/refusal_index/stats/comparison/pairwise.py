@@ -195,12 +195,15 @@ def pairwise_differences(
     scored: BoolArray,
     design: SamplingDesign | None = None,
     independent: FloatArray | None = None,
+    degrees_of_freedom: float | None = None,
 ) -> PairwiseDifferences:
     """Compare all pairs of runs by their estimates, shape (k,), scaled influence and scored questions, both (k, n).
 
-    With a design the influence is that of clusters, and `independent` what it would be without them.
+    With a design the influence is that of clusters, and `independent` what it would be without them;
+    `degrees_of_freedom` are given where they do not follow from the design.
     """
-    degrees_of_freedom = fewest_degrees_of_freedom(scored, design)
+    if degrees_of_freedom is None:
+        degrees_of_freedom = fewest_degrees_of_freedom(scored, design)
     first, second = np.triu_indices(len(values), 1)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     estimates = values[first] - values[second]

@@ -289,19 +289,21 @@ def rank_estimates(
     rng: Seed,
     design: SamplingDesign | None = None,
     independent: FloatArray | None = None,
+    degrees_of_freedom: float | None = None,
 ) -> Ranking:
     """Rank estimates of any kind by what is known of each and by their scaled influence, of shape (k, n).
 
     The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
     `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters,
-    and `independent` what it would be without them.
+    and `independent` what it would be without them. `degrees_of_freedom` are those of the covariance where they do not
+    follow from the design.
     """
     _check_options(confidence_level, adjustment, n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
     values = np.array([run.estimate for run in ranked], float)
     alone = None if independent is None else independent[rows]
-    differences = pairwise_differences(values, influence[rows], scored[rows], design, alone)
+    differences = pairwise_differences(values, influence[rows], scored[rows], design, alone, degrees_of_freedom)
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )

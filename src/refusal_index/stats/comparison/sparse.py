@@ -31,6 +31,7 @@ from scipy.special import ndtr, ndtri
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.design import group_codes
 from refusal_index.stats.estimate import reasons_of
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
@@ -87,7 +88,7 @@ def equal_index_test(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if there are not two rows, or not one stratum a question.
+        As for `checked_matrices`, or if there are not two rows, or not one stratum for every question.
 
     Notes
     -----
@@ -153,10 +154,7 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
 def _groups(strata: ArrayLike | None, n: int) -> list[NDArray[np.bool_]]:
     if strata is None:
         return [np.ones(n, bool)]
-    labels = np.asarray(strata)
-    if labels.shape != (n,):
-        raise ValueError(f"strata must have one label a question, shape ({n},), got shape {labels.shape}")
-    _, places = np.unique(labels, return_inverse=True)
+    places = group_codes("strata", n, strata)
     return [places == place for place in range(int(places.max(initial=-1)) + 1)]
 
 

@@ -38,7 +38,7 @@ class NoiseCorrectedDifference:
         ``first - second``, in [-2, 2]; None where either is undefined.
     pvalue : float or None
         Of the hypothesis that there is no difference, two-sided: the level at which the interval just reaches 0. None
-        where either is undefined.
+        where either is undefined or has no interval, as of a single cluster.
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: an estimate is exactly 1 or -1, or the models differ by nothing on any question.
     reason : str or None
@@ -67,11 +67,11 @@ class NoiseCorrectedDifference:
         Returns
         -------
         ConfidenceInterval
-            In [-2, 2]. Both ends NaN where either model is undefined, and where the difference is constant: an interval
-            of no width would claim certainty.
+            In [-2, 2]. Both ends NaN where there is no p-value, and where the difference is constant: an interval of no
+            width would claim certainty.
         """
         normal_quantile(confidence_level)
-        if self.estimate is None or self.reason == "constant_difference":
+        if self.pvalue is None or self.reason == "constant_difference":
             return NO_INTERVAL
         quantile = student_quantile(confidence_level, _degrees_of_freedom(self.first, self.second))
         return _square_and_add(self.first, self.second, self._correlation, quantile)
@@ -137,6 +137,8 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
     shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
     if estimate == 0 and variance <= 1e-14 * covariance.trace():
         return NoiseCorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
+    if not np.isfinite(covariance).all():
+        return NoiseCorrectedDifference(first, second, estimate, None, "boundary", reason, shared, 0.0)
     scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
     correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
     pvalue = _pvalue(first, second, correlation, estimate)
@@ -194,21 +196,22 @@ def rank_noise_corrected(
     if len(results) < 2:
         raise ValueError(f"results must hold two models or more to rank, got {len(results)}")
     parts = [one._quotient for one in results if one._quotient is not None]
-    if len({part.repeated.size for part in parts}) > 1:
+    if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
         raise ValueError("results must be made of the same questions as columns, got other numbers of them")
-    n = parts[0].repeated.size if parts else 0
-    nothing, nowhere = np.full(n, math.nan), np.zeros(n, bool)
+    n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
+    nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
     influence = [nothing if one._quotient is None else _on_index(one) for one in results]
     repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
     return rank_estimates(
         "refusal_index",
         [_described(row, one, confidence_level) for row, one in enumerate(results)],
-        np.array(influence).reshape(len(results), n),
+        np.array(influence).reshape(len(results), units),
         np.array(repeated).reshape(len(results), n),
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
+        degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
     )
 
 
@@ -251,6 +254,6 @@ def _pvalue(first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlati
     return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
 
 
-def _degrees_of_freedom(first: NoiseCorrectedResult, second: NoiseCorrectedResult) -> float | None:
-    parts = [one._quotient.degrees_of_freedom for one in (first, second) if one._quotient is not None]
+def _degrees_of_freedom(*results: NoiseCorrectedResult) -> float | None:
+    parts = [one._quotient.degrees_of_freedom for one in results if one._quotient is not None]
     return min((one for one in parts if one is not None), default=None)

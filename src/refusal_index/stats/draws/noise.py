@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.between_prompts import spread_of
+from refusal_index.stats.comparison.between_prompts import Spread, spread_of
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
@@ -80,7 +80,7 @@ class NoiseCorrectedResult:
     n_repeated: int
     n: int
     _quotient: Quotient | None = field(compare=False, repr=False)
-    _between: float = field(default=0.0, compare=False, repr=False)
+    _spread: Spread | None = field(default=None, compare=False, repr=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Fieller's interval of the quotient behind the index, on Fisher's scale.
@@ -99,25 +99,28 @@ class NoiseCorrectedResult:
         if self._quotient is None:
             return NO_INTERVAL
         quantile = student_quantile(confidence_level, self._quotient.degrees_of_freedom)
-        return self._widened(self.interval_at(quantile), quantile)
-
-    def _widened(self, interval: ConfidenceInterval, quantile: float) -> ConfidenceInterval:
-        """Add what prompts like these vary by, on Fisher's scale, to either side of a joint index."""
-        if not self._between or self.rho is None or abs(self.rho) >= 1:
-            return interval
-        z, more = math.atanh(self.rho), quantile * self._between
-        low, high = (2 * math.sin(end * math.asin(0.5)) for end in interval)
-        if low > -1:
-            low = math.tanh(z - math.hypot(z - math.atanh(low), more))
-        if high < 1:
-            high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
-        return ConfidenceInterval(spearman(low), spearman(high))
+        variance = 0.0 if self._spread is None else self._spread.variance()
+        if self._spread is None or variance == 0 or self.rho is None or abs(self.rho) >= 1:
+            return self.interval_at(quantile)
+        quantile = max(quantile, self._spread.error_and_quantile(confidence_level)[1])
+        more = quantile * math.sqrt(variance * self._spread.squared_weights)
+        return _widened(self.interval_at(quantile), math.atanh(self.rho), more)
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval of as many standard errors to either side."""
         if self._quotient is None or not np.isfinite(self._quotient.influence).all():
             return NO_INTERVAL
         return ConfidenceInterval(*(spearman(end) for end in self._quotient.interval(quantile)))
+
+
+def _widened(interval: ConfidenceInterval, z: float, more: float) -> ConfidenceInterval:
+    """Add what prompts vary by, on Fisher's scale, to either side of a joint index with this atanh(rho)."""
+    low, high = (2 * math.sin(end * math.asin(0.5)) for end in interval)
+    if low > -1:
+        low = math.tanh(z - math.hypot(z - math.atanh(low), more))
+    if high < 1:
+        high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
+    return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def noise_corrected_refusal_index(
@@ -219,10 +222,9 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     -------
     NoiseCorrectedResult
         Of the weighted means of the numerators and denominators of all prompts that are defined. Its interval is for
-        prompts like these: it widens with what they differ by beyond chance; differences of two models over the same
-        prompts hold these fixed. Its
-        `forced_for_all` and reliabilities are plain means of theirs; its questions are those of the prompt that has
-        most.
+        prompts like these: it widens with what they differ by beyond chance, and with how little a few prompts say of
+        that; differences of two models over the same prompts hold these fixed. Its `forced_for_all` and reliabilities
+        are plain means of theirs; its questions are those of the prompt that has most.
 
     Raises
     ------
@@ -275,17 +277,16 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     )
 
 
-def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> float:
-    """Return the standard deviation that the spread between prompts, beyond chance, gives the joint atanh(rho)."""
+def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread | None:
+    """Measure how far prompts lie apart in atanh(rho); None where one is at the boundary or has no interval."""
     rhos = np.array([one.cross / one.scale for one in parts])
     if np.abs(rhos).max() >= 1 or not all(np.isfinite(one.influence).all() for one in parts):
-        return 0.0
+        return None
     shares = weights * [one.scale for one in parts]
     shares = shares / shares.sum()
     slopes = [1 / (one.scale * (1 - rho) * (1 + rho)) for one, rho in zip(parts, rhos, strict=True)]
     influence = np.stack([slope * one.linear(rho) for slope, one, rho in zip(slopes, parts, rhos, strict=True)])
-    spread = spread_of(np.arctanh(rhos), shares, influence)
-    return math.sqrt(spread.variance() * spread.squared_weights)
+    return spread_of(np.arctanh(rhos), shares, influence)
 
 
 def checked_draws(
