@@ -169,6 +169,30 @@ def test_the_joint_index_of_the_probabilities_is_that_of_stats_and_needs_every_v
     assert single.index.name == "single_draw_refusal_index"
 
 
+def codes_of(table: pl.DataFrame) -> dict[str, str]:
+    (variant,) = summarise(table).variants
+    return {warning.code: warning.message for warning in variant.warnings}
+
+
+def test_repeated_draws_that_cannot_be_used_are_said():
+    *_, table = repeated(2)
+    unforced = table.with_columns(forced_grade=pl.lit(None, pl.String))
+    assert f"{N:,} questions have several draws" in codes_of(unforced)["repeated_draws_unused"]
+    assert "repeated_draws_unused" not in codes_of(table)
+    assert "repeated_draws_unused" not in codes_of(table.filter(draw=0))
+
+
+def test_too_few_repeated_draws_are_said():
+    assert "Only 49 questions were drawn repeatedly" in codes_of(drawn_twice(49)[2])["few_repeated"]
+    assert "few_repeated" not in codes_of(drawn_twice(50)[2])
+
+
+def test_repeated_draws_count_at_temperature_zero_too():
+    *_, table = drawn_twice()
+    (variant,) = summarise(table, always_alike=True).variants
+    assert variant.index == variant.draws.refusal_index != variant.metric("single_draw_refusal_index")
+
+
 def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
     refused, wrong, table = repeated()
     share, right = 1 - refused[1:].mean(axis=0), ~wrong[0]

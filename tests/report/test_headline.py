@@ -11,7 +11,9 @@ from scipy import stats as scipy_stats
 
 from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
+from refusal_index.report.overview import overview
 from refusal_index.report.tables import sensitivity_rows
+from refusal_index.report.views import run_view
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.report.making import counts_table, report_run, rows
 
@@ -74,6 +76,25 @@ def test_the_first_screen_says_which_index_it_shows() -> None:
     titles = [[(one.weight, one.title) for one in found.spoilers] for found in (single, drawn)]
     assert ("grave", "Single draws") in titles[0]
     assert ("grave", "No RI") in titles[1]  # its draws have nothing to do with each other
+
+
+def test_one_axis_holds_one_kind_of_index() -> None:
+    drawn = report_run(
+        pl.concat(
+            [
+                rows(400, model="a", variants=("low",)),
+                rows(400, model="a", variants=("low",)).with_columns(draw=pl.lit(1, pl.Int64)),
+            ]
+        )
+    )
+    once = report_run(rows(400, model="b", variants=("low",)))
+    assert [run.index.name for run in (drawn, once)] == ["refusal_index", "single_draw_refusal_index"]
+    mixed, alike = (
+        overview([run_view(run, place) for place, run in enumerate(both)]) for both in ((drawn, once), (drawn, drawn))
+    )
+    assert {(line.index.name, line.is_single_draw) for line in mixed.lines} == {("single_draw_refusal_index", True)}
+    assert any("not RI" in sentence for sentence in mixed.sentences)
+    assert {(line.index.name, line.is_single_draw) for line in alike.lines} == {("refusal_index", False)}
 
 
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:

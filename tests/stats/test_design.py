@@ -290,3 +290,12 @@ def test_coverage_of_one_run(scenario: simulation.Scenario) -> None:
 @pytest.mark.slow
 def test_coverage_with_weights() -> None:
     assert all(row.holds for row in simulation.of_weights(600, np.random.default_rng(2)))
+
+
+def test_weights_that_leave_next_to_nothing_rule_nothing_out() -> None:
+    refused, wrong = np.arange(300) % 3 == 0, np.arange(300) % 2 == 0
+    for heavy in (2, 3):
+        weight = np.where(np.arange(300) < heavy, 200_000.0, 1.0)
+        result = refusal_index(SampledTable.from_arrays(refused, wrong, weight=weight))
+        assert result.status == "ok"
+        assert result.confidence_interval() == (-1, 1)

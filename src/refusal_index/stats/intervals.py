@@ -28,6 +28,8 @@ from refusal_index.stats.sampled_table import AnyTable, SampledTable
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
 
+# Student's distribution has no variance below: a question or two outweigh all others, and nothing is ruled out.
+FEWEST_DEGREES = 2
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
 
@@ -78,6 +80,8 @@ def _check_sampled(method: str) -> None:
 
 def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
     interior = abs(rho) < 1
+    if isinstance(table, SampledTable) and table.degrees_of_freedom < FEWEST_DEGREES:
+        return ConfidenceInterval(-1.0, 1.0)
     if isinstance(table, SampledTable):
         n11, n10, n01, n00 = table.effective_counts(cell_influence(table, rho) if interior else None)
     else:
@@ -87,7 +91,7 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
         try:
             return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
         except ArithmeticError:
-            # With next to no degrees of freedom the limit lies where no likelihood can be told from 0.
+            # With a cell of next to nothing and a quantile as large the likelihood is flat to the last digit.
             if not isinstance(table, SampledTable):
                 raise
             return ConfidenceInterval(-1.0, 1.0)
