@@ -1,8 +1,8 @@
 """What a reader must know before believing a number: each caution has a stable code and one plain message.
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
-``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster`` and
-``few_clusters``.
+``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster``,
+``few_clusters``, ``repeated_draws_unused`` and ``few_repeated``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import polars as pl
+
 from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
+from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.sampling import SamplingSummary
@@ -40,6 +43,10 @@ _UNDEFINED = {
     "all_wrong": "every answer was wrong, even when forced: where nothing is known, no refusal can be a mistake",
     "all_right": "every answer was right, even when forced: where all is known, no refusal can be well placed",
 }
+
+
+FEW_REPEATED = 50
+"""Questions drawn repeatedly below which their reliabilities are mostly chance."""
 
 
 @dataclass(frozen=True)
@@ -227,4 +234,21 @@ def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
             "forced_refusals",
             f"{forced.refused:,} of {forced.asked:,} forced answers ({forced.share:.1%}) refused again: they count as "
             "wrong, which makes this RI an upper bound; a prompt that forces better would narrow the doubt.",
+        )
+
+
+def draws_cautions(outcomes: pl.DataFrame, draws: DrawsSummary | None) -> Iterator[Caution]:
+    """Yield what must be said of repeated draws: that they cannot be used, or are too few to tell much."""
+    repeated = outcomes.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
+    if draws is None and repeated:
+        yield Caution(
+            "repeated_draws_unused",
+            f"{repeated:,} questions have several draws, of which RI is not known: it takes a graded forced answer of "
+            "every draw, whether the first pass refused or answered (column 'forced_grade'). First draws are used.",
+        )
+    elif draws is not None and draws.questions < FEW_REPEATED:
+        yield Caution(
+            "few_repeated",
+            f"Only {draws.questions:,} questions were drawn repeatedly, which say next to nothing of how much is "
+            f"chance: RI takes {FEW_REPEATED:,} at least to be worth a look, and 200 to be of use.",
         )

@@ -89,7 +89,7 @@ def corrected_indices(
     """
     alike = always_alike or [False] * len(tables)
     return tuple(
-        _as_two_draws(drawn.single) if same else _corrected(drawn) if len(drawn.repeated.refused) > 1 else None
+        _corrected(drawn) if len(drawn.repeated.refused) > 1 else _as_two_draws(drawn.single) if same else None
         for drawn, same in zip(drawn_outcomes(tables), alike, strict=True)
     )
 
@@ -101,7 +101,8 @@ def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> NoiseC
     - `always_alike`: whether the model always replies the same, so that a single draw shows its probabilities.
     """
     (drawn,) = drawn_outcomes([outcomes])
-    return _as_two_draws(drawn.single) if always_alike else _corrected(drawn)
+    once = len(drawn.repeated.refused) < 2
+    return _as_two_draws(drawn.single) if always_alike and once else _corrected(drawn)
 
 
 def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Estimate | None:

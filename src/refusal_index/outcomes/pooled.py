@@ -115,7 +115,7 @@ def pool(
         joint = joint_index([group.outcomes for group in variants], confidence_level)
         if joint is not None:
             corrected = joint_corrected_index([group.outcomes for group in variants], confidence_level)
-            if always_alike:
+            if always_alike and corrected is None:
                 corrected = replace(joint.index, name=INDEX)
             pooled = _pooled(tuple(str(group.variant) for group in variants), joint, corrected, confidence_level)
             yield replace(pooled, model=model, dataset=dataset)

@@ -58,7 +58,8 @@ class SamplingSummary:
             parts.append(f"in {self.clusters:,} clusters (column {self.cluster!r})")
         if self.weight is not None:
             parts.append(f"with weights (column {self.weight!r}) worth {self.effective_by_weight:,.0f} equal ones")
-        worth = "" if self.effective_questions is None else f": worth {self.effective_questions:,.0f} independent ones"
+        known = None if self.few else self.effective_questions  # too few clusters to tell
+        worth = "" if known is None else f": worth {known:,.0f} independent ones"
         rest = " Ranges over missing grades and scoring rules take all questions alike." if self.weight else ""
         return f"{' '.join(parts)}{worth}{' for single-draw RI' if worth else ''}.{rest}"
 

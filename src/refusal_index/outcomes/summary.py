@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import Caution, cautions, sampling_cautions
+from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.outcomes.counts import (
     MISSING_LIMIT,
     Completeness,
@@ -226,7 +226,11 @@ def _variant_summary(
         metrics=(*estimates, _index(single, draws, always_alike=always_alike)),
         completeness=complete,
         forced_refusals=forced,
-        warnings=(*sampling_cautions(sampling_found), *cautions(table, single, complete, missing, forced)),
+        warnings=(
+            *sampling_cautions(sampling_found),
+            *draws_cautions(group.outcomes, draws),
+            *cautions(table, single, complete, missing, forced),
+        ),
         sensitivity=sensitivity(rows, penalty, level),
         draws=draws,
         usage=usage,
@@ -237,10 +241,10 @@ def _variant_summary(
 
 def _index(single: Estimate, draws: DrawsSummary | None, *, always_alike: bool) -> Estimate:
     """Return the index of the probabilities; one draw shows it where every draw is the same reply."""
-    if always_alike:
-        return replace(single, name=INDEX)
     if draws is not None:
         return draws.refusal_index
+    if always_alike:
+        return replace(single, name=INDEX)
     return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=INDEX)
 
 

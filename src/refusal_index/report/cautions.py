@@ -30,6 +30,8 @@ _TITLES = {
     "incomplete": "Incomplete",
     "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
+    "repeated_draws_unused": "Repeated draws unused",
+    "few_repeated": "Few repeated draws",
     "one_cluster": "One cluster",
     "few_clusters": "Few clusters",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from refusal_index.outcomes.comparison import CompareOptions, compare_pair, rank
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
@@ -55,19 +55,21 @@ def overview(views: Sequence[RunView]) -> Overview:
     """Make the first screen of several runs."""
     runs = [view.source for view in views]
     sentences, letters, notes = _compared(runs)
-    lines = sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index)
+    # Two numbers are not put on one axis: where a run has single draws only, all are shown by these.
+    single = any(run.index.name != INDEX for run in runs)
+    lines = sorted((_line(view, letters.get(row, ""), single=single) for row, view in enumerate(views)), key=_by_index)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     datasets = {run.run.dataset_id for run in runs}
     paper = paper_indices(next(iter(datasets))) if len(datasets) == 1 else ()
     return Overview(tuple(lines), index_scale(values), sentences, notes, paper)
 
 
-def _line(view: RunView, letters: str) -> OverviewLine:
+def _line(view: RunView, letters: str, *, single: bool) -> OverviewLine:
     run = view.source
     grave = tuple(dict.fromkeys(one.title for one in view.headline.spoilers if one.weight == GRAVE))
-    single = run.index.name == SINGLE_DRAW
-    words = verdict(finding(run))
-    return OverviewLine(view.anchor, run.run.label, run.run.dataset, run.index, single, words, grave, letters)
+    index = run.summary.single_draw or run.index if single else run.index
+    words = verdict(replace(finding(run), index=index))
+    return OverviewLine(view.anchor, run.run.label, run.run.dataset, index, single, words, grave, letters)
 
 
 def _by_index(line: OverviewLine) -> float:

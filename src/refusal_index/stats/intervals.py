@@ -84,7 +84,13 @@ def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> Con
         n11, n10, n01, n00 = table.counts
     counts = float(n11), float(n10), float(n01), float(n00)
     if interior:
-        return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
+        try:
+            return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
+        except ArithmeticError:
+            # With next to no degrees of freedom the limit lies where no likelihood can be told from 0.
+            if not isinstance(table, SampledTable):
+                raise
+            return ConfidenceInterval(-1.0, 1.0)
     limit = boundary_limit(counts, rho, math.sqrt(-2 * math.log1p(-level)))
     return ConfidenceInterval(min(rho, limit), max(rho, limit))
 

@@ -156,8 +156,8 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
         if key not in best or _graded(run) > _graded(best[key]):
             best[key] = run
     notes = (
-        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has more graded questions of the same "
-        "model and dataset."
+        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
+        "same model and dataset."
         for run in runs
         if best[model_name(run), run.dataset] is not run
     )

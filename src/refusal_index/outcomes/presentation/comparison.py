@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 ONE_DRAW = (
     "single-draw RI is the index of one reply a question, and not RI, that of the models' probabilities: of two models "
-    "with the same RI the one whose replies are more random has the lower single-draw RI. Draw some questions twice in "
-    "both (run --draws 2) to compare RI."
+    "with the same RI the one whose replies are more random has the lower single-draw RI. To compare RI, draw "
+    "questions twice in every run (run --draws 2 --repeat-questions 200)."
 )
 SEVERAL_DRAWS = (
     "RI is the index of the models' probabilities; single-draw RI, that of one reply a question, also differs where "

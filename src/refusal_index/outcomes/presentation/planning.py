@@ -65,11 +65,11 @@ def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterato
     if plan.half_width is None or plan.n is None or plan.repeated is None:
         yield f"{asked}: no plan ({plan.reason})"
         return
+    command = f"run --variants VARIANT --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}"
     yield (
-        f"{asked}: {plan.n:,} questions, {plan.repeated:,} of them drawn twice "
-        f"(run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}): {plan.requests:,.0f} requests, "
-        f"{percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a model with probit slopes "
-        f"{found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
+        f"{asked}: {plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice ({command}): "
+        f"{plan.requests:,.0f} requests, {percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a "
+        f"model with probit slopes {found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
     )
 
 

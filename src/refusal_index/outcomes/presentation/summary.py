@@ -23,7 +23,7 @@ METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DR
 ONE_DRAW = (
     "single-draw RI is the index of one reply a question, and not RI, that of the model's probabilities of refusing "
     "and of being wrong: the more random the replies, the nearer it is to 0, and chance that a refusal and its own "
-    "answer share moves it too. Draw some questions twice (run --draws 2) for RI."
+    "answer share moves it too. RI takes questions that were drawn twice (run --draws 2 --repeat-questions 200)."
 )
 SEVERAL_DRAWS = (
     "RI is the index of the model's probabilities of refusing and of being wrong, from the questions that were drawn "
@@ -139,7 +139,7 @@ def _remarks(variant: VariantSummary) -> Iterator[str]:
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
         yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
     index = variant.metric(INDEX)
-    if variant.draws is not None and index.status != "ok":
+    if variant.draws is not None and index.status != "ok" and index.reason != variant.metric(SINGLE_DRAW).reason:
         yield f"RI is {_why(index)}."
     yield from _within_sources(variant)
     for warning in variant.warnings:
@@ -193,10 +193,18 @@ def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
 
 def _why(index: Estimate) -> str:
     """Say why an index of the probabilities is no plain number."""
-    reason = (index.reason or "").replace("zero_cell:", "no pair of draws is ").replace("_", " ")
+    reason = index.reason or ""
+    if reason == "corrected_rho_reaches_one":
+        told = "single draws show as close a relation as their noise leaves room for"
+    elif reason.startswith("zero_cell:"):
+        told = f"of the questions drawn repeatedly none is {reason.removeprefix('zero_cell:').replace('_', ' ')}"
+    elif reason.endswith("not_positive"):
+        told = "two draws of a question agree no more than by chance, or too few were drawn repeatedly to tell"
+    else:
+        told = reason.replace("_", " ")
     if index.status == "boundary":
-        return f"at its limit of {index.estimate:+.0f} ({reason}); go by the interval"
-    return f"undefined ({reason}): too few questions were drawn repeatedly, or their draws agree no more than by chance"
+        return f"at its limit of {index.estimate:+.0f}, since {told}; go by the interval"
+    return f"undefined: {told}"
 
 
 def _in_words(found: Estimate) -> str:
