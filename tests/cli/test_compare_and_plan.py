@@ -263,7 +263,7 @@ def test_a_budget_is_split_between_questions_and_repeated_draws(command, runs):
     plan = split_budget(PlanningScenario(0.4, 0.6, 0.5), 4000, refusal_slope=3)
     by_requests = command("plan", *rates, "--budget-requests", "4000", "--refusal-slope", "3").stdout
     by_requests = " ".join(by_requests.split())
-    assert f"{plan.n:,} questions, {plan.repeated:,} of them drawn twice" in by_requests
+    assert f"{plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice" in by_requests
     assert f"+-{plan.half_width:.3f}" in by_requests
     by_cost = command("plan", *rates, "--budget-cost", "8", "--request-cost", ".002", "--refusal-slope", "3").stdout
     assert " ".join(by_cost.split()) == by_requests

@@ -97,7 +97,7 @@ def test_at_temperature_0_nothing_is_said_to_be_drawn_repeatedly(runs):
     for given, some in ((alike, "so that RI is single-draw RI"), ((runs[0], *alike[1:]), None)):
         for found in (compare_two(given[0], given[1], OPTIONS), rank_all(given, OPTIONS)):
             said = " ".join(str(found).split())
-            assert (some or "Draw some questions twice") in said
+            assert (some or "To compare RI, draw questions twice") in said
             assert "drawn repeatedly" not in said.lower()
     assert set(compare_two(*alike[:2], OPTIONS).to_frame()["metric"]) == {*METRIC_NAMES}
 
