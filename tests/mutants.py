@@ -193,7 +193,7 @@ MUTANTS = (
            "(every / np.maximum(some, TINY))[mine] * self._own[self.repeated] / every.sum()",
            "1 / np.ones(len(mine)) / len(mine)", "stats/draws/test_repeated_draws.py"),
     Mutant("clusters of questions are what is independent of an index of probabilities", "stats/draws/quotient.py",
-           "return contributions if self.design is None else", "return contributions if True else",
+           "return influence if self.design is None else", "return influence if True else",
            "stats/draws/test_repeated_draws.py"),
     Mutant("single draws make the interval narrower", "stats/draws/quotient.py",
            "(values - means[:, mine])", "values", "stats/draws/test_repeated_draws.py"),

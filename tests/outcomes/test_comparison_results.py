@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,16 @@ def test_the_frame_of_a_ranking_holds_what_its_document_holds(runs):
     assert found.to_frame().to_dicts() == [
         {key: value for key, value in run.items() if key != "row"} for run in found.to_document()["runs"]
     ]
+
+
+def test_at_temperature_0_nothing_is_said_to_be_drawn_repeatedly(runs):
+    alike = [replace(run, settings={"decoding": {"temperature": 0.0}}) for run in runs]
+    for given, some in ((alike, "so that RI is single-draw RI"), ((runs[0], *alike[1:]), None)):
+        for found in (compare_two(given[0], given[1], OPTIONS), rank_all(given, OPTIONS)):
+            said = " ".join(str(found).split())
+            assert (some or "To compare RI, draw questions twice") in said
+            assert "drawn repeatedly" not in said.lower()
+    assert set(compare_two(*alike[:2], OPTIONS).to_frame()["metric"]) == {*METRIC_NAMES}
 
 
 def test_models_at_the_boundary_have_their_tests_in_the_document_too(runs, tmp_path):

@@ -23,6 +23,7 @@ from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import MetricDifference, NoiseCorrectedDifference, holm
 
 JOINTLY = "jointly"
@@ -52,11 +53,15 @@ class TwoRuns(Shown):
         return pair_blocks(self)
 
     def rows(self) -> Iterator[tuple[str, str, Difference]]:
-        """Yield every difference with the metric's name and the variant's, the Refusal Index first."""
-        for name, joint, over in (
+        """Yield every difference with the metric's name and the variant's, the Refusal Index first.
+
+        Where both models always reply the same, single-draw RI is RI, and not compared a second time.
+        """
+        indices = (
             (INDEX, self.pair.joint_index, self.pair.index_over),
             (SINGLE_DRAW, self.pair.joint, self.pair.joint_over),
-        ):
+        )
+        for name, joint, over in indices[:1] if all(always_alike(run.settings) for run in self.runs) else indices:
             if joint is not None:
                 yield name, self._jointly(over), joint
             yield from ((name, one.name, found) for one in self.pair.variants if (found := one.differences().get(name)))

@@ -459,3 +459,19 @@ def test_a_single_cluster_leaves_no_interval_and_says_so() -> None:
     found = noise_corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
     assert (found.status, found.reason) == ("boundary", "one_cluster")
     assert np.isnan(found.confidence_interval()).all()
+
+
+def test_prompts_over_clusters_keep_the_weights_of_independent_questions() -> None:
+    wrong = draws(2, 900, 4, scale=2)[1]
+    prompts = [draws(2, 900, 4, scale=b)[0] for b in (1, 4)]
+    joint, over, alone = (
+        joint_noise_corrected_refusal_index(
+            [noise_corrected_refusal_index(one, wrong, cluster=cluster) for one in prompts]
+        )
+        for cluster in (None, np.arange(900) // 30, np.zeros(900))
+    )
+    assert over.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert over.confidence_interval() != joint.confidence_interval()
+    assert alone.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert (alone.status, alone.reason) == ("boundary", "one_cluster")
+    assert np.isnan(alone.confidence_interval()).all()

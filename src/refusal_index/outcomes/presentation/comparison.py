@@ -14,6 +14,7 @@ from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import NoiseCorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
@@ -30,10 +31,9 @@ SEVERAL_DRAWS = (
     "RI is the index of the models' probabilities; single-draw RI, that of one reply a question, also differs where "
     "one model's replies are more random than the other's."
 )
-RANKED_BY = {
-    INDEX: "Ranked by RI, the index of the models' probabilities, from questions drawn repeatedly and one draw of all.",
-    SINGLE_DRAW: ONE_DRAW,
-}
+ALL_ALIKE = "At temperature 0 every draw is the same reply, so that RI is single-draw RI."
+SOME_ALIKE = "At temperature 0 every draw is the same reply, so that one is enough of"
+RANKED_BY = "Ranked by RI, the index of the models' probabilities"
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
@@ -55,7 +55,7 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
     yield from ("", _primary(found, adjusted))
-    yield from ("", _which_index(found.pair))
+    yield from ("", _which_index(found))
     for line in _reasons(runs, found.pair):
         yield from ("", line)
     yield from _asked_otherwise(runs)
@@ -94,8 +94,10 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
     else:
         yield from _ranked_blocks(found)
-    if ranking.metric in RANKED_BY:
-        yield from ("", RANKED_BY[ranking.metric])
+    if ranking.metric == SINGLE_DRAW:
+        yield from ("", ONE_DRAW)
+    elif ranking.metric == INDEX:
+        yield from ("", f"{RANKED_BY}{_from_draws(runs)}")
     yield from _asked_otherwise(runs)
 
 
@@ -150,13 +152,30 @@ def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield difference.status
 
 
-def _which_index(pair: PairComparison) -> str:
+def _alike(runs: Sequence[ComparedRun]) -> list[str]:
+    return [run.label for run in runs if always_alike(run.settings)]
+
+
+def _from_draws(runs: Sequence[ComparedRun]) -> str:
+    """Say what RI is made from, where not every run replies alike each time."""
+    alike = _alike(runs)
+    if len(alike) == len(runs):
+        return f". {ALL_ALIKE}"
+    rest = f" {SOME_ALIKE} {', '.join(alike)}." if alike else ""
+    return f", from questions drawn repeatedly and one draw of all.{rest}"
+
+
+def _which_index(found: TwoRuns) -> str:
     """Say which index is compared, and on what that of the probabilities rests."""
+    pair, alike = found.pair, _alike(found.runs)
     drawn = [(one.name, one.index) for one in pair.variants if one.index is not None]
     if not drawn:
         return ONE_DRAW
     each = [_questions(index) if len(pair.variants) == 1 else f"{name} {_questions(index)}" for name, index in drawn]
-    return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}."
+    if len(alike) == len(found.runs):
+        return ALL_ALIKE
+    rest = f" {SOME_ALIKE} {alike[0]}." if alike else ""
+    return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}.{rest}"
 
 
 def _questions(difference: NoiseCorrectedDifference) -> str:

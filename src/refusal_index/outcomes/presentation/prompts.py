@@ -55,8 +55,8 @@ def _little_power(pooled: PooledSummary) -> str:
     if wrong < HARD_TO_TELL:
         return ""
     return (
-        f": with {percent(wrong)} of the answers wrong the test finds a Gumbel copula in one run of ten, even with "
-        "thousands of questions"
+        f": with {percent(round(wrong, 2))} of the answers wrong the test finds a Gumbel copula in one run of "
+        "ten, even with thousands of questions"
     )
 
 

@@ -254,6 +254,8 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     weights = precision_weights(parts)
     part = mean_quotient(parts, weights)
     rho, status, reason = _bounded(part.cross / part.scale)
+    if not np.isfinite(part.influence).all():
+        status, reason = "boundary", ONE_CLUSTER
     forced, refusals, errors = (
         math.fsum(value for value in values if value is not None) / len(defined)
         for values in zip(

@@ -59,6 +59,8 @@ class Quotient:
         Which questions were drawn repeatedly.
     degrees_of_freedom : float or None
         Of the covariance, with clusters or weights.
+    by_question : ndarray, shape (2, n_questions), or None
+        With clusters or weights the influence before it is summed: what prompts are weighted by.
     """
 
     cross: float
@@ -66,10 +68,17 @@ class Quotient:
     influence: FloatArray
     repeated: BoolArray
     degrees_of_freedom: float | None = None
+    by_question: FloatArray | None = None
 
     def linear(self, rho: float) -> FloatArray:
         """Influence of every question on ``c - rho q``, over the number of questions."""
         return np.asarray(self.influence[0] - rho * self.influence[1])
+
+    def information(self, rho: float) -> float:
+        """Inverse variance of ``c - rho q`` if questions were independent; 0 where it does not vary."""
+        c, q = self.influence if self.by_question is None else self.by_question
+        variance = float(np.square(c - rho * q).sum())
+        return 1 / variance if variance > 0 else 0.0
 
     def interval(self, quantile: float) -> tuple[float, float]:
         """Return both ends of the values of rho in [-1, 1] that `quantile` standard errors do not rule out.
@@ -111,23 +120,30 @@ def _crossing(grid: FloatArray, statistics: FloatArray, rho: float, quantile: fl
 def precision_weights(parts: Sequence[Quotient]) -> FloatArray:
     """Weigh each part by the inverse variance of its ``c - rho q`` at the rho that equal weights give.
 
-    Parts of which little is known count little, and no weight is negative; they add up to 1.
+    Parts of which little is known count little, and no weight is negative; they add up to 1. The variances are those of
+    independent questions: what a few clusters say of them is mostly noise.
     """
     pooled = sum(one.cross for one in parts) / sum(one.scale for one in parts)
-    variances = np.array([np.square(one.linear(pooled)).sum() for one in parts])
-    inverse = np.ones(len(parts)) if (variances == 0).any() else 1 / variances
+    known = np.array([one.information(pooled) for one in parts])
+    inverse = known if known.all() else np.ones(len(parts))
     return np.asarray(inverse / inverse.sum())
 
 
 def mean_quotient(parts: Sequence[Quotient], weights: FloatArray) -> Quotient:
     """Return the quotient of weighted means of several c and q over the same questions."""
+    by_question = [one.by_question for one in parts if one.by_question is not None]
     return Quotient(
         float(sum(w * one.cross for w, one in zip(weights, parts, strict=True))),
         float(sum(w * one.scale for w, one in zip(weights, parts, strict=True))),
-        np.asarray(np.tensordot(weights, np.stack([one.influence for one in parts]), axes=1)),
+        _mean([one.influence for one in parts], weights),
         np.asarray(np.any([one.repeated for one in parts], axis=0)),
         min((one.degrees_of_freedom for one in parts if one.degrees_of_freedom is not None), default=None),
+        _mean(by_question, weights) if by_question else None,
     )
+
+
+def _mean(arrays: Sequence[FloatArray], weights: FloatArray) -> FloatArray:
+    return np.asarray(np.tensordot(weights, np.stack(arrays), axes=1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -173,7 +189,7 @@ class TwoPhaseSample:
         """Turn the influence of the repeated questions into that of all, over their number; (k, m) to (k, n).
 
         A stratum's mean counts for all of its questions, and what a repeated question differs from it by for as many
-        as it stands for. With clusters it is summed within these.
+        as it stands for.
         """
         own, mine = self._own, self.stratum[self.repeated]
         every, some = self._sizes(own)
@@ -182,8 +198,11 @@ class TwoPhaseSample:
         inside = self.stratum >= 0
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
         spread[:, self.repeated] += (self._few() * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
-        contributions = np.asarray(spread * own / every.sum())
-        return contributions if self.design is None else self.design.sums(contributions, self._scored(len(values)))
+        return np.asarray(spread * own / every.sum())
+
+    def in_clusters(self, influence: FloatArray) -> FloatArray:
+        """Sum the influence of all questions within clusters, if there are any; (k, n) to (k, clusters)."""
+        return influence if self.design is None else self.design.sums(influence, self._scored(len(influence)))
 
     def degrees_of_freedom(self) -> float | None:
         """Return those of the variance over clusters; None without a design."""
@@ -227,7 +246,14 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
     influence = few * sample.spread(slopes @ each)
-    return Quotient(correlations[0], scale, influence, sample.repeated, sample.degrees_of_freedom())
+    return Quotient(
+        correlations[0],
+        scale,
+        sample.in_clusters(influence),
+        sample.repeated,
+        sample.degrees_of_freedom(),
+        None if sample.design is None else influence,
+    )
 
 
 def tables(means: FloatArray) -> list[tuple[float, ...]]:
