@@ -131,8 +131,9 @@ def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three
         document = json.loads(invoke("compare", run, *others, "--json").stdout)["missing"]
         assert document["b"] == {}
         for variant, ranges in document["a"].items():
-            assert f"{variant} {ranges['unknown']} of 250 (RI {ranges['low']:.3f} to {ranges['high']:.3f})" in " ".join(
-                told.stdout.split()
+            assert (
+                f"{variant} {ranges['unknown']} of 250 (single-draw RI {ranges['low']:.3f} to {ranges['high']:.3f})"
+                in " ".join(told.stdout.split())
             )
 
 
