@@ -29,6 +29,7 @@ BoolArray = NDArray[np.bool_]
 Margin = Callable[[FloatArray], FloatArray]
 
 TRUE_INDEX = 0.582
+ALIKE = 0.3
 RHO = 2 * math.sin(TRUE_INDEX * math.asin(0.5))
 
 
@@ -42,6 +43,7 @@ class Scenario(NamedTuple):
     mood: float = 0.0
     rho: float = RHO
     n_repeated: int | None = None  # None for as many as a run draws twice by default
+    clusters: int = 0  # in which the scores have an intra-cluster correlation of .3; 0 for independent questions
 
     @property
     def repeated(self) -> int:
@@ -55,7 +57,8 @@ class Scenario(NamedTuple):
 
     def __str__(self) -> str:
         mood = f", mood {self.mood:g}" if self.mood else ""
-        return f"n {self.n_questions}, {self.repeated} twice, index {self.index:.3g}: {self.name}{mood}"
+        alike = f", {self.clusters} clusters" if self.clusters else ""
+        return f"n {self.n_questions}, {self.repeated} twice, index {self.index:.3g}: {self.name}{mood}{alike}"
 
 
 class Draws(NamedTuple):
@@ -65,6 +68,7 @@ class Draws(NamedTuple):
     wrong: BoolArray
     scored: BoolArray
     single: tuple[BoolArray, BoolArray]
+    cluster: NDArray[np.int64] | None = None
 
 
 def probit(slope: float, rate: float) -> Margin:
@@ -98,6 +102,8 @@ OTHERS = (
     Scenario("b = 1, r .4, mu .55", 4326, *both(1, 0.4, 0.55), 0.6),
     Scenario("b = 1, r .4, mu .55", 4326, *both(1, 0.4, 0.55), 0.6, rho=0.0),
     Scenario("b = 3, r .4, mu .55", 4326, *both(3, 0.4, 0.55), rho=0.9),
+    Scenario("b = 2, r .4, mu .55", 1000, *both(2, 0.4, 0.55), clusters=50),
+    Scenario("b = 3, r .4, mu .55", 4000, *both(3, 0.4, 0.55), clusters=200),
     Scenario("Beta(.5, .5) both", 2000, beta(0.5, 0.5), beta(0.5, 0.5), n_repeated=2000),
     Scenario("Beta(2, 1) and Beta(3, .5)", 2000, beta(2, 1), beta(3, 0.5), n_repeated=2000),
     Scenario("atoms of .39 at 0 and 1", 2000, with_atoms(0.39), with_atoms(0.39), n_repeated=2000),
@@ -108,12 +114,16 @@ def draw(scenario: Scenario, rng: np.random.Generator) -> Draws:
     """Make the draws of one run; the questions that are drawn twice come first, which says nothing of them."""
     n, m = scenario.n_questions, scenario.repeated
     x, own = rng.standard_normal((2, n))
+    cluster = rng.permutation(n) % scenario.clusters if scenario.clusters else None
+    if cluster is not None:
+        shared = rng.standard_normal((2, scenario.clusters))[:, cluster]
+        x, own = math.sqrt(ALIKE) * shared + math.sqrt(1 - ALIKE) * np.stack([x, own])
     r, w = scenario.refusal(x), scenario.error(scenario.rho * x + math.sqrt(1 - scenario.rho**2) * own)
     chance = rng.standard_normal((2, n))
     answers, forced = (_mixed(chance, scenario.mood, rng) for _ in range(2))
     refused, answered_wrong, wrong = (ndtr(-each) < p for each, p in ((chance, r), (answers, w), (forced, w)))
     scored = np.tile(np.arange(n) < m, (2, 1))
-    return Draws(refused, wrong, scored, (refused[0], np.where(refused[0], wrong[0], answered_wrong[0])))
+    return Draws(refused, wrong, scored, (refused[0], np.where(refused[0], wrong[0], answered_wrong[0])), cluster)
 
 
 def _mixed(chance: FloatArray, correlation: float, rng: np.random.Generator) -> FloatArray:
@@ -123,7 +133,7 @@ def _mixed(chance: FloatArray, correlation: float, rng: np.random.Generator) -> 
 def corrected(draws: Draws, *, of_all: bool = True) -> NoiseCorrectedResult:
     """Estimate the index, from all single draws or the repeated ones alone."""
     single = draws.single if of_all else None
-    return noise_corrected_refusal_index(draws.refused, draws.wrong, draws.scored, single=single)
+    return noise_corrected_refusal_index(draws.refused, draws.wrong, draws.scored, single=single, cluster=draws.cluster)
 
 
 def requests(draws: Draws) -> tuple[int, int]:

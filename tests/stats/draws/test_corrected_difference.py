@@ -233,6 +233,18 @@ def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
     assert len(rank_noise_corrected(results).unranked) == 2
 
 
+def test_a_model_at_the_boundary_is_tested_against_the_ranked_ones() -> None:
+    rng = RNG(2)
+    beyond = noise_corrected_refusal_index(*(0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0))
+    others = [noise_corrected_refusal_index(*model(2, 60, seed, slope=4, rho=-0.5)) for seed in (4, 5)]
+    ranking = rank_noise_corrected([beyond, *others], rng=1)
+    assert [run.row for run in ranking.unranked] == [0]
+    assert [(pair.first, pair.second) for pair in ranking.boundary_pairs] == [(0, 1), (0, 2)]
+    for pair, other in zip(ranking.boundary_pairs, others, strict=True):
+        assert pair.pvalue == compare_noise_corrected(beyond, other).pvalue
+        assert pair.pvalue <= pair.pvalue_holm <= 1
+
+
 def test_fewer_than_two_models_cannot_be_ranked() -> None:
     with pytest.raises(ValueError, match="two models or more to rank, got 1"):
         rank_noise_corrected([noise_corrected_refusal_index(*model(2, 50, 1))])

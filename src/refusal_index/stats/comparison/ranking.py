@@ -111,7 +111,7 @@ class BoundaryPair:
     first, second : int
         Rows of the two runs.
     pvalue : float
-        Of `equal_index_test`.
+        Of `equal_index_test`, or of `compare_noise_corrected`.
     pvalue_holm : float
         Adjusted for all such pairs of the ranking.
     """
@@ -142,7 +142,8 @@ class Ranking:
     adjustment : {"max-t", "holm"}
         Which p-values the letters go by.
     boundary_pairs : tuple of BoundaryPair
-        Of a ranking by the Refusal Index of single prompts: runs at the boundary against each other and the ranked.
+        Of a ranking by an index of single prompts, or of probabilities: runs at the boundary against each other and the
+        ranked.
     """
 
     metric: str
@@ -257,16 +258,25 @@ def rank_runs(
 def _boundary_pairs(
     described: Sequence[RankedRun], tables: Sequence[ContingencyTable], codes: NDArray[np.intp]
 ) -> tuple[BoundaryPair, ...]:
-    pairs = [
+    pairs = pairs_at_boundary(described)
+    roots = [signed_root([tables[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
+    return boundary_pairs(pairs, (2 * ndtr(-np.abs(np.array(roots)))).tolist())
+
+
+def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
+    """Return the rows of every two runs of which one or both are at the boundary, and none undefined."""
+    return [
         (one.row, other.row)
         for one, other in combinations(described, 2)
         if "boundary" in (one.status, other.status) and "undefined" not in (one.status, other.status)
     ]
-    roots = [signed_root([tables[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
-    pvalues = 2 * ndtr(-np.abs(np.array(roots)))
+
+
+def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -> tuple[BoundaryPair, ...]:
+    """Put the p-values of such pairs to them, adjusted for their number."""
     return tuple(
         BoundaryPair(*pair, pvalue, adjusted)
-        for pair, pvalue, adjusted in zip(pairs, pvalues.tolist(), holm(pvalues).tolist(), strict=True)
+        for pair, pvalue, adjusted in zip(pairs, pvalues, holm(pvalues).tolist(), strict=True)
     )
 
 

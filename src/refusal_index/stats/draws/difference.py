@@ -8,13 +8,21 @@ makes a question hard for both is taken out.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.comparison.ranking import (
+    RESAMPLES,
+    Adjustment,
+    RankedRun,
+    Ranking,
+    boundary_pairs,
+    pairs_at_boundary,
+    rank_estimates,
+)
 from refusal_index.stats.design import student_quantile, student_tails
 from refusal_index.stats.draws.noise import NoiseCorrectedResult
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
@@ -202,9 +210,10 @@ def rank_noise_corrected(
     nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
     influence = [nothing if one._quotient is None else _on_index(one) for one in results]
     repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
-    return rank_estimates(
+    described = [_described(row, one, confidence_level) for row, one in enumerate(results)]
+    ranking = rank_estimates(
         "refusal_index",
-        [_described(row, one, confidence_level) for row, one in enumerate(results)],
+        described,
         np.array(influence).reshape(len(results), units),
         np.array(repeated).reshape(len(results), n),
         confidence_level=confidence_level,
@@ -213,6 +222,10 @@ def rank_noise_corrected(
         rng=rng,
         degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
     )
+    pairs = pairs_at_boundary(described)
+    tested = [(pair, compare_noise_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
+    known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
+    return replace(ranking, boundary_pairs=boundary_pairs(list(known), list(known.values())))
 
 
 def _described(row: int, result: NoiseCorrectedResult, confidence_level: float) -> RankedRun:
