@@ -89,6 +89,8 @@ def _variant(model: str, variant: str, refused: np.ndarray, wrong: np.ndarray) -
         forced_grade=pl.when(is_refused).then(grade),
         unscored_reason=pl.lit(None, pl.String),
         topic=pl.format("topic {}", pl.col("number") % 10),
+        cluster=pl.lit(None, pl.String),
+        weight=pl.lit(None, pl.Float64),
         question=pl.format("Who received the prize of the society in the year in which it met {} times?", "number"),
         gold=pl.format("Person {}", "number"),
         first_reply=pl.when(is_refused).then(pl.lit("I don't know.")).otherwise(answer),

@@ -96,14 +96,21 @@ def run_case(case: Case, tree: Path, folder: Path) -> None:
 
 def differing_rows(here: pl.DataFrame, there: pl.DataFrame) -> list[str]:
     """Say which columns and rows of two outcome tables differ; their order does not count."""
-    if here.columns != there.columns or here.dtypes != there.dtypes:
-        return [f"columns: {here.columns} here, {there.columns} there"]
-    one, other = (table.sort(KEYS) for table in (here, there))
+    shared = [name for name in here.columns if there.schema.get(name) == here.schema[name]]
+    lone = [f"column {name}: only {where}" for name, where in _lone(here, there, shared)]
+    if not set(KEYS) <= set(shared):
+        return lone
+    one, other = (table.select(shared).sort(KEYS) for table in (here, there))
     if one.height != other.height or not one.select(KEYS).equals(other.select(KEYS)):
         return [f"rows: {one.height} here, {other.height} there, or of other questions"]
-    return [
-        f"{name}: {differ.sum()} rows" for name in one.columns if (differ := ~one[name].eq_missing(other[name])).any()
-    ]
+    differing = ((name, ~one[name].eq_missing(other[name])) for name in shared)
+    return [*lone, *(f"{name}: {rows.sum()} rows" for name, rows in differing if rows.any())]
+
+
+def _lone(here: pl.DataFrame, there: pl.DataFrame, shared: list[str]) -> Iterator[tuple[str, str]]:
+    """Name the columns that one of two tables lacks, or has of another type."""
+    for table, where in ((here, "here"), (there, "there")):
+        yield from ((name, where) for name in table.columns if name not in shared)
 
 
 def differing_values(here: Any, there: Any, place: str = "") -> Iterator[str]:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from refusal_index.datasets import load_dataset
 from refusal_index.outcomes.runs import read_runs
-from refusal_index.studies.study import Study, StudyOptions, study_specs
+from refusal_index.studies.study import SINGLE_DRAWS, NotPossibleError, Study, StudyOptions, study_specs
 from refusal_index.studies.writing import markdown, write_study
 
 DOCS = Path(__file__).parent
@@ -69,6 +69,8 @@ makes all that the runs allow, and says of the others which runs they need. The 
 ```
 
 where `books.csv` holds the almanac's questions about books, for a second dataset.
+
+{single_draws}
 """
 
 
@@ -79,8 +81,11 @@ def main() -> None:
     parts = [head()]
     for spec in study_specs():
         names = MADE_OF.get(spec.name, MODELS)
-        study = spec.make(read_runs([RUNS / name for name in names]), StudyOptions())
-        parts.append(section(study, f"refusal-index study {spec.name} {' '.join(names)}"))
+        try:
+            study = spec.make(read_runs([RUNS / name for name in names]), StudyOptions())
+            parts.append(section(study, f"refusal-index study {spec.name} {' '.join(names)}"))
+        except NotPossibleError:
+            parts.append(f"## {spec.title} {{#{spec.name}}}\n\nNot of these runs. It needs {markdown(spec.needs)}.\n")
         print(spec.name, flush=True)
     PAGE.write_text("\n".join(parts))
     photograph_report()
@@ -113,7 +118,7 @@ def book_questions() -> str:
 
 def head() -> str:
     """Return what stands above the studies."""
-    return HEAD.format(commands="\n".join(commands()))
+    return HEAD.format(commands="\n".join(commands()), single_draws=SINGLE_DRAWS)
 
 
 def section(study: Study, command: str) -> str:

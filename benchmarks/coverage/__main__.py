@@ -22,14 +22,16 @@ TOPICS = (
     "ranking",
     "joint",
     "joint_comparison",
+    "clusters",
     "copula_test",
-    "repeated_draws",
-    "corrected_difference",
+    "defined_index",
+    "defined_difference",
     "misgrading",
     "topics",
     "planning",
     "curves",
     "calibration",
+    "sampling_noise",
 )
 
 

@@ -5,6 +5,10 @@ probabilities of the 4 x 4 cells of one run against the other; the true differen
 probabilities, so that the sample's own error does not matter. Tables are then multinomial. Refusal and error rates are
 like those of published models, for 200 to 4,326 questions: all of them shared, half of them, or none.
 
+Sparse pairs are two equal models of 500 questions of which 15 % are refused and 90 % wrong: every third pair has an
+empty cell, and the test of equal indices has to do without standard errors. Their size is that over all pairs, by
+whatever test `compare_metrics` chooses; stratified, that of `equal_index_test` over five topics of 100 questions.
+
 Run it: ``python -m benchmarks.coverage.comparison``.
 """
 
@@ -17,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import refusal_index_many
-from refusal_index.stats import METRIC_NAMES, correct_given_attempted, f_score, weighted_score
+from refusal_index.stats import METRIC_NAMES, correct_given_attempted, equal_index_test, f_score, weighted_score
 from refusal_index.stats.comparison.pair import Comparison, compare_metrics
 
 Floats = NDArray[np.float64]
@@ -58,12 +62,40 @@ SCENARIOS = (
     *(Scenario(*models, n) for models in MODELS for n in (200, 1000, 4326)),
     *(Scenario(*models, 1000, overlap) for models in MODELS[1:3] for overlap in (0.5, 0.0)),
 )
+SPARSE = Scenario((0.15, 0.15), (0.9, 0.9), (0.4, 0.4), 500)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Simulate all scenarios."""
     for scenario in SCENARIOS:
         yield from scenario_rows(scenario, replicates, rng)
+    for shared in (None, 0.7):
+        for stratified in (False, True):
+            yield from sparse_rows(shared, replicates, rng, stratified=stratified)
+
+
+def sparse_rows(
+    shared: float | None, replicates: int, rng: np.random.Generator, *, stratified: bool = False
+) -> Iterator[Row]:
+    """Size of the test of equal indices of sparse tables, and the share of pairs that it leaves without a p-value."""
+    cells = with_unscored(joint_probabilities(SPARSE, rng, shared or 0.0), 0.0 if shared is None else 1.0)
+    n = 2 * SPARSE.n if shared is None else SPARSE.n
+    draws = rng.multinomial(n, cells.ravel(), size=replicates)
+    codes = [np.repeat(np.indices((5, 5)).reshape(2, 25), draw, axis=1) for draw in draws]
+    pvalues = [sparse_pvalue(pair, rng, stratified=stratified) for pair in codes]
+    tested = [pvalue for pvalue in pvalues if pvalue is not None]
+    pairs = "unpaired" if shared is None else "on the same questions"
+    name = f"sparse pairs, {SPARSE}, {pairs}" + (", five strata" if stratified else "")
+    yield share(name, "rejections of equality", sum(p <= 0.05 for p in tested), len(tested), 0.03, 0.06)
+    yield share(name, "pairs without a p-value", replicates - len(tested), replicates, 0.0, 0.0)
+
+
+def sparse_pvalue(codes: NDArray[np.intp], rng: np.random.Generator, *, stratified: bool) -> float | None:
+    """Test a pair of runs, as a whole or over five topics that tell nothing."""
+    matrices = codes < 2, codes % 2 == 0, codes < 4
+    if not stratified:
+        return compare_metrics(*matrices)["refusal_index"].pvalue
+    return equal_index_test(*matrices, strata=rng.integers(5, size=codes.shape[1])).pvalue
 
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
@@ -91,12 +123,14 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
             yield share(str(scenario), f"rejections of equality, {name}", rejections, len(tested), 0.03, 0.07)
 
 
-def joint_probabilities(scenario: Scenario, rng: np.random.Generator) -> Floats:
+def joint_probabilities(
+    scenario: Scenario, rng: np.random.Generator, shared_difficulty: float = SHARED_DIFFICULTY
+) -> Floats:
     """Probabilities of the cells of the first model (rows) against those of the second, shape (4, 4)."""
-    shared = np.sqrt(SHARED_DIFFICULTY) * rng.standard_normal((2, LATENT_DRAWS))
+    shared = np.sqrt(shared_difficulty) * rng.standard_normal((2, LATENT_DRAWS))
     codes = []
     for r, mu, rho in zip(scenario.refusal_rates, scenario.error_rates, scenario.rhos, strict=True):
-        difficulty, own = shared + np.sqrt(1 - SHARED_DIFFICULTY) * rng.standard_normal((2, LATENT_DRAWS))
+        difficulty, own = shared + np.sqrt(1 - shared_difficulty) * rng.standard_normal((2, LATENT_DRAWS))
         reluctance = rho * difficulty + np.sqrt(1 - rho * rho) * own
         codes.append(2 * (reluctance <= -ndtri(r)) + (difficulty <= -ndtri(mu)))
     counts = np.bincount(4 * codes[0] + codes[1], minlength=16).reshape(4, 4)

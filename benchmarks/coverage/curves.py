@@ -1,4 +1,4 @@
-"""Coverage in the accuracy-refusal plane: the band of the fitted curve, and the interval of the regret.
+"""Coverage in the accuracy-refusal plane: the band of the fitted curve, intervals of the regret and of the gap left.
 
 Tables are multinomial, so that the true curve is that of the cell probabilities. The pointwise band is held to the true
 correct rate at refusal rates from .1 to .9, each by itself, the simultaneous band to all of them at once; that band is
@@ -17,6 +17,7 @@ from refusal_index import ContingencyTable
 from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
 from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
 from refusal_index.stats.curves.plane import accuracy_refusal_curve, iso_refusal_index
+from refusal_index.stats.curves.remaining_gap import gap_left, remaining_gap
 from refusal_index.stats.planning.scenario import PlanningScenario
 
 GRID = np.linspace(0.1, 0.9, 9)
@@ -63,6 +64,17 @@ def regret_row(n: int, scenario: PlanningScenario, penalty: float, replicates: i
     return share(name, "coverage of the regret", hits, replicates, 0.93, 0.98)
 
 
+def gap_row(n: int, scenario: PlanningScenario, replicates: int, rng: np.random.Generator) -> Row:
+    """Coverage of the gap left where the refusal rate equals the error rate."""
+    truth = float(gap_left(rho_from_refusal_index(scenario.refusal_index), scenario.error_rate))
+    hits = 0
+    for counts in rng.multinomial(n, scenario.cells, size=replicates).tolist():
+        low, high = remaining_gap(ContingencyTable(*counts)).confidence_interval(n_resamples=REGRET_DRAWS, rng=rng)
+        hits += low <= truth <= high
+    name = f"n {n}, r {scenario.refusal_rate:g}, mu {scenario.error_rate:g}, RI {scenario.refusal_index:g}"
+    return share(f"{name}, gap {truth:.3f}", "coverage of the gap left", hits, replicates, 0.93, 0.97)
+
+
 def at_its_best(error_rate: float, refusal_index: float, penalty: float) -> PlanningScenario:
     """Scenario of a model that refuses at its best rate, so that its regret is 0."""
     best = float(best_refusal_rate(rho_from_refusal_index(refusal_index), error_rate, penalty))
@@ -73,6 +85,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """All figures of this module."""
     for n, scenario in SCENARIOS:
         yield from band_rows(n, scenario, replicates, rng)
+        yield gap_row(n, scenario, replicates, rng)
     for n, scenario, penalty in (
         (200, PlanningScenario(0.42, 0.6, 0.5), 1.0),
         (1000, PlanningScenario(0.36, 0.49, 0.33), 3.0),

@@ -1,10 +1,11 @@
-"""Coverage of the joint Refusal Index and size of its homogeneity test.
+"""Coverage of the joint Refusal Index and of the spread between prompts, and size of the tests of homogeneity.
 
-Four prompts of one model cut one refusal score at four rates. Where refusals are nested the score is the same under
+Prompts of one model cut one refusal score at their rates. Where refusals are nested the score is the same under
 every prompt; elsewhere each prompt adds noise of its own, so that the scores of two prompts correlate at .7. The error
-is the same under all prompts, and the score of every prompt has the same correlation with it. In the last scenarios
-each prompt has a grade for seven questions in ten, drawn at random, or one prompt refuses so rarely that it often has
-an empty cell.
+is the same under all prompts, and the score of every prompt has the same correlation with it. In some scenarios each
+prompt has a grade for seven questions in ten, drawn at random, or one prompt refuses so rarely that it often has an
+empty cell. `MANY` goes from 2 to 24 prompts, where few questions and many prompts make their covariance hard to know.
+In those of `SPREADS` every prompt has an index of its own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
+from refusal_index.stats import copula_test
+from refusal_index.stats.comparison.between_prompts import deviation_of_index
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.influence import spearman_slope
 
@@ -38,8 +41,9 @@ class Scenario:
         """Describe the scenario in a table of results."""
         kind = "nested" if self.between_prompts == 1 else f"prompts correlate {self.between_prompts:g}"
         missing = "" if self.graded == 1 else f", {self.graded:.0%} graded"
-        rates = " ".join(f"{rate:g}" for rate in self.refusal_rates)
-        return f"n {self.n}, r {rates}, mu {self.error_rate:g}, rho {self.rho:g}, {kind}{missing}"
+        return (
+            f"n {self.n}, r {described(self.refusal_rates)}, mu {self.error_rate:g}, rho {self.rho:g}, {kind}{missing}"
+        )
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Outcomes of one data set: refused, wrong, scored."""
@@ -54,6 +58,46 @@ class Scenario:
         return refused, np.broadcast_to(error > -ndtri(self.error_rate), shape), rng.random(shape) < self.graded
 
 
+@dataclass(frozen=True)
+class Spread:
+    """Prompts whose atanh(rho) is normal around `z` with standard deviation `between`."""
+
+    n: int
+    refusal_rates: tuple[float, ...]
+    error_rate: float
+    z: float
+    between: float
+
+    def __str__(self) -> str:
+        """Describe the scenario in a table of results."""
+        rates = described(self.refusal_rates)
+        return f"n {self.n}, r {rates}, mu {self.error_rate:g}, z {self.z:g} with sd {self.between:g}"
+
+    def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
+        """Outcomes of one data set, and the index of one more prompt."""
+        rho = np.tanh(self.z + self.between * rng.standard_normal(len(self.refusal_rates) + 1))
+        error, noise = rng.standard_normal((2, self.n))
+        score = rho[:-1, np.newaxis] * error + np.sqrt(1 - rho[:-1, np.newaxis] ** 2) * noise
+        refused = score > -ndtri(np.array(self.refusal_rates))[:, np.newaxis]
+        return refused, np.broadcast_to(error > -ndtri(self.error_rate), refused.shape), _index(rho[-1])
+
+
+def described(rates: tuple[float, ...]) -> str:
+    """Name a few rates, or the ends of many."""
+    if len(rates) > 5:
+        return f"{rates[0]:g} to {rates[-1]:g} in {len(rates)}"
+    return " ".join(f"{rate:g}" for rate in rates)
+
+
+def evenly(low: float, high: float, k: int) -> tuple[float, ...]:
+    """Return k rates at equal distances."""
+    return tuple(np.linspace(low, high, k).tolist())
+
+
+def _index(rho: float) -> float:
+    return math.asin(rho / 2) / math.asin(0.5)
+
+
 HIGH, MIDDLE = ((0.58, 0.69, 0.79, 0.90), 0.92, 0.51), ((0.23, 0.36, 0.50, 0.63), 0.754, 0.405)
 EVEN, WEAK = ((0.2, 0.4, 0.6, 0.8), 0.5, 0.45), ((0.05, 0.2, 0.4, 0.6), 0.35, 0.2)
 SCENARIOS = (
@@ -62,18 +106,48 @@ SCENARIOS = (
     Scenario(4326, *HIGH, 1.0, 0.7),
     Scenario(1000, (0.2, 0.4, 0.6, 0.8), 0.8, 0.75),
 )
-FAST_SCENARIOS = (SCENARIOS[0], SCENARIOS[3], SCENARIOS[16])
+MANY = (
+    Scenario(450, evenly(0.3, 0.9, 8), 0.90, 0.45),
+    Scenario(450, evenly(0.3, 0.8, 22), 0.85, 0.45, 0.7),
+    Scenario(450, evenly(0.4, 0.7, 22), 0.90, 0.45, 0.7),
+    Scenario(500, (0.58, 0.90), 0.92, 0.51),
+    Scenario(1000, (0.3, 0.7), 0.5, 0.45),
+    Scenario(500, *HIGH),
+    Scenario(1000, (0.2, 0.4, 0.6, 0.8), 0.5, 0.0),
+    Scenario(1000, (0.58, 0.69, 0.79, 0.90), 0.92, 0.0),
+    Scenario(1000, evenly(0.2, 0.8, 6), 0.8, 0.45),
+    *(Scenario(n, evenly(0.15, 0.85, 8), 0.8, 0.45) for n in (1000, 2000)),
+    Scenario(1000, evenly(0.1, 0.9, 24), 0.8, 0.45),
+    Scenario(1000, evenly(0.2, 0.8, 24), 0.75, 0.4, 0.8),
+)
+SPREADS = tuple(
+    Spread(n, rates, mu, 0.48, between)
+    for n, rates, mu in (
+        (1000, (0.3, 0.5, 0.7), 0.6),
+        (500, HIGH[0], 0.92),
+        (4326, (0.2, 0.4, 0.6, 0.8), 0.6),
+        (1000, evenly(0.15, 0.85, 8), 0.8),
+        (450, evenly(0.3, 0.8, 22), 0.85),
+    )
+    for between in (0.05, 0.1, 0.2)
+)
+FAST_SCENARIOS = (SCENARIOS[0], SCENARIOS[3], SCENARIOS[16], *MANY)
 
 
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Simulate every scenario."""
+    """Simulate every scenario; the copula test only where there are many prompts."""
     for scenario in SCENARIOS:
         yield from rows_of(scenario, replicates, rng)
+    for scenario in MANY:
+        yield from rows_of(scenario, replicates, rng)
+        yield copula_row(scenario, max(replicates // 2, 20), rng)
+    for spread in SPREADS:
+        yield from spread_rows(spread, replicates, rng)
 
 
 def rows_of(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Coverage of the joint interval, of one that takes the prompts for independent, and the size of homogeneity."""
-    truth = math.asin(scenario.rho / 2) / math.asin(0.5)
+    truth = _index(scenario.rho)
     covered = as_independent = rejected = 0
     for _ in range(replicates):
         result = joint_refusal_index(*scenario.draw(rng))
@@ -82,8 +156,35 @@ def rows_of(scenario: Scenario, replicates: int, rng: np.random.Generator) -> It
         as_independent += covers_as_independent(result, scenario.rho)
         rejected += (result.homogeneity.pvalue or 0.0) < 0.05
     yield share(str(scenario), "coverage of the joint interval", covered, replicates, 0.93, 0.97)
-    yield share(str(scenario), "coverage if prompts were independent", as_independent, replicates, 0.70, 0.93)
+    yield share(str(scenario), "coverage if prompts were independent", as_independent, replicates, 0.0, 0.93)
     yield share(str(scenario), "size of the homogeneity test", rejected, replicates, 0.03, 0.07)
+
+
+def copula_row(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Row:
+    """Size of the test for one Gaussian copula behind all prompts."""
+    rejected = sum((copula_test(*scenario.draw(rng)).pvalue or 0.0) < 0.05 for _ in range(replicates))
+    return share(str(scenario), "size of the copula test", rejected, replicates, 0.03, 0.07)
+
+
+def spread_rows(spread: Spread, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of the joint interval, of that of the standard deviation, and of the one for a new prompt."""
+    truth, deviation = _index(math.tanh(spread.z)), deviation_of_index(spread.z, spread.between**2)
+    covered = held = predicted = fixed = 0
+    for _ in range(replicates):
+        *outcomes, new = spread.draw(rng)
+        result = joint_refusal_index(*outcomes)
+        covered += _within(result.confidence_interval(), truth)
+        fixed += _within(result.confidence_interval(prompts="fixed"), truth)
+        held += _within(result.between_prompts.confidence_interval(), deviation)
+        predicted += _within(result.prediction_interval(), new)
+    yield share(str(spread), "coverage of the joint interval", covered, replicates, 0.92, 0.98)
+    yield share(str(spread), "coverage of that of these very prompts", fixed, replicates, 0.0, 0.97)
+    yield share(str(spread), "coverage of the standard deviation", held, replicates, 0.91, 0.99)
+    yield share(str(spread), "coverage of the interval for a new prompt", predicted, replicates, 0.92, 0.98)
+
+
+def _within(interval: tuple[float, float], truth: float) -> bool:
+    return interval[0] <= truth <= interval[1]
 
 
 def covers_as_independent(result: JointRefusalIndexResult, rho: float) -> bool:

@@ -1,8 +1,8 @@
 """Coverage of the difference of two models' joint indices, and false differences in a ranking by them.
 
-Each model answers the same questions under four prompts. What makes a question hard is in part shared by the models,
-so that their errors go together; each has refusal scores of its own, with noise of every prompt's own. The indices of
-the two models differ in half of the scenarios.
+Each model answers the same questions under four prompts, or under 22. What makes a question hard is in part shared by
+the models, so that their errors go together; each has refusal scores of its own, with noise of every prompt's own. The
+indices of the two models differ in half of the scenarios.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from benchmarks.coverage.joint import described, evenly
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
@@ -32,8 +33,8 @@ class Scenario:
 
     def __str__(self) -> str:
         """Describe the scenario in a table of results."""
-        rates = " ".join(f"{rate:g}" for rate in self.refusal_rates)
-        return f"n {self.n}, r {rates}, mu {self.error_rate:g}, rho {' '.join(f'{rho:g}' for rho in self.rhos)}"
+        rhos = " ".join(f"{rho:g}" for rho in self.rhos)
+        return f"n {self.n}, r {described(self.refusal_rates)}, mu {self.error_rate:g}, rho {rhos}"
 
     def draw(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Outcomes of one data set: refused and wrong, of shape (models, prompts, n)."""
@@ -57,6 +58,7 @@ HIGH, EVEN = ((0.58, 0.69, 0.79, 0.90), 0.92), ((0.2, 0.4, 0.6, 0.8), 0.6)
 SCENARIOS = [
     Scenario(n, *rates, rhos) for n in (1000, 4326) for rates in (HIGH, EVEN) for rhos in ((0.5, 0.5), (0.6, 0.2))
 ]
+SCENARIOS += [Scenario(450, evenly(0.3, 0.8, 22), 0.85, rhos) for rhos in ((0.45, 0.45), (0.6, 0.2))]
 EQUAL = [Scenario(1000, *rates, (0.4,) * 6) for rates in (HIGH, EVEN)]
 
 

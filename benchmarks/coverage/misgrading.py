@@ -3,6 +3,10 @@
 Questions have a true 2x2 table with a Gaussian copula; a grader then errs with f_c on right and f_w on wrong answers.
 The correction knows these rates, or takes them from 300 grades that a person checked: drawn from all, or half from
 each grade, or a quarter from each grade of the refused and of the answered questions.
+
+A grader that errs otherwise on refused questions than on answered ones is corrected by the last of these only, by the
+posterior of the cells and by prediction-powered estimates, also of the difference of two models that answer the same
+questions and of which only some of the labelled answers are to the same ones.
 """
 
 import math
@@ -18,12 +22,15 @@ from refusal_index import ContingencyTable
 from refusal_index.stats import upper_orthant
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
 from refusal_index.stats.sensitivity.misgrading import MisgradingResult, correct_misgrading
+from refusal_index.stats.sensitivity.prediction_powered import prediction_powered
 from refusal_index.stats.sensitivity.unknown_misgrading import misgrading_from_labels
 
 IntArray = NDArray[np.int64]
 
 N_DRAWS = 1_000
 SLICE = 300
+# Questions of two models are simulated one by one.
+MOST_PAIRS = 1_000
 DESIGNS = ("known rates", "slice of all", "slice by grade", "slice by refusal and grade")
 
 
@@ -95,8 +102,90 @@ def design_rows(design: str, scenario: Scenario, replicates: int, rng: np.random
     yield share(name, "coverage", hits, replicates, 0.92, 0.98)
 
 
+class Differing(NamedTuple):
+    """Questions, rates and rho, and how often the grader errs on the refused and on the answered."""
+
+    n: int
+    refusal_rate: float
+    error_rate: float
+    rho: float
+    f_c: tuple[float, float]
+    f_w: tuple[float, float]
+
+    def __str__(self) -> str:
+        return f"grader errs {self.f_c} and {self.f_w}, n {self.n}, r {self.refusal_rate}, mu {self.error_rate}"
+
+
+DIFFERING = (
+    Differing(2000, 0.4, 0.6, 0.5, (0.06, 0.01), (0.02, 0.05)),
+    Differing(2000, 0.3, 0.65, 0.3, (0.01, 0.08), (0.06, 0.0)),
+    Differing(1000, 0.6, 0.8, 0.5, (0.1, 0.02), (0.02, 0.02)),
+)
+METRICS_SHOWN = ("refusal_index", "correct_rate", "error_rate", "f_score")
+
+
+def two_models(
+    scenario: Differing, replicates: int, rng: np.random.Generator
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Refusals, true errors and graded errors of two equal models over the same questions, (replicates, 2, n)."""
+    n, r, mu, rho, f_c, f_w = scenario
+    shape = (replicates, 2, n)
+    difficulty, own = math.sqrt(0.6) * rng.standard_normal((2, replicates, 1, n)) + math.sqrt(
+        0.4
+    ) * rng.standard_normal((2, *shape))
+    refused = rho * difficulty + math.sqrt(1 - rho**2) * own > -ndtri(r)
+    truth = difficulty > -ndtri(mu)
+    error = np.where(refused, np.where(truth, f_w[0], f_c[0]), np.where(truth, f_w[1], f_c[1]))
+    # One answer in three is the same for both models and misread alike.
+    chance = np.where(rng.random((replicates, 1, n)) < 1 / 3, rng.random((replicates, 1, n)), rng.random(shape))
+    return refused, truth, truth ^ (chance < error)
+
+
+def stratified_labels(
+    refused: NDArray[np.bool_], wrong: NDArray[np.bool_], rng: np.random.Generator
+) -> NDArray[np.bool_]:
+    """Draw a quarter of the slice from each graded cell of each run, or all that there is."""
+    codes, labelled = 2 * ~refused + ~wrong, np.zeros(refused.shape, bool)
+    for row, cell in np.ndindex(len(codes), 4):
+        where = np.flatnonzero(codes[row] == cell)
+        labelled[row, rng.permutation(where)[: SLICE // 4]] = True
+    return labelled
+
+
+def differing_rows(scenario: Differing, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of the posterior, and of prediction-powered estimates and differences."""
+    _, r, mu, rho, *_ = scenario
+    p11 = float(upper_orthant(-ndtri(r), -ndtri(mu), rho))
+    right = 1 - r - mu + p11
+    truth = {"refusal_index": math.asin(rho / 2) / math.asin(0.5), "correct_rate": right, "error_rate": mu}
+    truth["f_score"] = 2 * right / (2 - r)
+    hits: dict[str, int] = dict.fromkeys(("posterior", *METRICS_SHOWN, *(f"difference, {m}" for m in METRICS_SHOWN)), 0)
+    for one in zip(*two_models(scenario, replicates, rng), strict=True):
+        refused, wrong, graded = one
+        labelled = stratified_labels(refused, graded, rng)
+        slices = [
+            GraderLabels(*np.bincount((2 * ~graded + ~wrong)[0, labelled[0] & group], minlength=4).tolist())
+            for group in (refused[0], ~refused[0])
+        ]
+        table = ContingencyTable.from_arrays(refused[0], graded[0])
+        found = misgrading_from_labels(table, refused=slices[0], answered=slices[1])
+        low, high = found.confidence_interval(n_resamples=N_DRAWS, rng=rng)
+        hits["posterior"] += low <= truth["refusal_index"] <= high
+        for rows_of, prefix in ((slice(0, 1), ""), (slice(0, 2), "difference, ")):
+            powered = prediction_powered(
+                refused[rows_of], graded[rows_of], labelled=labelled[rows_of], truly_wrong=wrong[rows_of]
+            )
+            for estimate in (each for each in powered if each.name in METRICS_SHOWN):
+                low, high = estimate.confidence_interval()
+                hits[prefix + estimate.name] += low <= (0.0 if prefix else truth[estimate.name]) <= high
+    for name, count in hits.items():
+        yield share(str(scenario), f"coverage, {name}", count, replicates, 0.93, 0.975)
+
+
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Every design in every scenario."""
     for scenario in SCENARIOS:
         for design in DESIGNS:
             yield from design_rows(design, scenario, replicates, rng)
+    for differing in DIFFERING:
+        yield from differing_rows(differing, min(replicates, MOST_PAIRS), rng)

@@ -4,7 +4,9 @@ Half-widths: tables are drawn with the planned number of questions, and the mean
 is compared with the planned one. Power: two models answer the planned number of shared questions of a latent difficulty
 and reluctance that they have in part in common; the two-sided normal test of their difference is done on each pair of
 tables. Stopping: a run of 4,300 questions is looked at after every hundred, with a delta interval each time; either the
-run stops at the first interval that is narrow enough, or all the intervals have to be right.
+run stops at the first interval that is narrow enough, or all the intervals have to be right. Repeats: of models with
+noise some questions are drawn twice; the scatter of the index of the probabilities, its cross term from all questions
+and its reliabilities from the repeated ones, is compared with the planned one.
 """
 
 from __future__ import annotations
@@ -13,12 +15,15 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from benchmarks.coverage.defined_index import Scenario as Drawn
+from benchmarks.coverage.defined_index import corrected, draw, probit
 from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats.planning.power import influence_correlation, questions_to_tell_apart
+from refusal_index.stats.planning.repeats import repeats_half_width
 from refusal_index.stats.planning.sample_size import questions_for_half_width
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 
@@ -109,6 +114,35 @@ def sequential_rows(scenario: PlanningScenario, replicates: int, rng: np.random.
         yield share(stopped, "coverage at the stop", int(covered.sum()), replicates, 0.93, 0.97)
 
 
+REPEATS = (
+    (PlanningScenario(0.4, 0.6, 0.5), 2.0, 2.0, 2000, 400),
+    (PlanningScenario(0.3, 0.7, 0.3), 1.0, 3.0, 2000, 400),
+    (PlanningScenario(0.6, 0.9, 0.58), 3.0, 3.0, 4326, 300),
+)
+
+
+def repeats_row(
+    scenario: PlanningScenario,
+    slopes: tuple[float, float],
+    questions: tuple[int, int],
+    replicates: int,
+    rng: np.random.Generator,
+) -> Row:
+    """Scatter of the index of the probabilities over the planned one."""
+    n, repeated = questions
+    margins = (
+        probit(slope, rate) for slope, rate in zip(slopes, (scenario.refusal_rate, scenario.error_rate), strict=True)
+    )
+    rho = 2 * math.sin(math.pi / 6 * (scenario.refusal_index or 0.0))
+    run = Drawn("", n, *margins, rho=rho, n_repeated=repeated)
+    index = [corrected(draw(run, rng)).estimate for _ in range(replicates)]
+    plan = repeats_half_width(scenario, n, repeated, refusal_slope=slopes[0], error_slope=slopes[1])
+    assert plan.half_width is not None
+    ratio = float(np.nanstd(np.array(index, float))) * QUANTILE_95 / plan.half_width
+    name = f"{describe(scenario)}, slopes {slopes}, n {n}, {repeated} drawn twice"
+    return Row(name, "scatter over plan", ratio, ratio / math.sqrt(2 * replicates), 0.95, 1.1)
+
+
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """All figures of this module."""
     for scenario in SCENARIOS:
@@ -118,3 +152,5 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
         yield power_row(rhos, shared, replicates, rng)
     for scenario in SCENARIOS[:2]:
         yield from sequential_rows(scenario, replicates, rng)
+    for scenario, refusal_slope, error_slope, *questions in REPEATS:
+        yield repeats_row(scenario, (refusal_slope, error_slope), (questions[0], questions[1]), replicates, rng)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+import refusal_index as ri
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.runtime import Runtime
@@ -92,7 +93,22 @@ def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
 def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
     for name, draws in siblings.items():
         corrected = noise_corrected_refusal_index(draws.refused, ~draws.forced_right)
-        low, high = corrected.confidence_interval(rng=0)
+        low, high = corrected.confidence_interval()
         assert low <= TRUTH[name] <= high, name
     low, high = single(siblings["base"]).confidence_interval()
     assert high < TRUTH["base"]
+
+
+@pytest.mark.slow
+def test_the_default_run_of_each_holds_what_a_hundred_draws_show_and_a_comparison_agrees(tmp_path):
+    runs = {
+        name: ri.evaluate(f"almanac/{name}", variants=VARIANT, engine="local", out=tmp_path / name) for name in TRUTH
+    }
+    for name, run in runs.items():
+        (variant,) = run.summary.variants
+        assert (variant.table.n, variant.draws.questions) == (QUESTIONS, 200)
+        assert variant.index.name == "refusal_index"
+        assert variant.index.low <= TRUTH[name] <= variant.index.high, name
+    (row,) = ri.compare(runs["base"], runs["small"]).to_frame().filter(metric="refusal_index").to_dicts()
+    assert row["low"] <= TRUTH["base"] - TRUTH["small"] <= row["high"]
+    assert row["pvalue"] > 0.05

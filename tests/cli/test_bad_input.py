@@ -52,7 +52,7 @@ CASES = {
         ["--engine", "local", "--model", "openai/gpt-4.1"],
         ["openai/gpt-4.1", "--engine inspect"],
     ),
-    "draws of one": (["--repeat-questions", "3"], ["--repeat-questions", "--draws"]),
+    "draws of one": (["--repeat-questions", "3", "--draws", "1"], ["--repeat-questions", "--draws"]),
     "a function without a module": (["--model", "python:answer"], ["python:MODULE:FUNCTION"]),
     "a module that is not there": (["--model", "python:no_such.pipe:answer"], ["no_such", "cannot be imported"]),
     "no such function": (

@@ -13,7 +13,7 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
-from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width
+from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width, split_budget
 
 N = 500
 THRESHOLDS = {"low": 0.8, "high": -0.3}
@@ -49,19 +49,20 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     lines = done.stdout.splitlines()
     assert lines[0] == "good minus poor"
     assert "low: 500 questions matched" in lines
-    jointly = next(line for line in lines if line.startswith("RI") and "jointly" in line)
+    jointly = next(line for line in lines if line.startswith("single-draw RI") and "jointly" in line)
     assert "<.0001" in jointly
     assert sum(line.startswith("C/A") for line in lines) == 2
 
 
 def test_json_holds_what_the_table_rounds(command, runs):
     document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
-    joint = document["joint"]
+    joint = document["joint"]["single_draw_refusal_index"]
+    assert document["joint"]["refusal_index"] is None
     assert joint["estimate"] == joint["first"] - joint["second"]
     assert joint["low"] < joint["estimate"] < joint["high"]
     (low, high) = document["variants"]
     assert (low["variant"], low["questions"], low["paired"]) == ("low", N, True)
-    assert set(high["metrics"]) >= {"refusal_index", "f_score"}
+    assert set(high["metrics"]) >= {"single_draw_refusal_index", "f_score"}
 
 
 def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
@@ -104,35 +105,40 @@ def repeated(tmp_path, monkeypatch) -> Path:
 
 def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet")
-    lines = command(*arguments).stdout.splitlines()
-    single, corrected = (next(line for line in lines if line.startswith(name)) for name in ("RI ", "RI corrected"))
+    said = command(*arguments).stdout
+    index, single = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "single-draw RI"))
     assert "<.0001" in single
-    assert "<.0001" not in corrected
-    assert "RI corrected: without the noise of single draws, on questions drawn repeatedly: 1,000." in lines
+    assert "<.0001" not in index
+    assert "Drawn repeatedly: 1,000." in said
+    assert "RI is the primary comparison" in " ".join(said.split())
     (variant,) = json.loads(command(*arguments, "--json").stdout)["variants"]
-    found = variant["corrected"]
-    assert f"{found['estimate']:.3f}" in corrected
+    found = variant["metrics"]["refusal_index"]
+    assert f"{found['estimate']:.3f}" in index
     assert found["low"] < found["estimate"] == found["first"] - found["second"] < found["high"]
     assert (found["pvalue"] > 0.05, found["status"], found["questions_shared"]) == (True, "ok", 2 * N)
 
 
-def test_a_ranking_is_of_first_draws_with_corrected_differences_beside_it(command, repeated):
+def test_a_ranking_is_by_the_index_of_the_probabilities_and_says_which(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
-    done = command(*arguments)
-    assert "without that noise, on questions drawn repeatedly" in " ".join(done.stdout.lower().split())
-    assert sum(line.split()[-1] == "undefined" for line in done.stdout.splitlines() if " - never" in line) == 2
-    assert "RI corrected, low: undefined (never: nobody refused)." in done.stdout
-    tested, *undefined = json.loads(command(*arguments, "--json").stdout)["corrected"]
-    assert (tested["first"], tested["second"]) == ("steady", "random")
-    assert tested["pvalue_holm"] == tested["pvalue"] > 0.05
-    assert [pair["pvalue_holm"] for pair in undefined] == [None, None]
-    assert json.loads(command(*arguments, "--metric", "f_score", "--json").stdout)["corrected"] == []
+    said = " ".join(command(*arguments).stdout.split())
+    assert "Ranked by RI, the index of the models' probabilities" in said
+    assert "never is not ranked: undefined (nobody_refused)." in said
+    document = json.loads(command(*arguments, "--json").stdout)
+    assert document["metric"] == "refusal_index"
+    assert [run["letters"] for run in document["runs"]] == ["a", "a"]
+    by_single = json.loads(command(*arguments, "--metric", "single_draw_refusal_index", "--json").stdout)
+    assert [(run["run"], run["letters"]) for run in by_single["runs"]] == [("steady", "a"), ("random", "b")]
 
 
-def test_single_draws_have_no_corrected_row(command, runs):
-    assert "corrected" not in command("compare", "good.parquet", "poor.parquet").stdout
-    document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
-    assert [variant["corrected"] for variant in document["variants"]] == [None, None]
+def test_without_repeated_draws_everything_is_of_single_draws_and_says_so(command, runs):
+    said = command("compare", "good.parquet", "poor.parquet").stdout
+    assert not any(line.startswith("RI ") for line in said.splitlines())
+    assert "single-draw RI is the index of one reply a question, and not RI" in said
+    ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES)).stdout.split())
+    assert "single-draw RI, jointly" in ranked
+    done = command("compare", "good.parquet", "poor.parquet", "fair.parquet", "--metric", "refusal_index")
+    assert done.exit_code == 2
+    assert "expected repeated draws of every run for refusal_index" in " ".join(done.stderr.split())
 
 
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
@@ -162,9 +168,9 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     write_outcomes(never, Path("never.parquet"))
     done = command("compare", "good.parquet", "never.parquet", "--variant", "low")
     assert done.exit_code == 0
-    row = next(line for line in done.stdout.splitlines() if line.startswith("RI"))
+    row = next(line for line in done.stdout.splitlines() if line.startswith("single-draw RI"))
     assert row.split()[-1] == "undefined"
-    assert "RI: undefined (never: nobody refused)" in done.stdout
+    assert "single-draw RI: undefined (never: nobody refused)" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -231,15 +237,41 @@ def test_a_plan_from_rates_is_that_of_stats(command):
 def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
     done = command("plan", "fair.parquet", "--difference", "0.2")
     assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
-    assert done.stdout.count("to tell it apart from a model with RI") == 2
+    assert done.stdout.count("to tell it apart from a model with single-draw RI") == 2
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
     done = command("plan", "good.parquet", "fair.parquet", "--variant", "low", "-n", "500")
     row = next(line for line in done.stdout.splitlines() if line.startswith("low"))
-    correlation = float(row.split()[4])
+    correlation = float(row.split()[6])
     assert -1 < correlation < 1
     assert "% with 500" in row
+
+
+def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command, runs):
+    done = command("plan", "good.parquet", "fair.parquet", "--variant", "low")
+    row = next(line for line in done.stdout.splitlines() if line.startswith("low")).split()
+    low, high = float(row[4].strip("[,")), float(row[5].strip("],"))
+    assert low < float(row[3]) < high
+    fewest, needed = (int(row[place].replace(",", "")) for place in (8, 7))
+    assert fewest == pytest.approx(needed * (float(row[3]) / max(abs(low), abs(high))) ** 2, rel=0.02)
+    assert "post-hoc power" in done.stdout
+
+
+def test_a_budget_is_split_between_questions_and_repeated_draws(command, runs):
+    rates = ("--refusal-rate", ".4", "--error-rate", ".6", "--refusal-index", ".5")
+    plan = split_budget(PlanningScenario(0.4, 0.6, 0.5), 4000, refusal_slope=3)
+    by_requests = command("plan", *rates, "--budget-requests", "4000", "--refusal-slope", "3").stdout
+    by_requests = " ".join(by_requests.split())
+    assert f"{plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice" in by_requests
+    assert f"+-{plan.half_width:.3f}" in by_requests
+    by_cost = command("plan", *rates, "--budget-cost", "8", "--request-cost", ".002", "--refusal-slope", "3").stdout
+    assert " ".join(by_cost.split()) == by_requests
+    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000")
+    assert "low: of 3,000 requests" in from_run.stdout
+    noisy = command("plan", "good.parquet", "--budget-requests", "3000", "--refusal-slope", ".2", "--error-slope", ".2")
+    assert noisy.exit_code == 2
+    assert "raise --refusal-slope or --error-slope" in noisy.stderr
 
 
 def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
@@ -252,6 +284,10 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
     ("arguments", "says"),
     [
         ([], "expected a run to plan from, or --refusal-rate"),
+        (["good.parquet", "--budget-cost", "3"], "--budget-cost and --request-cost belong together"),
+        (["good.parquet", "--budget-requests", "3", "--budget-cost", "3", "--request-cost", "1"], "got both"),
+        (["good.parquet", "--budget-requests", "-3"], "--budget-requests: expected a number above 0"),
+        (["good.parquet", "--budget-requests", "3", "--error-slope", "0"], "--error-slope: expected a number above 0"),
         (["--refusal-rate", ".5"], "--error-rate and --refusal-index together"),
         (["good.parquet", "--refusal-rate", ".5"], "got both"),
         (["good.parquet", "--half-width", "0"], "--half-width: expected a number above 0"),

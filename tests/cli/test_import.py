@@ -123,3 +123,36 @@ def test_the_variant_is_what_the_option_says_else_what_the_file_says(run):
     assert read_outcomes("o.csv")["variant"].to_list() == ["high", "high"]
     Path("v.csv").write_text("variant,question,answer,grade\nterse,a,1,A\nplain,a,1,C\n")
     assert "the same question again" in run("v.csv", "--out", "o.csv", "--variant", "high").stderr
+
+
+def test_rows_of_both_passes_are_scored_without_force(run):
+    Path("b.csv").write_text("id,refused,correct\na,1,1\nb,1,0\nc,0,1\nd,0,0\n")
+    result = run("b.csv", "--out", "o.csv")
+    assert "2 refused questions have their forced answers" in " ".join(result.stdout.split())
+    assert "'refusal-index force' sends" not in result.stdout
+    assert read_outcomes("o.csv")["wrong"].null_count() == 0
+
+
+def test_a_second_file_a_path_and_a_word_of_ones_own(run):
+    rows = [("a", "Pass"), ("b", "Fine"), ("c", "Bad")]
+    Path("one.jsonl").write_text("".join(json.dumps({"id": i, "r": {"g": g}}) + "\n" for i, g in rows))
+    Path("two.csv").write_text("id,grade\na,Fine\n")
+    words = [option for pair in ("Pass=refused", "Fine=correct", "bad=incorrect") for option in ("--map", pair)]
+    result = run("one.jsonl", "--forced", "two.csv", "--out", "o.csv", "--column", "grade=r.g", *words)
+    assert result.exit_code == 0, result.output
+    table = read_outcomes("o.csv")
+    assert table["refused"].to_list() == [True, False, False]
+    assert table["wrong"].to_list() == [False, False, True]
+
+
+@pytest.mark.parametrize("given", ["Pass", "=refused", "Pass=skipped", "Pass="])
+def test_a_word_without_a_meaning_is_bad_input(run, given):
+    result = run("m1.csv", "--out", "o.csv", "--map", given)
+    assert result.exit_code == 2
+    assert "--map: expected WORD=MEANING" in " ".join(result.stderr.split())
+
+
+def test_forced_answers_belong_to_one_file(run):
+    result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
+    assert result.exit_code == 2
+    assert "--forced: expected one FILE" in result.stderr

@@ -20,7 +20,7 @@ VARIANTS = ["low", "normal", "high", "highest"]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("main") / "run"
-    result = CliRunner().invoke(app, ["run", "--limit", "500", "--out", str(out)], catch_exceptions=False)
+    result = CliRunner().invoke(app, ["run", "--limit", "800", "--out", str(out)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return out
 
@@ -29,8 +29,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_variant_scores_every_question_and_fills_every_cell(run):
     table = pl.read_parquet(run / "outcomes.parquet")
     for variant in VARIANTS:
-        counts = contingency_table(table.filter(pl.col("variant") == variant))
-        assert counts.n >= 499
+        counts = contingency_table(table.filter(pl.col("variant") == variant, draw=0))
+        assert counts.n >= 799
         assert min(counts.counts) > 0, (variant, counts)
 
 
@@ -53,12 +53,12 @@ def test_the_forced_pass_forces_and_replies_are_well_formed(run):
 
 @pytest.mark.slow
 def test_the_summary_is_what_the_statistics_say_of_the_outcomes(run):
-    table = pl.read_parquet(run / "outcomes.parquet").drop_nulls(["refused", "wrong"])
+    table = pl.read_parquet(run / "outcomes.parquet").filter(draw=0).drop_nulls(["refused", "wrong"])
     for variant in json.loads((run / "summary.json").read_text())["variants"]:
         rows = table.filter(pl.col("variant") == variant["variant"])
         result = refusal_index(refused=rows["refused"].to_numpy(), wrong=rows["wrong"].to_numpy())
         low, high = result.confidence_interval()
-        shown = variant["metrics"]["refusal_index"]
+        shown = variant["metrics"]["single_draw_refusal_index"]
         assert (shown["estimate"], shown["low"], shown["high"]) == (result.estimate, low, high)
         assert shown["status"] == "ok"
 
@@ -67,3 +67,4 @@ def test_the_summary_is_what_the_statistics_say_of_the_outcomes(run):
 def test_base_knows_what_it_does_not_know_better_than_chance(run):
     summary = json.loads((run / "summary.json").read_text())
     assert all(variant["metrics"]["refusal_index"]["low"] > 0 for variant in summary["variants"])
+    assert all(variant["draws"]["questions"] >= 199 for variant in summary["variants"]), "a quarter is drawn twice"

@@ -90,7 +90,8 @@ def test_every_model_answers_every_dataset_and_one_summary_has_it_all(run):
         folder = Path("runs/set", one["folder"])
         assert one["summary"] == json.loads((folder / "summary.json").read_text())
         assert one["refusal_index"]["variants"] == ["low", "high"]
-        assert one["refusal_index"]["estimate"] == one["summary"]["pooled"][0]["estimate"]
+        assert one["refusal_index"]["estimate"] == one["summary"]["pooled"][0]["single_draw_refusal_index"]["estimate"]
+        assert one["refusal_index"]["index"] == "single_draw_refusal_index"
         for variant in ("low", "high"):
             assert f"{one['model']}, {one['dataset']}, {variant} " in result.stdout
     assert result.stderr.count(" of 4: ") == 4
@@ -215,7 +216,7 @@ BAD = {
         ["'openai-api/fake/one on own/sums' and 'Two on own/sums' are the same run"],
     ),
     "the same name twice": ('name = "Two"', 'name = "openai-api/fake/one"', ["two runs are called", "'name'"]),
-    "a wrong draw": ('"low,high"', '"low,high"\nrepeat_questions = 3', ["--repeat-questions", "--draws"]),
+    "a wrong draw": ('"low,high"', '"low,high"\ndraws = 1\nrepeat_questions = 3', ["--repeat-questions", "--draws"]),
     "a column that is not there": ('name = "more"', 'column = "question=q"', ["[[datasets]] 2", "'q'"]),
 }
 

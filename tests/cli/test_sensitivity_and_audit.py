@@ -10,14 +10,18 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.labels import audit_sheet, read_labels, write_sheet
+from refusal_index.outcomes.labels import audit_sheet, labelled_arrays, read_labels, write_sheet
+from refusal_index.outcomes.presentation import METRIC_COLUMNS
 from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.stats import (
+    METRIC_NAMES,
     ContingencyTable,
     correct_guessing,
+    labels_for_half_width,
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
+    prediction_powered,
     refusal_index,
 )
 
@@ -58,8 +62,9 @@ def test_every_decision_has_its_row_and_its_number(command, run):
     bounds = missing_bounds(ContingencyTable(90, 20, 60, 80), 8, 4)
     assert f"{bounds.low:.3f} to {bounds.high:.3f}" in line(done.stdout, "whatever is missing is anything")
     assert "3 of 3 topics say something" in line(done.stdout, "within topics")
-    spread = misgrading_range(ContingencyTable(98, 20, 60, 80), (0, 0.03), (0, 0.03))
-    assert f"{spread.low:.3f} to {spread.high:.3f}" in line(done.stdout, "the grader errs on up to 3 % of right")
+    for same_rates, start in ((False, "the grader errs on up to 3 % of right"), (True, "  and alike on refused")):
+        spread = misgrading_range(ContingencyTable(98, 20, 60, 80), (0, 0.03), (0, 0.03), same_rates=same_rates)
+        assert f"{spread.low:.3f} to {spread.high:.3f}" in line(done.stdout, start)
     assert line(done.stdout, "C/A").split()[1] == f"{80 / 140:.3f}"
 
 
@@ -144,9 +149,10 @@ def test_a_table_without_forced_grades_does_not_know_what_was_refused_again(comm
 
 
 def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(command, run):
-    row = line(command("sensitivity", run, "--grader-error", "0.005,0.5").stdout, "the grader errs")
+    shown = command("sensitivity", run, "--grader-error", "0.005,0.5").stdout
+    assert line(shown, "the grader errs on up to 0.5 % of right and 50 % of wrong answers").count("1.000")
+    row = line(shown, "  and alike on refused")
     smallest = refusal_index(ContingencyTable(98, 20, 60, 80)).estimate
-    assert row.startswith("the grader errs on up to 0.5 % of right and 50 % of wrong answers")
     assert f"{smallest:.3f} to -" in row
     assert "negative_cell:refused_right at the largest rates" in row
 
@@ -174,3 +180,59 @@ def test_error_rates_that_cannot_be_are_refused(command, run, given):
     done = command("sensitivity", run, f"--grader-error={given}")
     assert done.exit_code == 2
     assert "--grader-error: expected two rates" in done.stderr
+
+
+def test_an_audit_draws_as_many_labels_as_a_half_width_takes_and_their_chances(command, run):
+    table = ContingencyTable(98, 20, 60, 80)
+    wanted = labels_for_half_width(table, 0.25).n
+    drawn = command("audit", run, "--out", "sheet.csv", "--half-width", "0.25")
+    assert drawn.exit_code == 0
+    assert f"{wanted} labels" in drawn.stdout
+    sheet = pl.read_csv("sheet.csv")
+    assert sheet.height == wanted
+    sizes = dict(
+        zip(("forced incorrect", "forced correct", "first incorrect", "first correct"), table.counts, strict=True)
+    )
+    for (kind, grade), part in sheet.group_by("pass", "grade"):
+        assert part["inclusion_probability"].to_list() == pytest.approx(
+            [part.height / sizes[f"{kind} {grade}"]] * part.height
+        )
+
+
+def test_a_half_width_that_labels_cannot_reach_is_refused(command, run):
+    done = command("audit", run, "--out", "sheet.csv", "--half-width", "0.05")
+    assert done.exit_code == 2
+    assert "with every answer labelled" in done.stderr
+    assert not Path("sheet.csv").exists()
+    both = command("audit", run, "--out", "sheet.csv", "--half-width", "0.3", "--size", "9")
+    assert "expected --size or --half-width, got both" in both.stderr
+
+
+def test_labels_correct_every_metric_of_their_variant(command, run):
+    sheet = audit_sheet(read_outcomes(Path(run)), 120, seed=0)
+    labelled = sheet.with_columns(
+        human_grade=pl.when(pl.int_range(pl.len()) % 9 == 0).then(pl.lit("correct")).otherwise("grade")
+    )
+    write_sheet(labelled, Path("sheet.csv"))
+    outcomes = read_outcomes(Path(run))
+    labels = read_labels(Path("sheet.csv"), outcomes)["m", "d"]
+    arrays = labelled_arrays(outcomes.drop_nulls(["refused", "wrong"]), labels, "normal")
+    assert arrays["labelled"].sum() == 120
+    refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
+    shown = command("sensitivity", run, "--labels", "sheet.csv").stdout
+    for one, name in zip(prediction_powered(refused, wrong, **arrays), METRIC_NAMES, strict=True):
+        low, high = one.confidence_interval()
+        row = line(shown, METRIC_COLUMNS["single_draw_refusal_index" if name == "refusal_index" else name] + " ")
+        assert f"{one.estimate:.3f}" in row
+        assert f"[{low:.3f}, {high:.3f}]" in row
+    assert "By labels: prediction-powered" in shown
+
+
+def test_a_chance_that_is_none_is_refused(command, run):
+    sheet = audit_sheet(read_outcomes(Path(run)), 30, seed=0).with_columns(
+        human_grade="grade", inclusion_probability=0.0
+    )
+    write_sheet(sheet, Path("sheet.csv"))
+    done = command("sensitivity", run, "--labels", "sheet.csv")
+    assert done.exit_code == 2
+    assert "column 'inclusion_probability': expected a number above 0" in done.stderr

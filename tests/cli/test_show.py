@@ -46,8 +46,8 @@ def test_a_row_shows_the_estimates_to_three_digits(capsys):
     lines = printed(capsys, summary(normal=(710, 30, 210, 50)))
     cells = [cell.strip() for cell in row(lines, "normal") if cell]
     # correct 50/1000, refused 740/1000, C/A 50/260, F 2*50/(1000+260), weighted 0.050 - 0.260, error 920/1000
-    assert cells[:8] == ["normal", "1,000", "0.050", "0.740", "0.192", "0.079", "-0.210", "0.920"]
-    assert cells[8:] == ["0.482", "[0.360, 0.592]", "0.482 to 0.482", "ok", "0", "-"]
+    assert cells[:4] == ["normal", "1,000", "0.482", "[0.360, 0.592]"]
+    assert cells[4:] == ["0.050", "0.740", "0.192", "0.079", "-0.210", "0.920", "not known", "ok", "0", "-"]
     assert "95 % interval" in lines[0]
 
 
@@ -62,8 +62,8 @@ def test_undefined_and_boundary_rows_say_so_and_why(capsys):
     assert "boundary" in cells
     assert any(cell.endswith("1.000]") for cell in cells)
     said = "\n".join(lines)
-    assert "low: RI is undefined: no question was refused" in said
-    assert "high: RI lies at its limit of +1" in said
+    assert "low: single-draw RI is undefined: no question was refused" in said
+    assert "high: single-draw RI lies at its limit of +1" in said
 
 
 def test_few_unscored_are_said_and_many_are_a_warning(capsys):

@@ -131,8 +131,9 @@ def test_a_run_that_lacks_grades_is_told_before_what_is_made_of_it(invoke, three
         document = json.loads(invoke("compare", run, *others, "--json").stdout)["missing"]
         assert document["b"] == {}
         for variant, ranges in document["a"].items():
-            assert f"{variant} {ranges['unknown']} of 250 (RI {ranges['low']:.3f} to {ranges['high']:.3f})" in " ".join(
-                told.stdout.split()
+            assert (
+                f"{variant} {ranges['unknown']} of 250 (single-draw RI {ranges['low']:.3f} to {ranges['high']:.3f})"
+                in " ".join(told.stdout.split())
             )
 
 
@@ -158,6 +159,16 @@ def test_paper_makes_what_it_can_and_lists_the_rest(invoke, tmp_path):
     assert {"ranking_with_ties", "index_and_size", "hallucination_table", "attenuation"}.isdisjoint(made)
     assert f"{len(made)} studies of {len(STUDY_NAMES)}" in result.output
     assert "Left out: " in page
+    # What kind of index it is stands once above all of them.
+    assert page.count("RI here is the paper's, of single draws") == 1
+    assert " ".join(result.output.split()).count("RI here is the paper's, of single draws") == 1
+
+
+def test_a_study_says_what_kind_of_index_it_is_of_and_one_of_none_does_not(invoke, three, tmp_path):
+    said = " ".join(invoke("study", "results_table", three[0], "--format", "tex").output.split())
+    assert "RI here is the paper's, of single draws: chance in single replies pulls it towards 0" in said
+    assert "of single draws" in (tmp_path / "studies/results_table.tex").read_text()
+    assert "of single draws" not in invoke("study", "prompt_agreement", three[0], "--format", "csv").output
 
 
 @pytest.mark.slow
@@ -165,11 +176,14 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
     others = [written(tmp_path / f"{m}2.csv", m, rho=0.4, n=100, seed=7, dataset="other") for m in "abc"]
     models = tmp_path / "models.csv"
     models.write_text("model,family,parameters_billion\na,x,1\nb,x,2\nc,y,3\n")
-    result = invoke("paper", *three, *others, "--out", "all", "--models", models, "--format", "csv,svg")
+    fourth = written(tmp_path / "d.parquet", "d", rho=0.3, n=250, draws=2, seed=8)
+    result = invoke("paper", *three, fourth, *others, "--out", "all", "--models", models, "--format", "csv,svg")
     assert result.exit_code == 0
-    assert f"{len(STUDY_NAMES)} studies of {len(STUDY_NAMES)}" in result.output
-    assert sorted(path.stem for path in (tmp_path / "all").glob("*.svg")) == sorted(STUDY_NAMES)
-    assert (tmp_path / "all/README.md").read_text().count("![") == len(STUDY_NAMES)
+    # Files do not say what was asked, so that nobody knows whether a model was to think.
+    possible = sorted(set(STUDY_NAMES) - {"thinking"})
+    assert f"{len(possible)} studies of {len(STUDY_NAMES)}" in result.output
+    assert sorted(path.stem for path in (tmp_path / "all").glob("*.svg")) == possible
+    assert (tmp_path / "all/README.md").read_text().count("![") == len(possible)
 
 
 @pytest.mark.slow

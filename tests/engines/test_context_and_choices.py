@@ -120,7 +120,7 @@ def test_what_two_graders_differ_over_is_unscored_and_listed(plan_for, two_grade
     with FakeApi(reader) as api:
         derived = run(plan_for(api.url, dataset=MIXED, grader=JUDGES))
     assert rows(derived) == {
-        "open": (None, None, None),
+        "open": (False, None, None),
         "choice": (True, False, "correct"),
         "none": (False, True, None),
         "refused-none": (True, True, "incorrect"),

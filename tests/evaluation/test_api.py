@@ -113,7 +113,8 @@ def test_a_dataset_by_name_and_what_a_run_can_be_asked():
     assert run.outcomes.height == 20
     assert run.variants == ("low", "high")
     assert run.is_complete
-    assert run.refusal_index("high").table.n == 10
+    assert run.single_draw_refusal_index("high").table.n == 10
+    assert run.refusal_index("high").reason == "no_repeated_questions"
     with pytest.raises(OutcomeTableError, match="expected one of low, high, got 'hihg'; did you mean 'high'"):
         run.refusal_index("hihg")
     with pytest.raises(OutcomeTableError, match="expected one of low, high, got None"):
@@ -210,7 +211,7 @@ def test_an_interruption_where_a_loop_runs_keeps_it_too():
         ({"placement": "usr"}, "placement: .*did you mean 'user'"),
         ({"engine": "inspct"}, "engine: .*did you mean 'inspect'"),
         ({"grader": "exct"}, "grader: .*did you mean 'exact'"),
-        ({"repeat_questions": 3}, "repeat_questions: expected draws of at least 2 beside it"),
+        ({"repeat_questions": 3, "draws": 1}, "repeat_questions: expected draws of at least 2 beside it"),
         ({"price": "two"}, "price: "),
     ],
 )
@@ -246,3 +247,16 @@ def test_halves_of_surrogate_pairs_in_a_reply_reach_the_results_and_stay_the_sam
     run = ri.evaluate(odd, ROWS, model_name="odd", out="run", **LOCAL)
     assert run.outcomes["first_reply"].unique().to_list() == ["<answer>\ufffd</answer>"]
     assert ri.evaluate(odd, ROWS, model_name="odd", out="run", **LOCAL).outcomes.equals(run.outcomes)
+
+
+def test_both_indices_of_a_run_are_those_of_its_summary():
+    how = {"limit": 120, "variants": "normal", "engine": "local"}
+    drawn = ri.evaluate("almanac/small", "almanac", draws=2, **how)
+    (variant,) = drawn.summary.variants
+    found, single = drawn.refusal_index(), drawn.single_draw_refusal_index()
+    assert (found.estimate, found.status) == (variant.index.estimate, variant.index.status)
+    assert found.n_repeated == 120
+    assert single.estimate == variant.metric("single_draw_refusal_index").estimate
+    steady = ri.evaluate("almanac/small", "almanac", temperature=0, **how)
+    assert steady.refusal_index().estimate == pytest.approx(steady.single_draw_refusal_index().estimate, abs=1e-9)
+    assert steady.summary.variants[0].index.name == "refusal_index"

@@ -15,6 +15,7 @@ from refusal_index.datasets import load_dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.settings import SETTINGS, Settings
 from refusal_index.evaluation import identity
+from refusal_index.evaluation.force import prepare_force
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.run import ComparabilityError, rebuild
 from refusal_index.outcomes.errors import RunFolderError
@@ -210,3 +211,14 @@ def test_rebuilding_needs_no_model_and_makes_no_folder_where_there_is_none():
     with pytest.raises(RunFolderError):
         rebuild(Path("nowhere"))
     assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("header", ["grade", "grade,forced_grade"])
+def test_a_forced_pass_is_named_as_before_whatever_else_its_file_knows(tmp_path, header):
+    """The digest of what is forced: folders made before files could hold both passes are resumed still."""
+    path, further = tmp_path / "m1.csv", ",A" * header.count(",")
+    rows = "".join(f"{row}{further}\n" for row in ("a,Who?,I,no idea,C", "b,What?,It,that,B"))
+    path.write_text(f"id,problem,target,predicted_answer,{header}\n{rows}")
+    plan = prepare_force(path, Settings.of(model="mockllm/model", grader="exact"), out=tmp_path / "x").plan
+    digest = "ed8fe55f0577152289093afe20229e1c1b711eaaefa27547f2168867eb3fe40d"
+    assert plan.identity["first_pass"]["answers_sha256"] == digest

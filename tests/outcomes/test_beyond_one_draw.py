@@ -11,6 +11,8 @@ import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.draws import draws_summary
+from refusal_index.outcomes.presentation import to_text
+from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.sensitivity import outcome_counts, sensitivity
 from refusal_index.outcomes.summary import summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
@@ -19,6 +21,7 @@ from refusal_index.stats import (
     ContingencyTable,
     OutcomeCounts,
     copula_tests,
+    joint_noise_corrected_refusal_index,
     joint_refusal_index,
     noise_corrected_refusal_index,
     refusal_index,
@@ -80,7 +83,7 @@ def test_one_variant_is_not_pooled_and_models_are_pooled_apart():
     refusal, error = latent()
     one = table_of(refusal > 0, error > 0, "normal")
     assert summarise(one).pooled == ()
-    assert summarise(one).index == summarise(one).variants[0].metric("refusal_index")
+    assert summarise(one).index == summarise(one).variants[0].metric("single_draw_refusal_index")
     both = pl.concat([one, table_of(refusal > 1, error > 0, "high")])
     other = both.with_columns(model=pl.lit("other"))
     assert summarise(both).index == summarise(both).pooled[0].index
@@ -101,11 +104,93 @@ def test_repeated_draws_are_corrected_for_noise_as_stats_does():
     found = draws_summary(table, 0.95)
     expected = noise_corrected_refusal_index(refused, wrong)
     assert (found.questions, found.draws) == (N, 4)
-    assert found.noise_corrected.estimate == expected.estimate
-    assert (found.noise_corrected.low, found.noise_corrected.high) == expected.confidence_interval(rng=0)
+    assert found.refusal_index.estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert (found.refusal_index.low, found.refusal_index.high) == pytest.approx(expected.confidence_interval())
+    assert found.forced_for_all == expected.forced_for_all
     assert found.uncorrected == expected.uncorrected
     assert found.refusal_reliability == expected.refusal_reliability
-    assert found.noise_corrected.estimate > found.mid_rank_spearman.estimate > found.uncorrected
+    assert found.refusal_index.estimate > found.mid_rank_spearman.estimate > found.uncorrected
+
+
+def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
+    """A first draw of every question, and a second one of some."""
+    refused, wrong, table = repeated(2)
+    few = pl.col("question_id").is_in([f"q{i}" for i in range(twice)])
+    return refused, wrong, table.filter((pl.col("draw") == 0) | few)
+
+
+def test_single_draws_of_all_questions_enter_the_index_as_stats_does_it():
+    refused, wrong, table = drawn_twice()
+    scored = np.tile(np.arange(N) < 400, (2, 1))
+    expected = noise_corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    (variant,) = summarise(table).variants
+    assert (variant.draws.questions, variant.table.n) == (400, N)
+    assert variant.metric("refusal_index").estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert variant.index is variant.metric("refusal_index")
+    single = refusal_index(refused=refused[0], wrong=wrong[0])
+    assert variant.metric("single_draw_refusal_index").estimate == single.estimate
+
+
+def test_without_repeated_draws_the_index_goes_by_the_name_of_single_draws():
+    refusal, error = latent()
+    table = table_of(refusal > 0, error > 0, "normal")
+    (variant,) = summarise(table).variants
+    assert variant.index.name == "single_draw_refusal_index"
+    defined = variant.metric("refusal_index")
+    assert (defined.estimate, defined.status, defined.reason) == (None, "undefined", "no_repeated_questions")
+    text = to_text(summary_blocks(summarise(table)))
+    assert "single-draw RI is the index of one reply a question, and not RI" in text
+    assert "RI" not in {column.strip() for column in text.splitlines()[0].split("  ")}
+
+
+def test_at_temperature_zero_one_draw_shows_the_probabilities():
+    refusal, error = latent()
+    table = table_of(refusal > 0, error > 0, "normal")
+    (variant,) = summarise(table, always_alike=True).variants
+    assert variant.index.name == "refusal_index"
+    assert variant.index.estimate == variant.metric("single_draw_refusal_index").estimate
+    assert "at temperature 0 every draw is the same reply" in to_text(
+        summary_blocks(summarise(table, always_alike=True))
+    )
+
+
+def test_the_joint_index_of_the_probabilities_is_that_of_stats_and_needs_every_variant():
+    refused, wrong, table = repeated(2)
+    stricter = refused & (np.random.default_rng(1).random(N) < 0.8)
+    other = pl.concat([table_of(stricter[d], wrong[d], "high", d) for d in range(2)])
+    (pooled,) = summarise(pl.concat([table, other])).pooled
+    each = [noise_corrected_refusal_index(one, wrong) for one in (refused, stricter)]
+    expected = joint_noise_corrected_refusal_index(each)
+    assert pooled.index.name == "refusal_index"
+    assert pooled.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert (pooled.index.low, pooled.index.high) == pytest.approx(expected.confidence_interval(), abs=1e-9)
+    (single,) = summarise(pl.concat([table, other.filter(draw=0)])).pooled
+    assert single.refusal_index is None
+    assert single.index.name == "single_draw_refusal_index"
+
+
+def codes_of(table: pl.DataFrame) -> dict[str, str]:
+    (variant,) = summarise(table).variants
+    return {warning.code: warning.message for warning in variant.warnings}
+
+
+def test_repeated_draws_that_cannot_be_used_are_said():
+    *_, table = repeated(2)
+    unforced = table.with_columns(forced_grade=pl.lit(None, pl.String))
+    assert f"{N:,} questions have several draws" in codes_of(unforced)["repeated_draws_unused"]
+    assert "repeated_draws_unused" not in codes_of(table)
+    assert "repeated_draws_unused" not in codes_of(table.filter(draw=0))
+
+
+def test_too_few_repeated_draws_are_said():
+    assert "Only 49 questions were drawn repeatedly" in codes_of(drawn_twice(49)[2])["few_repeated"]
+    assert "few_repeated" not in codes_of(drawn_twice(50)[2])
+
+
+def test_repeated_draws_count_at_temperature_zero_too():
+    *_, table = drawn_twice()
+    (variant,) = summarise(table, always_alike=True).variants
+    assert variant.index == variant.draws.refusal_index != variant.metric("single_draw_refusal_index")
 
 
 def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
@@ -159,12 +244,13 @@ def test_the_index_under_every_scoring_rule_and_its_range():
     expected = scoring_rules(COUNTS)
     assert [(rule.rule, rule.estimate) for rule in found.rules] == [(r, result.estimate) for r, result in expected]
     estimates = [result.estimate for _, result in expected]
-    index = found.range_of("refusal_index")
+    index = found.range_of("single_draw_refusal_index")
     assert (index.low, index.high) == (min(estimates), max(estimates))
-    assert [one.name for one in found.ranges] == list(METRIC_NAMES)
+    assert [one.name for one in found.ranges] == [*METRIC_NAMES[:-1], "single_draw_refusal_index"]
     headline = {metric.name: metric.estimate for metric in summarise(incomplete()).variants[0].metrics}
-    for one in found.ranges:
-        assert one.low <= headline[one.name] <= one.high
+    assert index.low <= headline["single_draw_refusal_index"] <= index.high
+    rate = found.range_of("refusal_rate")
+    assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may have refused; the others are known
 
 
 def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
@@ -182,7 +268,7 @@ def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
         assert (one.questions, one.refusal_index.estimate) == (N // 2, alone.estimate)
         assert (one.refusal_index.low, one.refusal_index.high) == alone.confidence_interval()
     pooled = ContingencyTable.from_arrays(refused, wrong)
-    assert found.within.estimate < summarise(table_of(refused, wrong, "v")).variants[0].metric("refusal_index").estimate
+    assert found.within.estimate < summarise(table_of(refused, wrong, "v")).variants[0].index.estimate
     assert pooled.n == N
     assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), 1.0, 0.95).topics is None
 
@@ -193,5 +279,6 @@ def test_json_holds_all_of_it():
     (pooled,), variant = document["pooled"], document["variants"][0]
     assert pooled["homogeneity"]["reason"] == "variants_repeat_each_other"
     assert {"family", "pvalue"} <= set(pooled["copulas"][0])
-    assert variant["draws"]["noise_corrected"]["status"] == "ok"
+    assert variant["draws"]["refusal_index"]["estimate"] == variant["metrics"]["refusal_index"]["estimate"]
+    assert variant["metrics"]["single_draw_refusal_index"]["status"] == "ok"
     assert {rule["rule"] for rule in variant["sensitivity"]["rules"]} >= {"refused_again_right", "all_lowest"}

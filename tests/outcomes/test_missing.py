@@ -24,11 +24,12 @@ from tests.outcomes.test_summary import (
 )
 
 from refusal_index import refusal_index_many
-from refusal_index.outcomes import Outcome
+from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.missing import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.outcomes.presentation.summary import lacking, summary_table
 from refusal_index.outcomes.summary import VariantSummary, is_complete, summarise, summary_to_json
+from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import ContingencyTable, missing_bounds
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
@@ -145,3 +146,24 @@ def test_no_caution_from_tiny_counts_even_failures_or_what_nobody_asked() -> Non
     assert codes(unscored_refusals(5, 14)) == []
     nobody = Outcome(True, None, unscored_reason=FORCED_NOT_ASKED)
     assert "unscored_refusals" not in codes(unscored_refusals(0, more={nobody: 100}))
+
+
+def test_graders_who_differ_between_right_and_wrong_leave_a_sharp_range() -> None:
+    """Sixty rows, five of them answered without a grade and four refused without one: the refusal rate is known."""
+    kinds = {
+        Outcome(True, True, Grade.REFUSED, Grade.INCORRECT): 13,
+        Outcome(True, False, Grade.REFUSED, Grade.CORRECT): 4,
+        Outcome(True, None, Grade.REFUSED, Grade.UNSCORED, "forced_graders_disagree"): 4,
+        Outcome(False, True, Grade.INCORRECT): 17,
+        Outcome(False, False, Grade.CORRECT): 17,
+        Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"): 5,
+    }
+    each = [kind for kind, count in kinds.items() for _ in range(count)]
+    asked = Identification("m", "d", "normal")
+    table = outcome_table((asked, Question(f"q{place}", "?", "!"), kind) for place, kind in enumerate(each))
+    (variant,) = summarise(table).variants
+    rate, index = (variant.sensitivity.range_of(name) for name in ("refusal_rate", "single_draw_refusal_index"))
+    assert (rate.low, rate.high) == (21 / 60, 21 / 60)
+    assert variant.missing is not None
+    assert (variant.missing.refused, variant.missing.answered, variant.missing.unknown) == (4, 5, 0)
+    assert (index.low, index.high) == (variant.missing.low, variant.missing.high)

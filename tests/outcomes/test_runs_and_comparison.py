@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.comparison import (
     CompareOptions,
-    compare_corrected,
     compare_pair,
     matched_variants,
     rank,
@@ -26,9 +26,11 @@ from refusal_index.stats import (
     compare_joint,
     compare_metrics,
     compare_noise_corrected,
-    holm,
+    noise_corrected_refusal_index,
     rank_joint,
+    rank_noise_corrected,
     rank_runs,
+    refusal_index,
 )
 
 N = 400
@@ -285,30 +287,63 @@ def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.
     return table, refused, wrong
 
 
-def test_corrected_indices_are_compared_as_stats_does_with_holm_over_the_pairs(tmp_path):
-    made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3), ("c", 2, 2))}
+def results(*models: tuple) -> list:
+    """The index of the probabilities of models that were drawn over the same questions."""
+    return [noise_corrected_refusal_index(refused, wrong) for _, refused, wrong in models]
+
+
+def test_indices_of_probabilities_are_compared_as_stats_does(tmp_path):
+    made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3))}
+    found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
+    expected = compare_noise_corrected(*results(*made.values()))
+    (variant,) = found.variants
+    assert variant.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert variant.index.pvalue == pytest.approx(expected.pvalue, abs=1e-9)
+    assert variant.index.confidence_interval() == pytest.approx(expected.confidence_interval(), abs=1e-9)
+    assert found.headline is variant.index
+    assert variant.differences()["single_draw_refusal_index"] is variant.comparison["refusal_index"]
+
+
+def test_joint_indices_of_probabilities_are_compared_over_variants_with_repeated_draws(tmp_path):
+    made = [drawn(name, slope) for name, slope in (("a", 3), ("b", 1))]
+    both = {
+        name: pl.concat([table, table.with_columns(variant=pl.lit("high"))])
+        for name, (table, *_) in zip("ab", made, strict=True)
+    }
+    found = compare_pair(read_runs(written(tmp_path, **both)), CompareOptions())
+    expected = compare_noise_corrected(*results(*made))
+    assert found.index_over == ("low", "high")
+    assert found.headline is found.joint_index
+    assert found.joint_index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+
+
+def test_a_run_without_repeated_draws_leaves_single_draws_to_compare(tmp_path):
     once = table_of(0.5, 1, ["low"], model="once")
-    runs = read_runs(written(tmp_path, **{name: table for name, (table, *_) in made.items()}, once=once))
-    found = compare_corrected(runs, CompareOptions(seed=4))
-    assert [(pair.variant, pair.first, pair.second) for pair in found] == [
-        ("low", *p) for p in ((0, 1), (0, 2), (1, 2))
-    ]
-    for pair in found:
-        one, other = (made["abc"[run]][1:] for run in (pair.first, pair.second))
-        expected = compare_noise_corrected(one, other, rng=4)
-        assert pair.difference == expected
-        assert pair.difference.confidence_interval() == expected.confidence_interval()
-    pvalues = np.array([pair.difference.pvalue for pair in found])
-    assert [pair.pvalue_holm for pair in found] == holm(pvalues).tolist()
+    runs = read_runs(written(tmp_path, a=drawn("a", 3)[0], once=once))
+    found = compare_pair(runs, CompareOptions())
+    assert found.variants[0].index is found.joint_index is None
+    assert found.headline is found.variants[0].comparison["refusal_index"]
+    assert rank(runs, CompareOptions()).ranking.metric == "single_draw_refusal_index"
+    with pytest.raises(OutcomeTableError, match=r"expected repeated draws of every run .* got none of once"):
+        rank(runs, CompareOptions(metric="refusal_index"))
 
 
-def test_corrected_pairs_stand_in_the_order_that_is_asked_for(tmp_path):
-    runs = read_runs(written(tmp_path, **{name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1))}))
-    (pair,) = compare_corrected(runs, CompareOptions(seed=4))
-    (turned,) = compare_corrected(runs, CompareOptions(seed=4), order=[1, 0])
-    assert (turned.first, turned.second) == (1, 0)
-    assert turned.difference.estimate == -pair.difference.estimate
-    assert turned.difference.second == pair.difference.first
+def test_at_temperature_zero_single_draws_are_compared_with_repeated_ones(tmp_path):
+    made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1))}
+    tables = {"a": made["a"][0], "b": made["b"][0].filter(draw=0)}
+    first, second = read_runs(written(tmp_path, **tables))
+    alike = replace(second, settings={"decoding": {"temperature": 0.0}})
+    (variant,) = compare_pair((first, alike), CompareOptions()).variants
+    single = refusal_index(refused=made["b"][1][0], wrong=made["b"][2][0])
+    assert variant.index.second.estimate == pytest.approx(single.estimate, abs=1e-9)
+
+
+def test_a_ranking_is_by_the_probabilities_as_stats_does_where_all_have_repeated_draws(tmp_path):
+    made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1), ("c", 2))}
+    found = rank(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
+    expected = rank_noise_corrected(results(*made.values()), rng=0)
+    assert found.ranking.metric == "refusal_index"
+    assert [(run.row, run.letters) for run in found.ranking.runs] == [(r.row, r.letters) for r in expected.runs]
 
 
 @pytest.mark.parametrize(
@@ -321,17 +356,18 @@ def test_corrected_pairs_stand_in_the_order_that_is_asked_for(tmp_path):
     ],
     ids=["most of them", "a quarter of them", "none of them", "most of a small run"],
 )
-def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
+def test_indices_of_probabilities_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
     runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))
-    (pair,) = compare_corrected(runs, CompareOptions())
-    difference = pair.difference
-    assert (difference.first.patterns.n_questions, difference.second.patterns.n_questions) == numbers[:2]
-    assert difference.n_shared == numbers[2]
+    (variant,) = compare_pair(runs, CompareOptions()).variants
+    difference = variant.index
+    found = difference.first.n_repeated, difference.second.n_repeated
+    assert found == numbers[:2]
+    assert difference.status == "undefined" or difference.n_shared == numbers[2]
 
 
-def test_a_pair_without_a_corrected_index_has_no_adjusted_pvalue_and_does_not_count_for_the_others(tmp_path):
+def test_a_run_without_an_index_is_not_ranked_and_says_why(tmp_path):
     tables = {name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1), ("never", 2))}
     tables["never"] = tables["never"].with_columns(refused=pl.lit(value=False))
-    found = compare_corrected(read_runs(written(tmp_path, **tables)), CompareOptions())
-    assert [pair.difference.status for pair in found] == ["ok", "undefined", "undefined"]
-    assert [pair.pvalue_holm for pair in found] == [found[0].difference.pvalue, None, None]
+    found = rank(read_runs(written(tmp_path, **tables)), CompareOptions())
+    assert {run.row for run in found.ranking.runs} == {0, 1}
+    assert [(run.row, run.reason) for run in found.ranking.unranked] == [(2, "nobody_refused")]

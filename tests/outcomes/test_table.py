@@ -24,6 +24,7 @@ from refusal_index.outcomes.table import (
     OutcomeTableError,
     outcome_table,
     read_outcomes,
+    read_tables,
     write_outcomes,
 )
 
@@ -95,7 +96,8 @@ def test_no_csv_cell_begins_as_a_spreadsheet_formula_does(tmp_path, text):
 def test_columns_are_those_of_the_design_in_their_order():
     assert list(SCHEMA) == [
         *("model", "dataset", "variant", "question_id", "draw", "refused", "wrong", "first_grade", "forced_grade"),
-        *("unscored_reason", "topic", "question", "gold", "first_reply", "forced_reply", "schema_version"),
+        *("unscored_reason", "topic", "cluster", "weight", "question", "gold", "first_reply", "forced_reply"),
+        "schema_version",
     ]
     assert one().schema == pl.Schema(dict(SCHEMA))
     assert one()["schema_version"].to_list() == [SCHEMA_VERSION]
@@ -130,7 +132,7 @@ def test_a_row_without_a_word_is_a_question_without_a_grade_where_there_are_only
     assert table["question_id"].to_list() == ["a", "b"]
 
 
-@pytest.mark.parametrize("yes", ["true", "True", "TRUE", "1", "yes", "Yes", " yes ", "1.0"])
+@pytest.mark.parametrize("yes", ["true", "True", "TRUE", "T", "t", "1", "yes", "Yes", " yes ", "1.0"])
 @pytest.mark.parametrize("no", ["false", "False", "0", "no", "NO", "0.0"])
 def test_booleans_in_any_usual_spelling(tmp_path, yes, no):
     path = written(tmp_path / "x.csv", f"refused,wrong,question_id\n{yes},{no},a\n{no},,b\n")
@@ -323,3 +325,35 @@ def test_a_forced_answer_beside_an_answered_question_contradicts_nothing(outcome
 def test_package_import_loads_no_polars():
     code = "import refusal_index, refusal_index.outcomes, sys; assert 'polars' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("nothing", ["", "NaN", "nan", "NA", "null", "None", " "])
+def test_words_for_an_empty_cell_leave_it_unscored(tmp_path, nothing):
+    path = written(tmp_path / "x.csv", f"refused,wrong,forced_grade\nT,F,{nothing}\nF,{nothing},\n")
+    table = read_outcomes(path)
+    assert table["refused"].to_list() == [True, False]
+    assert table["wrong"].to_list() == [False, None]
+    assert table["forced_grade"].null_count() == 2
+
+
+def test_probabilities_are_read_of_own_tables_alone(tmp_path):
+    """A column that is called confidence may hold anything in a table of another tool, and was ignored there."""
+    foreign = read_outcomes(written(tmp_path / "x.csv", "refused,wrong,confidence\n1,0,high\n"))
+    assert "confidence" not in foreign.columns
+    own = written(tmp_path / "y.csv", "refused,wrong,confidence,schema_version\n1,0,0.5,1\n0,1,,1\n")
+    assert read_outcomes(own)["confidence"].to_list() == [0.5, None]
+    both = read_tables([tmp_path / "x.csv", own])
+    assert both["confidence"].to_list() == [None, 0.5, None]
+    with pytest.raises(
+        OutcomeTableError, match=r"row 1, column 'confidence': expected a probability in \[0, 1\], got 1.5"
+    ):
+        read_outcomes(pl.DataFrame({"refused": [True], "wrong": [True], "confidence": [1.5], "schema_version": [1]}))
+
+
+def test_a_first_pass_whose_graders_differ_between_right_and_wrong_is_answered():
+    table = one(Outcome(False, None, Grade.UNSCORED, None, "first_graders_disagree"))
+    assert table.row(0, named=True)["refused"] is False
+    with pytest.raises(OutcomeTableError, match=r"first_grade is 'unscored' and refused false, .*, wrong is empty"):
+        one(Outcome(False, True, Grade.UNSCORED))
+    with pytest.raises(OutcomeTableError, match="refused is true exactly when first_grade is 'refused'"):
+        one(Outcome(True, None, Grade.UNSCORED))

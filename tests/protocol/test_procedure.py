@@ -213,7 +213,7 @@ AGREE_CASES = {
     "they disagree": Case(
         (("M", RIGHT), ("G", "A"), ("H", "B")),
         Grade.UNSCORED,
-        refused=None,
+        refused=False,
         wrong=None,
         reason="first_graders_disagree",
     ),

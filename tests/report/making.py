@@ -73,6 +73,8 @@ def _table(
         "gold": [f"thing {number}" for number in range(n)],
         "first_reply": first,
         "forced_reply": forced,
+        "cluster": [None] * n,
+        "weight": [None] * n,
         "schema_version": [SCHEMA_VERSION] * n,
     }
     return pl.DataFrame(columns, schema=dict(SCHEMA))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,10 @@ from scipy import stats as scipy_stats
 
 from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
+from refusal_index.report.overview import overview
 from refusal_index.report.tables import sensitivity_rows
-from refusal_index.stats import Estimate
+from refusal_index.report.views import run_view
+from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.report.making import counts_table, report_run, rows
 
 
@@ -37,17 +38,23 @@ def test_a_coin_tells_half_of_the_pairs_apart_and_perfect_knowledge_all() -> Non
 @pytest.mark.parametrize(
     ("estimate", "low", "high", "said"),
     [
-        (0.1, 0.02, 0.2, "barely"),
-        (0.3, 0.2, 0.4, "loosely"),
-        (0.5, 0.4, 0.6, "moderately"),
-        (0.7, 0.6, 0.8, " closely"),
-        (0.9, 0.8, 0.95, "very closely"),
-        (0.1, -0.1, 0.3, "no sign"),
+        (0.1, 0.02, 0.19, "knowledge barely."),
+        (0.3, 0.2, 0.39, "knowledge loosely."),
+        (0.5, 0.4, 0.59, "knowledge moderately well."),
+        (0.7, 0.6, 0.79, "knowledge closely."),
+        (0.9, 0.8, 0.95, "knowledge very closely."),
+        (0.3, 0.19, 0.39, "knowledge, barely to loosely."),
+        (0.36, 0.02, 0.70, "how well is not settled: anything from barely to closely"),
+        (0.1, -0.1, 0.19, "no sign"),
+        (-0.1, -0.5, 0.05, "no sign"),
+        (0.1, -0.1, 0.2, "is not settled: anything from not at all to loosely"),
+        (0.24, -0.03, 0.49, "is not settled: anything from not at all to moderately well"),
+        (0.5, 0.0, 1.0, "is not settled: anything from not at all to very closely"),
         (-0.3, -0.4, -0.1, "against"),
         (None, None, None, "cannot be said"),
     ],
 )
-def test_words_go_by_estimate_and_interval(
+def test_words_claim_what_both_ends_hold(
     estimate: float | None, low: float | None, high: float | None, said: str
 ) -> None:
     assert said in verdict(Finding(Estimate(estimate, low, high), 0.5))
@@ -60,10 +67,34 @@ def test_nothing_is_made_of_a_number_that_means_nothing(code: str) -> None:
     assert pairs_sentence(index) is None
 
 
-def test_repeated_draws_that_see_more_are_said() -> None:
-    hidden = Finding(Estimate(0.05, -0.2, 0.3), 0.5, hidden_by_chance=True)
-    assert "repeated draws do" in verdict(hidden)
-    assert "coin" in verdict(replace(hidden, hidden_by_chance=False))
+def test_the_first_screen_says_which_index_it_shows() -> None:
+    single, drawn = headline(report_run(rows(400))), headline(report_run(rows(400, draws=2)))
+    assert (single.name, drawn.name) == ("Single-draw Refusal Index", "Refusal Index")
+    assert single.which.startswith("This is single-draw RI, of one reply a question, not RI")
+    assert drawn.which.startswith("This is RI, the index of the model's probabilities")
+    assert "single-draw RI is 0." in drawn.which
+    titles = [[(one.weight, one.title) for one in found.spoilers] for found in (single, drawn)]
+    assert ("grave", "Single draws") in titles[0]
+    assert ("grave", "No RI") in titles[1]  # its draws have nothing to do with each other
+
+
+def test_one_axis_holds_one_kind_of_index() -> None:
+    drawn = report_run(
+        pl.concat(
+            [
+                rows(400, model="a", variants=("low",)),
+                rows(400, model="a", variants=("low",)).with_columns(draw=pl.lit(1, pl.Int64)),
+            ]
+        )
+    )
+    once = report_run(rows(400, model="b", variants=("low",)))
+    assert [run.index.name for run in (drawn, once)] == ["refusal_index", "single_draw_refusal_index"]
+    mixed, alike = (
+        overview([run_view(run, place) for place, run in enumerate(both)]) for both in ((drawn, once), (drawn, drawn))
+    )
+    assert {(line.index.name, line.is_single_draw) for line in mixed.lines} == {("single_draw_refusal_index", True)}
+    assert any("not RI" in sentence for sentence in mixed.sentences)
+    assert {(line.index.name, line.is_single_draw) for line in alike.lines} == {("refusal_index", False)}
 
 
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:
@@ -71,13 +102,13 @@ def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     assert several.pooled is not None
     assert headline(several).index.estimate == several.pooled.index.estimate
     assert [line.name for line in headline(several).lines] == ["jointly", "low", "normal", "high", "highest"]
-    assert headline(one).index.estimate == one.variants[0].metric("refusal_index").estimate
+    assert headline(one).index.estimate == one.variants[0].index.estimate
     assert [line.name for line in headline(one).lines] == ["normal"]
 
 
 def test_best_and_worst_prompt_are_named() -> None:
     run = report_run(rows(400))
-    found = {v.variant: v.metric("refusal_index").estimate for v in run.variants}
+    found = {v.variant: v.index.estimate for v in run.variants}
     best, worst = max(found, key=found.__getitem__), min(found, key=found.__getitem__)
     (sentence,) = (said for said in headline(run).compared if "best prompt" in said)
     assert f"best prompt is {best} at {found[best]:.2f}, its worst {worst} at {found[worst]:.2f}" in sentence
@@ -151,3 +182,45 @@ def test_the_same_caution_of_several_prompts_is_told_once() -> None:
 def test_the_papers_rows_stand_beside_simpleqa_only() -> None:
     assert headline(report_run(rows(300))).paper == ()
     assert len(headline(report_run(rows(300, dataset="simpleqa"))).paper) == 16
+
+
+def missing_of(kind: str, count: int) -> pl.DataFrame:
+    """Return outcomes of which some have no grade, or were refused again when forced."""
+    table, chosen = rows(1000, variants=("normal",)), pl.col("refused").cum_sum() <= count
+    chosen &= pl.col("refused")
+    if kind == "again":
+        changed = {"forced_grade": "refused", "wrong": True}
+    else:
+        changed = {"forced_grade": "unscored", "wrong": None, "unscored_reason": "forced_truncated"}
+    given = (pl.when(chosen).then(pl.lit(value)).otherwise(pl.col(name)).alias(name) for name, value in changed.items())
+    return table.with_columns(given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "count", "weight"),
+    [
+        ("again", "Refused when forced", 1, "note"),
+        ("again", "Refused when forced", 8, "grave"),
+        ("missing", "Unscored", 1, "note"),
+        ("missing", "Unscored", 12, "grave"),
+    ],
+)
+def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: str, count: int, weight: str) -> None:
+    """One question in a thousand moves little; some ten refused ones can move the index by more than .05."""
+    found = {one.title: one for one in headline(report_run(missing_of(kind, count))).spoilers}
+    assert found[title].weight == weight
+
+
+def test_single_replies_are_never_nothing_grave() -> None:
+    grave = [one for one in headline(report_run(rows(2000, variants=("normal",)))).spoilers if one.weight == "grave"]
+    assert any("one draw each" in one.text for one in grave)
+
+
+def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:
+    """(5, 0, 495, 500) has an index of 1 though 495 wrong answers were given."""
+    assert refusal_index(ContingencyTable(5, 0, 495, 500)).estimate == 1
+    write_report((report_run(rows(300)), report_run(rows(300), label="n")), tmp_path / "r.html")
+    page = " ".join((tmp_path / "r.html").read_text().split())
+    assert "strictly in order of difficulty" in page
+    assert "refuses exactly what it would get wrong" not in page
+    assert "loses none until only right ones are left to refuse" in page

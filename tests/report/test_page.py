@@ -146,7 +146,7 @@ def test_metrics_are_those_of_the_summary() -> None:
     run = report_run(rows(300))
     held = metric_rows(run)
     assert len(held) == len(METRIC_NAMES)
-    names = ("refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
+    names = ("single_draw_refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
     for row, name in zip(held, names, strict=True):
         for cell, variant in zip(row.cells, run.variants, strict=True):
             metric = variant.metric(name)
@@ -179,12 +179,14 @@ def test_curves_of_the_plane_run_through_their_points() -> None:
 def test_sensitivity_holds_rules_topics_and_draws() -> None:
     run = report_run(rows(200, draws=2))
     held = {row.name: row for row in sensitivity_rows(run)}
-    assert list(held) == ["as scored", "scoring rules", "within topics", "noise-corrected"]
+    assert list(held) == ["RI", "single-draw RI", "forced for all", "scoring rules", "within topics"]
     for place, variant in enumerate(run.variants):
-        corrected = held["noise-corrected"].cells[place]
+        corrected, forced = held["RI"].cells[place], held["forced for all"].cells[place]
         assert variant.draws is not None
         assert corrected is not None
-        assert corrected.estimate == variant.draws.noise_corrected.estimate
+        assert forced is not None
+        assert corrected.estimate == variant.draws.refusal_index.estimate
+        assert forced.estimate == variant.draws.forced_for_all
 
 
 def test_colours_are_those_of_the_figures() -> None:

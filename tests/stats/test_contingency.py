@@ -74,7 +74,7 @@ def test_from_arrays_takes_lists_and_nothing_at_all() -> None:
         ([True, False], [True], ValueError, "for each of the same questions, got 2 and 1; was one of them filtered"),
         ([[True], [False]], [True, False], ValueError, r"refused must be one-dimensional, got shape \(2, 1\)"),
         (True, [True], ValueError, r"refused must be one-dimensional, got shape \(\)"),
-        ([1, 0], [True, False], TypeError, "refused must hold truth values, got an array of int64"),
+        ([2, 0], [True, False], TypeError, "refused must hold truth values, got an array of int64"),
         (
             [True, False],
             [True, None],

@@ -13,9 +13,8 @@ from refusal_index import ContingencyTable, refusal_index, stats
 FUNCTIONS = {name: value for name, value in vars(stats).items() if name in stats.__all__ and inspect.isfunction(value)}
 
 CHECKS_NOTHING = {
-    "holm": "takes p-values that the package has made",
+    "clustered_covariance": "its design is checked when it is made",
     "scoring_rules": "its counts are checked when they are made",
-    "tetrachoric": "runs over a million tables; refusal_index_many checks them before",
 }
 """Functions without a Raises section, and why."""
 
@@ -23,12 +22,13 @@ OWN_DEFINITION = {
     "asymptotic_deviation": "the delta method written out for each metric",
     "checked_matrices": "makes no number",
     "correct_guessing": "the arithmetic of lucky guesses",
+    "default_repeat_questions": "the package's own rule",
     "density": "the textbook formula",
     "expected_half_width": "the normal approximation, written out in its module",
     "expected_winner_entropy": "the mean over all rankings, counted",
     "influence_correlation": "a plain correlation of two influence functions",
     "iso_score": "the metrics' definitions solved for the correct rate",
-    "joint_refusal_index": "generalised least squares over influence functions, written out in its module",
+    "joint_noise_corrected_refusal_index": "sums of both parts of a quotient, written out in its module",
     "latent_auroc": "a closed form, derived in its module",
     "nested_copula_test": "the likelihood ratio of a multinomial, written out in its module",
     "power_to_tell_apart": "the normal approximation, written out in its module",
@@ -63,6 +63,8 @@ REFUSED = {
     "omniscience_index": lambda: stats.omniscience_index(TABLE, confidence_level=95),
     "rho_from_refusal_index": lambda: stats.rho_from_refusal_index(2),
     "scoring_ranges": lambda: stats.scoring_ranges(stats.OutcomeCounts(7, 3, 2, 5), penalty=-1),
+    "holm": lambda: stats.holm([0.1, 1.2]),
+    "tetrachoric": lambda: stats.tetrachoric(-5, 1, 1, 1),
     "upper_orthant": lambda: stats.upper_orthant(0, 0, 2),
     "utility_at": lambda: stats.utility_at(0.5, 0.5, 0.5, -1),
     "weighted_score": lambda: stats.weighted_score(0.5, 0.2, -1),

@@ -13,30 +13,30 @@ from benchmarks import estimator
 from refusal_index import stats
 
 STATS_NAMES = """
-    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult CELL_NAMES COPULA_NAMES
-    CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable CopulaComparison
-    CopulaFit CopulaName CopulaTestResult DrawPatterns FrequencyResult GraderLabels GraderRates HomogeneityTest
-    IntervalMethod IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult METRIC_NAMES
-    Estimate MetricDifference MidRankSpearman MisgradingRange MisgradingResult MissingBounds
-    NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts PairwiseDifference
-    PlanningScenario PowerPlan RandomBaseline RandomDistribution RankedRun Ranking RankingStability
-    RefusalIndexResult ReliabilityBin
-    SamplePlan ScoredByRule ScoringRange Status VariabilityResult WinnerEntropyResult WithinTopicResult
-    abstention_metrics accuracy_refusal_area accuracy_refusal_curve asymptotic_deviation
-    attenuated_refusal_index aurc auroc best_operating_point best_refusal_rate checked_matrices
-    coefficient_of_variation compact_letters compare_joint compare_metrics
-    compare_noise_corrected copula_spearman copula_test
-    copula_tests copula_upper_orthant copula_win_rates correct_given_attempted correct_guessing
-    correct_misgrading correct_rate_at density empirical_accuracy_refusal_curve expected_calibration_error
-    expected_half_width expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas
-    frequency_refusal_index holm influence_correlation influence_function iso_refusal_index iso_score
-    isotonic_residuals joint_refusal_index kendall_tau kendall_w latent_aurc latent_auroc latent_excess_aurc
-    metric_influence metrics misgrading_from_labels misgrading_range missing_bounds nested_copula_test
-    noise_corrected_refusal_index normalized_difference omniscience_index penalty_from_confidence
-    power_to_tell_apart questions_for_cv questions_for_half_width questions_to_tell_apart random_baseline
-    rank_joint rank_runs ranking_stability refusal_index refusal_index_many reliability_table
-    rho_from_refusal_index risk_coverage_curve scoring_ranges scoring_rules tetrachoric upper_orthant utility
-    utility_at weighted_score winner_entropy within_topic_refusal_index
+    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult BetweenPrompts BoundaryPair
+    CELL_NAMES COPULA_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval ContingencyTable
+    CopulaComparison CopulaFit CopulaName CopulaTestResult DrawPatterns EqualIndexTest Estimate FrequencyResult
+    GraderLabels GraderRates HomogeneityTest IntervalMethod IsotonicResiduals JointDifference
+    JointRefusalIndexResult KendallWResult LabelPlan METRIC_NAMES MetricDifference MidRankSpearman MisgradingRange
+    MisgradingResult MissingBounds NoiseCorrectedDifference NoiseCorrectedResult OperatingPoint OutcomeCounts
+    PairwiseDifference PlanningScenario PowerPlan PredictionPowered RandomBaseline RandomDistribution RankedRun
+    Ranking RankingStability RefusalIndexResult ReliabilityBin RepeatPlan SamplePlan SampledTable SamplingDesign
+    ScoredByRule ScoringRange Status VariabilityResult WinnerEntropyResult WithinTopicDifference WithinTopicResult
+    abstention_metrics accuracy_refusal_area accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index
+    aurc auroc best_operating_point best_refusal_rate checked_matrices clustered_covariance coefficient_of_variation
+    compact_letters compare_joint compare_metrics compare_noise_corrected compare_within_topics copula_spearman
+    copula_test copula_tests copula_upper_orthant copula_win_rates correct_given_attempted correct_guessing
+    correct_misgrading correct_rate_at default_repeat_questions density empirical_accuracy_refusal_curve
+    equal_index_test expected_calibration_error expected_half_width expected_kendall_w expected_winner_entropy
+    f_score fit_copula fit_copulas frequency_refusal_index holm influence_correlation influence_function
+    iso_refusal_index iso_score isotonic_residuals joint_noise_corrected_refusal_index joint_refusal_index
+    kendall_tau kendall_w labels_for_half_width latent_aurc latent_auroc latent_excess_aurc metric_influence metrics
+    misgrading_from_labels misgrading_range missing_bounds nested_copula_test noise_corrected_refusal_index
+    normalized_difference omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
+    questions_for_cv questions_for_half_width questions_over_interval questions_to_tell_apart random_baseline
+    rank_joint rank_noise_corrected rank_runs ranking_stability refusal_index refusal_index_many reliability_table
+    repeats_half_width rho_from_refusal_index risk_coverage_curve scoring_ranges scoring_rules split_budget
+    tetrachoric upper_orthant utility utility_at weighted_score winner_entropy within_topic_refusal_index
 """
 STATS = set(STATS_NAMES.split())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy.stats import spearmanr
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run
@@ -70,7 +71,56 @@ def test_without_variation_or_with_too_few_points_there_is_no_correlation():
     assert correlation([0.1, 0.2], [0.5, 0.6], n_models=2).pearson is None
     three = correlation([0.1, 0.2, 0.3], [0.5, 0.8, 0.7], n_models=3)
     assert three.pearson is not None
-    assert (three.low, three.basis) == (None, None)
+    assert (three.pearson_interval, three.basis) == ((None, None), None)
+
+
+def test_a_perfect_correlation_has_no_interval_by_fishers_z():
+    line = correlation([0.1, 0.2, 0.3, 0.7], [0.5, 0.6, 0.8, 0.9], n_models=4)
+    assert (line.spearman, line.spearman_interval) == (pytest.approx(1), (None, None))
+    assert line.pearson_interval[0] is not None
+
+
+def test_the_interval_of_ranks_is_that_of_bonett_and_wright():
+    x, y = [1, 2, 3, 4, 5, 6, 7], [2, 1, 4, 3, 7, 6, 5]
+    found, r = correlation(x, y, n_models=7), spearmanr(x, y).statistic
+    reach = 1.959963984540054 * math.sqrt((1 + r * r / 2) / (7 - 3))
+    assert found.spearman_interval == pytest.approx(
+        (math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach))
+    )
+
+
+def test_points_with_an_empty_cell_are_shown_apart_and_left_out_of_the_headline(models):
+    study_without = make(models, OPTIONS)
+    rare = make_run("rare", rho=0.99, n=60, noise=0.01, error=-1.2, draws=4, seed=8, variants=("normal",))
+    assert min(counts_of(rare, "normal")) < 5
+    study = make([*models, rare], OPTIONS)
+    assert study.frame.filter(sparse=True)["model"].unique().to_list() == ["rare"]
+    assert "1 hollow points" in study.caption
+    for name in ("refusal_index", "correct_rate"):
+        mine, before = (one.frame.filter(metric=name).row(0, named=True) for one in (study, study_without))
+        assert (mine["spearman"], mine["pearson"], mine["n_points"]) == (before["spearman"], before["pearson"], 5)
+        every = study.frame.filter(metric=name)
+        assert mine["pearson_all"] == pytest.approx(np.corrcoef(every["value"], every["auroc"])[0, 1])
+        assert mine["n_points_all"] == 6
+    assert "Spearman" in study.printed(study.frame).columns[1]
+
+
+def test_the_ceiling_is_the_root_of_both_reliabilities_by_resampled_questions(models, study):
+    row = study.frame.filter(metric="correct_rate").row(0, named=True)
+    rng = np.random.default_rng(3)
+    right = np.array(
+        [run.variants["normal"].filter(draw=0).select(~(pl.col("refused") | pl.col("wrong"))) for run in models]
+    )
+    values, n = right[:, :, 0].mean(axis=1), right.shape[1]
+    chosen = rng.integers(n, size=(2_000, n))
+    draws = right[:, chosen, 0].mean(axis=2)
+    # What errors spread is their variance over models in a resample, on average.
+    noise = (draws - values[:, None]).var(axis=0, ddof=1).mean()
+    reliability = 1 - noise / values.var(ddof=1)
+    of_area = row["pearson_ceiling"] ** 2 / reliability
+    assert 0.5 < of_area < 1
+    areas = [area_of(run) for run in models]
+    assert of_area > 1 - max(((row["auroc_high"] - row["auroc_low"]) / 2) ** 2 / np.var(areas, ddof=1), 0.5)
 
 
 def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_the_one_with_most_questions(models):
@@ -80,7 +130,7 @@ def test_p_answering_comes_from_the_run_with_the_most_draws_and_the_metric_from_
     assert (row["drawn_in"], row["draws"], row["questions"]) == ("m0 (draws)", 9, 60)
     assert row["auroc"] == pytest.approx(area_of(drawn))
     assert row["value"] == pytest.approx(counts_of(models[0], "normal")[3] / 150)
-    assert any(note.endswith("comes from m0 (draws).") for note in study.notes)
+    assert any(note.startswith("P(Answering) of 1 of 5 points comes from another run") for note in study.notes)
 
 
 def test_runs_without_draws_are_said(models):
@@ -88,7 +138,7 @@ def test_runs_without_draws_are_said(models):
     with pytest.raises(NotPossibleError, match="repeated draws"):
         make(single, OPTIONS)
     study = make([*models, single[0]], OPTIONS)
-    assert sum("no question was drawn twice" in note for note in study.notes) == 3
+    assert any(note.startswith("3 left out, since no question was drawn twice") for note in study.notes)
 
 
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models):

@@ -6,9 +6,11 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from tests.studies.made import cells, made_run
+from tests.studies.outcomes_made import run_of, table_rows
 
 from refusal_index.studies import cost_table, prompt_agreement
 from refusal_index.studies.study import NotPossibleError, StudyOptions
@@ -138,3 +140,23 @@ def test_pictures_and_print():
     study = prompt_agreement.make([made_run("a", n=100), made_run("b", n=100, seed=2), made_run("c", n=90)], OPTIONS)
     assert len(study.figure().axes) == 4
     assert study.printed(study.frame).columns == ["Model", "Prompt", "low", "normal", "high", "highest", "forced"]
+
+
+def test_prompts_that_change_nothing_have_the_kappa_of_their_own_draws():
+    """Simulated: each question is right with a probability of its own, under both prompts alike."""
+    rng, n = np.random.default_rng(3), 4_000
+    right = rng.beta(0.7, 0.7, size=n)
+    tables = {}
+    for variant in ("low", "normal"):
+        draws = [
+            table_rows(np.zeros(n, bool), rng.random(n) > right, variant=variant, draw=draw, forced=False)
+            for draw in range(2)
+        ]
+        tables[variant] = pl.concat(draws)
+    frame = prompt_agreement.make([run_of(tables)], OPTIONS).frame
+    row = frame.filter(prompt="low", other_prompt="normal").row(0, named=True)
+    # Var(p) / (mean (1 - mean)) of a Beta(a, a) is 1 / (2 a + 1).
+    assert row["kappa_ceiling"] == pytest.approx(1 / 2.4, abs=0.04)
+    assert row["kappa"] == pytest.approx(row["kappa_ceiling"], abs=0.05)
+    once = run_of({name: rows.filter(draw=0) for name, rows in tables.items()})
+    assert prompt_agreement.make([once], OPTIONS).frame["kappa_ceiling"].null_count() == frame.height

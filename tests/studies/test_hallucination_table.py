@@ -16,6 +16,7 @@ from refusal_index.studies import hallucination_table
 from refusal_index.studies.hallucination_table import with_agreement
 from refusal_index.studies.scores import run_index
 from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.studies.writing import tex_text
 
 OPTIONS = StudyOptions()
 DATASETS = ("precise_wiki", "faitheval_counterfactual", "faitheval_inconsistent", "faitheval_unanswerable")
@@ -38,7 +39,13 @@ def statistics_of(frame: pl.DataFrame) -> dict[str, float]:
 @pytest.fixture(scope="module")
 def paper():
     rows = [
-        {"statistic": "refusal_index", "model": model, "dataset": dataset, "estimate": value}
+        {
+            "statistic": "refusal_index",
+            "model": model,
+            "dataset": dataset,
+            "truth": hallucination_table.truth_of(dataset),
+            "estimate": value,
+        }
         for model, values in PAPER.items()
         for dataset, value in zip(DATASETS, values, strict=True)
     ]
@@ -57,6 +64,61 @@ def test_averages_of_the_papers_table(paper):
     averages = paper.filter(statistic="average")["estimate"].to_list()
     assert averages == pytest.approx([0.480, 0.560, 0.244, 0.318])
     assert [round(value, 2) for value in averages] == [0.48, 0.56, 0.24, 0.32]
+
+
+def test_the_contrast_of_the_papers_table_is_over_models(paper):
+    """By hand: contrasts .29, .285, .24, .37, .01, of mean .239; Student's t with 4 degrees of freedom is 2.776."""
+    own = paper.filter(statistic="truth_contrast")["estimate"].to_list()
+    assert own == pytest.approx([0.29, 0.285, 0.24, 0.37, 0.01])
+    average = paper.filter(statistic="truth_contrast_average").row(0, named=True)
+    reach = 2.776445 * np.std(own, ddof=1) / math.sqrt(5)
+    assert average["estimate"] == pytest.approx(0.239)
+    assert (average["low"], average["high"]) == pytest.approx((0.239 - reach, 0.239 + reach), abs=1e-6)
+    assert average["variants"] == 5
+
+
+def test_the_contrast_of_one_model_has_the_interval_of_independent_indices():
+    kinds = ("simpleqa", "faitheval_counterfactual", "faitheval_unanswerable")
+    runs = [
+        made_run("m", dataset=name, rho=0.2 * i, seed=i, n=250, variants=["normal"]) for i, name in enumerate(kinds)
+    ]
+    # Questions of their own: the indices err independently.
+    for number, run in enumerate(runs):
+        own = pl.format("{} {}", pl.lit(number), "question")
+        run.variants["normal"] = run.variants["normal"].with_columns(question=own)
+    study = hallucination_table.make(runs, OPTIONS)
+    found = [
+        refusal_index(refused=t["refused"].to_numpy(), wrong=t["wrong"].to_numpy())
+        for t in (run.variants["normal"] for run in runs)
+    ]
+    row = study.frame.filter(statistic="truth_contrast").row(0, named=True)
+    first, second, third = found
+    assert row["estimate"] == pytest.approx((first.estimate + second.estimate) / 2 - third.estimate)
+    error = math.hypot(math.hypot(first.standard_error, second.standard_error) / 2, third.standard_error)
+    assert row["high"] - row["low"] == pytest.approx(2 * 1.959964 * error, rel=1e-5)
+    assert study.groups == {name: f"Truth {'un' * (name == kinds[2])}available" for name in kinds}
+    assert any(note.endswith("an interval over models takes 3.") for note in study.notes)
+    tex = tex_text(study)
+    assert (
+        "& \\multicolumn{2}{c}{\\textbf{Truth available}} & \\multicolumn{1}{c}{\\textbf{Truth unavailable}} & " in tex
+    )
+    assert "\\cmidrule(lr){2-3} \\cmidrule(lr){4-4}" in tex
+    assert study.printed(study.frame).columns == ["Model", *kinds, "available less unavailable"]
+
+
+def test_a_contrast_without_any_error_has_no_interval_of_no_width():
+    runs = [made_run("m", dataset=name, n=200, variants=["normal"]) for name in ("simpleqa", "faitheval_unanswerable")]
+    row = hallucination_table.make(runs, OPTIONS).frame.filter(statistic="truth_contrast").row(0, named=True)
+    assert (row["estimate"], row["low"], row["high"]) == (0, None, None)
+
+
+def test_the_ceiling_of_w_knows_the_errors_of_every_index():
+    runs = [made_run(f"m{i}", dataset=dataset, rho=0.25 * i, n=400, seed=i) for i in range(4) for dataset in ("a", "b")]
+    study = hallucination_table.make(runs, OPTIONS)
+    found = study.frame.filter(statistic="kendall_w_ceiling").row(0, named=True)
+    # Both datasets ask the same questions and got the same answers: their errors are one, and W is 1.
+    assert found["estimate"] == pytest.approx(1)
+    assert any("would leave W at 1.00" in note for note in study.notes)
 
 
 def test_agreement_is_that_of_the_definitions():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from scipy.stats import linregress, t
+from scipy.stats import linregress, spearmanr, t
 from tests.studies.made import HOSTILE, made_run, rates
 
+from refusal_index.stats import refusal_index_many
 from refusal_index.studies import index_and_accuracy, index_and_size
-from refusal_index.studies.regression import fit_line, line_band
+from refusal_index.studies.regression import fit_line, line_band, regression_note
 from refusal_index.studies.scores import run_index
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -78,8 +79,8 @@ def test_too_few_models_is_said_and_simpleqa_brings_the_papers(runs):
         index_and_accuracy.make(runs[:2], OPTIONS)
     study = index_and_accuracy.make([made_run("openai/gpt-x", dataset="simpleqa", n=80)], OPTIONS)
     assert study.frame.filter(source="paper", metric="correct_rate").height == 16
-    assert study.frame.filter(source="run")["family"].to_list() == ["GPT", "GPT"]
-    assert study.frame.filter(source="run")["r_squared"].null_count() == 2
+    assert study.frame.filter(source="run")["family"].to_list() == ["GPT"] * 3
+    assert study.frame.filter(source="run")["r_squared"].null_count() == 3
     assert ".010" in study.caption
     assert study.figure().axes
 
@@ -90,6 +91,61 @@ def test_a_run_without_an_index_is_left_out(runs):
     never.variants["low"] = table.with_columns(wrong=pl.lit(value=True))
     study = index_and_accuracy.make([*runs, never], OPTIONS)
     assert any("undefined: never" in note for note in study.notes)
+
+
+def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_only(runs):
+    before = index_and_accuracy.make(runs, OPTIONS)
+    rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
+    study = index_and_accuracy.make([*runs, rare], OPTIONS)
+    for metric in index_and_accuracy.METRICS:
+        mine, old = (one.frame.filter(metric=metric) for one in (study, before))
+        assert mine["sparse"].to_list() == [False] * 5 + [True]
+        for name in ("r_squared", "spearman", "points", "r_squared_ceiling"):
+            assert mine[name][0] == pytest.approx(old[name][0])
+        assert mine["points_all"][0] == 6
+        assert mine["spearman_all"][0] == pytest.approx(spearmanr(mine["value"], mine["refusal_index"]).statistic)
+        assert mine["fitted"][-1] is None
+    assert "Hollow points" in study.caption
+    assert "Hollow points" not in before.caption
+    assert all("With 1 more, at the boundary" in note for note in study.notes if "R squared" in note)
+
+
+def test_the_noise_ceiling_is_the_product_of_both_reliabilities_by_resampled_questions(runs):
+    rows = index_and_accuracy.make(runs, OPTIONS).frame.filter(metric="refusal_rate")
+    refused = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs]).mean(axis=1)
+    wrong = np.array([[t["wrong"].to_numpy() for t in run.variants.values()] for run in runs])
+    variants = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs])
+    rng, n = np.random.default_rng(1), refused.shape[1]
+    weights = rng.multinomial(n, np.full(n, 1 / n), size=600)
+    rates = weights @ refused.T / n
+    cells = [(a & b) @ weights.T for a in (variants, ~variants) for b in (wrong, ~wrong)]
+    indices = refusal_index_many(*cells).mean(axis=1).T
+
+    def reliability(values, draws):
+        return 1 - (draws - draws.mean(axis=0)).var(axis=1, ddof=1).mean() / values.var(ddof=1)
+
+    # The joint index scatters much as the mean of the variants' does.
+    expected = reliability(rows["value"].to_numpy(), rates) * reliability(rows["refusal_index"].to_numpy(), indices)
+    assert rows["r_squared_ceiling"][0] == pytest.approx(expected, abs=0.06)
+
+
+def test_p_is_never_printed_as_nought():
+    row = {
+        "source": "run",
+        "points": 5,
+        "points_all": 5,
+        "spearman": 1.0,
+        "r_squared": 1.0,
+        "pvalue": 1e-9,
+        "spearman_all": 1.0,
+    }
+    row |= {"r_squared_all": 1.0, "r_squared_ceiling": 0.9, "r_squared_without_noise": 1.1, "noise_reason": None}
+    assert "p <.0001 of" in regression_note(row, "size")
+    assert "beyond 1" in regression_note(row, "size")
+    assert "err independently" in regression_note(row, "size")
+    assert "err independently" not in regression_note(row | {"r_squared": 0.8}, "size")
+    row |= {"r_squared_ceiling": None, "noise_reason": "first:noise_exceeds_spread"}
+    assert "not known (noise exceeds spread of the index)" in regression_note(row, "size")
 
 
 def test_size_is_regressed_by_its_logarithm(tmp_path, runs):

@@ -14,7 +14,8 @@ from tests.studies.made import made_run
 
 from refusal_index.studies import operating_point, style
 from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
-from refusal_index.studies.study import NotPossibleError, StudyOptions, study_specs
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, study_spec, study_specs
+from refusal_index.studies.writing import few_notes
 
 VARIANTS = ("low", "normal", "high")
 MANY = 9
@@ -66,7 +67,8 @@ def studies(runs, count, options):
         try:
             yield spec.make(chosen, options)
         except NotPossibleError:
-            assert count < 3
+            # No two of these runs differ in thinking only.
+            assert count < 3 or spec.name == "thinking"
 
 
 def out_of_view(figure):
@@ -158,3 +160,26 @@ def test_operating_points_of_every_panel_are_in_view(runs, options) -> None:
     planes = [axes for axes in figure.axes if axes.get_xlabel() == ""]
     assert len(planes) == 2
     assert all(axes.get_ylim()[1] >= highest for axes in planes)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["auroc_correlation", "attenuation", "reliability_and_roc", "index_and_size", "thinking", "ranking_stability"],
+)
+def test_what_is_not_possible_with_32_runs_is_one_line_with_a_count_and_no_paragraph_of_names(name):
+    runs = [made_run(f"provider/model-number-{i}", n=30, seed=i, variants=["normal"]) for i in range(32)]
+    with pytest.raises(NotPossibleError) as error:
+        study_spec(name).make(runs, StudyOptions())
+    assert len(error.value.short) < 480
+    assert error.value.short.count("model-number") <= 4
+    assert error.value.short.startswith("It needs ")
+    if error.value.notes:
+        assert f"({len(error.value.notes)} note" in error.value.short
+
+
+def test_many_notes_are_cut_where_all_studies_are_shown():
+    study = Study("name", "Title", "Caption.", pl.DataFrame(), None, tuple(f"Note {i}." for i in range(40)))
+    shown = few_notes(study)
+    assert shown[:2] == ("Note 0.", "Note 1.")
+    assert shown[-1] == "And 32 more notes, which 'refusal-index study name' prints."
+    assert len(shown) == 9

@@ -7,6 +7,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
 from refusal_index.stats import ContingencyTable, correct_rate_at, refusal_index
+from refusal_index.stats.curves.remaining_gap import gap_left
 from refusal_index.studies.operating_point import PENALTIES, make, point_rows
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -95,3 +96,13 @@ def test_a_run_without_an_index_is_said():
 def test_it_draws_and_prints_names_that_are_code_elsewhere():
     runs = [make_run(f"{HOSTILE}{i}", n=90, seed=i, dataset=None, variants=("low", "high")) for i in range(4)]
     check_files(make(runs, OPTIONS))
+
+
+def test_the_gap_left_is_one_a_model_and_is_printed():
+    run = make_run("m", rho=0.6, n=400, variants=("normal",))
+    study = make([run], OPTIONS)
+    row = study.frame.filter(part="gap").row(0, named=True)
+    table = ContingencyTable(*counts_of(run, "normal"))
+    assert row["estimate"] == pytest.approx(float(gap_left(refusal_index(table).rho, table.error_rate)))
+    assert row["low"] < row["estimate"] < row["high"]
+    assert study.printed(study.frame)["gap left"].item().startswith(f"{row['estimate']:.2f} [")

@@ -122,10 +122,24 @@ def test_the_same_seed_gives_the_same_frame(models, few_shuffles):
 def test_the_printed_table_has_the_shape_of_the_paper(study):
     table = paper_layout(study.frame)
     assert table["metric"].to_list() == ["Random", "Correct", "Refused", "C/A", "F", "Weighted", "RI"]
-    assert table.width == 1 + 2 * 4
+    assert table.width == 1 + 2 * 4 + 1
+    assert table.columns[-1] == "W ceiling"
     row = table.filter(metric="RI").row(0, named=True)
     assert row["W Default"] == f"{cell(study.frame, 'refusal_index', 'nothing', None)['kendall_w']:.2f}"
     assert table.filter(metric="Correct")["W -Correct"].item() == "-"
+
+
+def test_the_ceiling_of_w_is_below_one_and_above_w_of_settings_that_disagree(study):
+    rows = study.frame.filter(removed="nothing")
+    assert rows["kendall_w_ceiling"].null_count() == 0
+    assert (rows["kendall_w_ceiling"] <= 1).all()
+    index = rows.filter(metric="refusal_index").row(0, named=True)
+    assert index["kendall_w_ceiling_low"] < index["kendall_w_ceiling"] < index["kendall_w_ceiling_high"] <= 1
+    # Rates of 300 questions hardly scatter, the index does.
+    assert rows.filter(metric="correct_rate")["kendall_w_ceiling"].item() > index["kendall_w_ceiling"]
+    assert (
+        study.frame.filter(pl.col("removed") != "nothing")["kendall_w_ceiling"].null_count() == study.frame.height - 6
+    )
 
 
 def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_shuffles):

@@ -11,6 +11,7 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal, norm
 from tests.studies.made import cells, made_run, rates
 
+from refusal_index.stats import ContingencyTable, metrics
 from refusal_index.studies import accuracy_refusal_plane, iso_refusal_index, results_table
 from refusal_index.studies.scores import COMPARED
 from refusal_index.studies.study import NotPossibleError, StudyOptions
@@ -50,6 +51,31 @@ def test_every_metric_is_that_of_the_counts(runs):
             assert own["n"].to_list() == [400] * len(COMPARED)
             assert (own["low"] < own["estimate"]).all()
             assert (own["estimate"] < own["high"]).all()
+
+
+def test_bootstrap_intervals_of_all_six_metrics_are_those_of_resampled_questions(runs):
+    study = results_table.make(runs, OPTIONS)
+    name, (variant, outcomes) = runs[0].label, next(iter(runs[0].variants.items()))
+    rng, n = np.random.default_rng(7), outcomes.height
+    refused, wrong = outcomes["refused"].to_numpy(), outcomes["wrong"].to_numpy()
+    found: dict[str, list[float]] = {metric: [] for metric in COMPARED}
+    for _ in range(2_000):
+        chosen = rng.integers(n, size=n)
+        table = ContingencyTable.from_arrays(refused[chosen], wrong[chosen])
+        for metric in metrics(table):
+            if metric.name in found:
+                found[metric.name].append(metric.estimate)
+    rows = study.frame.filter(model=name, variant=variant)
+    for row in rows.iter_rows(named=True):
+        draws = np.array(found[row["metric"]])
+        low, high = np.quantile(draws, [0.025, 0.975])
+        assert row["bootstrap_low"] == pytest.approx(low, abs=0.35 * draws.std())
+        assert row["bootstrap_high"] == pytest.approx(high, abs=0.35 * draws.std())
+    printed = study.printed(study.frame).filter(Model=name, Variant=variant)
+    assert printed["Intervals"].to_list() == ["analytic", "bootstrap"]
+    index = rows.filter(metric="refusal_index").row(0, named=True)
+    assert printed["RI"][1] == f"{index['estimate']:.3f} [{index['bootstrap_low']:.3f}, {index['bootstrap_high']:.3f}]"
+    assert study.frame.filter(variant="joint")["bootstrap_low"].null_count() == len(runs)
 
 
 def test_the_joint_row_stands_once_a_run(runs):

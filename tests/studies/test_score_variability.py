@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 
+import numpy as np
 import polars as pl
 import pytest
 from tests.studies.made import made_run, rates
 
 from refusal_index.studies import score_variability
+from refusal_index.studies.relative_variability import ratio_rows
 from refusal_index.studies.score_variability import AVERAGE, with_averages
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -80,7 +83,7 @@ def test_the_weighted_score_has_both_penalties_and_both_signs(runs, study):
     assert one["mean"] < 0
     assert one["delta_signed"] == -one["delta_absolute"]
     third = score_variability.make(runs[:1], StudyOptions(penalty=0.5)).frame
-    assert third.filter(metric="weighted_score")["penalty"].to_list() == [0.5, 1.0, 0.2]
+    assert third.filter(metric="weighted_score", model="a")["penalty"].to_list() == [0.5, 1.0, 0.2]
 
 
 def test_averages_stand_below_and_are_means(study):
@@ -108,7 +111,7 @@ def test_the_same_seed_gives_the_same_intervals(runs, study):
 def test_a_mean_that_cannot_be_told_from_zero_is_said_and_not_averaged():
     runs = [made_run("none", rho=0.0, n=300), made_run("some", rho=0.6, n=300, seed=3)]
     study = score_variability.make(runs, OPTIONS)
-    assert any("none: the mean of RI cannot be told from 0" in note for note in study.notes)
+    assert any(note.startswith("The mean of RI cannot be told from 0 for none:") for note in study.notes)
     average, some = (row_of(study.frame, model, "refusal_index") for model in (AVERAGE, "some"))
     assert average["cv"] == pytest.approx(some["cv"])
     assert study.figure().axes
@@ -124,9 +127,74 @@ def test_runs_under_one_variant_are_left_out(runs):
         score_variability.make([single], OPTIONS)
 
 
+def test_the_papers_ratio_of_relative_variabilities():
+    """Values with the paper's average coefficients: .092 against .190, .220 and .466 is 0.32 of the three together."""
+    cvs = dict(zip(METRICS, AVERAGES[1], strict=True))
+    values = {name: np.array([[1 - cv, 1 + cv]]) for name, cv in cvs.items()}
+    draws = [{name: np.tile(values[name], (50, 1)) for name in METRICS if name != "weighted_score"}]
+    draws[0] |= {"correct_rate": np.tile([1.0, 1.0], (50, 1)), "refusal_rate": np.tile([1 - 0.466, 1.466], (50, 1))}
+    rows = {row["metric"]: row for row in ratio_rows(values, draws, 1.0, 0.95)}
+    assert rows["heuristic"]["ratio"] == pytest.approx(0.092 / np.mean([0.19, 0.22, 0.466]), abs=1e-9)
+    assert round(rows["heuristic"]["ratio"], 2) == 0.32
+    assert rows["f_score"]["ratio_low"] == pytest.approx(0.092 / 0.22)
+
+
+def test_the_ratio_is_of_mean_coefficients_and_its_interval_is_paired(runs, study):
+    rows = study.frame.filter(model="ratio")
+    assert rows["metric"].to_list() == ["correct_given_attempted", "f_score", "weighted_score", "heuristic"]
+    own = [row_of(study.frame, model, "refusal_index")["cv"] for model in ("a", "b")]
+    other = [row_of(study.frame, model, "f_score")["cv"] for model in ("a", "b")]
+    row = rows.filter(metric="f_score").row(0, named=True)
+    assert row["ratio"] == pytest.approx(sum(own) / sum(other))
+    assert row["ratio_low"] < row["ratio_high"]
+    assert any(note.startswith("Coefficient of variation of RI over that of each metric") for note in study.notes)
+
+
+def test_the_interval_of_the_ratio_takes_chance_out():
+    """Simulated: RI's true coefficient is .08, seen as .13; percentiles of resamples cover .16 of the time."""
+    rng, covered = np.random.default_rng(4), 0
+    prompts = np.array([-1.2, -0.4, 0.3, 1.3])
+    prompts /= prompts.std()
+    steady = dict.fromkeys(METRICS, np.tile(1 + 0.24 * prompts, (3, 1)))
+
+    def errors(size):
+        return 0.045 * 0.5**0.5 * (rng.standard_normal((*size, 1)) + rng.standard_normal((*size, 4)))
+
+    for _ in range(150):
+        values = steady | {"refusal_index": 0.25 + 0.02 * prompts + errors((3,))}
+        draws = [
+            {name: np.tile(rows[place], (200, 1)) for name, rows in values.items()}
+            | {"refusal_index": values["refusal_index"][place] + errors((200,))}
+            for place in range(3)
+        ]
+        rows = {row["metric"]: row for row in ratio_rows(values, draws, 1.0, 0.95)}
+        low, high = (rows["f_score"][f"ratio_{end}"] for end in ("low", "high"))
+        covered += low is not None and low <= 0.08 / 0.24 <= high
+    # .98 over 600 replicates.
+    assert covered >= 0.93 * 150
+
+
+def test_what_chance_alone_spreads_is_the_spread_of_a_metric_that_no_prompt_moves():
+    """Prompts that are independent repetitions of one: all of their spread is chance."""
+    found, chance = [], []
+    for seed in range(6):
+        once = [made_run("a", n=300, seed=10 * seed + k, variants=["normal"]).variants["normal"] for k in range(4)]
+        names = ("low", "normal", "high", "highest")
+        run = made_run("a", n=300, variants=["normal"])
+        tables = {
+            name: rows.with_columns(variant=pl.lit(name), question_id=name + pl.col("question_id"))
+            for name, rows in zip(names, once, strict=True)
+        }
+        run = dataclasses.replace(run, variants=tables)
+        row = row_of(score_variability.make([run], OPTIONS).frame, "a", "refusal_rate")
+        found.append(row["cv"] ** 2)
+        chance.append(row["cv_chance"] ** 2)
+    assert statistics.fmean(found) == pytest.approx(statistics.fmean(chance), rel=0.5)
+
+
 def test_print_and_picture(study):
     table = study.printed(study.frame)
-    assert table["Measure"].unique(maintain_order=True).len() == 4
+    assert table["Measure"].unique(maintain_order=True).len() == 5
     assert table["Model"].to_list()[:3] == ["a", "b", AVERAGE]
     assert "Weighted penalty 0.2" in table.columns
     assert len(study.figure().axes) == 2

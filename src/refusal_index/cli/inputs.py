@@ -10,9 +10,10 @@ from refusal_index.cli import console
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.runs import ComparedRun, FoundRuns
+    from refusal_index.outcomes.sampling import Sampling
 
 
-def readable_runs(paths: Sequence[Path]) -> FoundRuns:
+def readable_runs(paths: Sequence[Path], sampling: Sampling | None = None) -> FoundRuns:
     """Read the runs that can be read, and say of the others why not.
 
     Raises
@@ -21,8 +22,9 @@ def readable_runs(paths: Sequence[Path]) -> FoundRuns:
         If a path is not there, or none can be read.
     """
     from refusal_index.outcomes.runs import find_runs
+    from refusal_index.outcomes.sampling import OWN_COLUMNS
 
-    found = find_runs(paths)
+    found = find_runs(paths, sampling or OWN_COLUMNS)
     tell_left_out(found.left_out)
     return found
 

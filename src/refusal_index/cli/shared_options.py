@@ -13,6 +13,21 @@ from refusal_index.cli.bad_input import OptionError
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
 ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says which questions are alike, such as topic: intervals then allow for it. "
+        "[default: cluster, if filled]",
+        metavar="COLUMN",
+    ),
+]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says for how many questions of the population each stands. [default: weight, if filled]",
+        metavar="COLUMN",
+    ),
+]
 SummaryAsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON and nothing else.")]
 
 Format = Annotated[
@@ -21,6 +36,14 @@ Format = Annotated[
 ]
 FirstPassColumn = Annotated[
     list[str] | None, typer.Option("--column", help="Name a column, as in grade=verdict; may be repeated.")
+]
+ValueMap = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        help="Read a word of grades or flags as another, as in Pass=refused: correct, incorrect, refused, unscored, "
+        "true or false; may be repeated.",
+    ),
 ]
 Scorer = Annotated[
     str | None, typer.Option(help="The score of an Inspect log or the metric of lm-eval that is the grade.")
@@ -31,6 +54,33 @@ Refusal = Annotated[
 ]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
+
+
+def words_of(given: Sequence[str]) -> dict[str, str]:
+    """Read ``WORD=MEANING`` pairs of ``--map``.
+
+    Raises
+    ------
+    OptionError
+        If one of them is not such a pair, or a word is given two meanings.
+
+    Examples
+    --------
+    >>> words_of(["Pass=refused"])
+    {'pass': 'refused'}
+    """
+    from refusal_index.datasets.imports.grades import MEANINGS
+
+    words: dict[str, str] = {}
+    for entry in given:
+        word, equals, meaning = (part.strip() for part in entry.rpartition("="))
+        word, equals = (word, "=") if "=" in entry else ("", "")
+        if not (word and equals) or meaning.lower() not in MEANINGS:
+            known = ", ".join(MEANINGS)
+            raise OptionError(f"--map: expected WORD=MEANING with a meaning out of {known}, got {entry!r}")
+        if words.setdefault(word.casefold(), meaning.lower()) != meaning.lower():
+            raise OptionError(f"--map: expected one meaning of {word!r}, got {words[word.casefold()]} and {meaning}")
+    return words
 
 
 def columns_of(given: Sequence[str]) -> dict[str, str] | None:

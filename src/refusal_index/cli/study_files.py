@@ -39,9 +39,9 @@ def chosen_formats(text: str) -> tuple[str, ...]:
     return tuple(one_of("--format", one, known) for one in named)
 
 
-def print_made(made: Study, paths: Sequence[Path]) -> None:
+def print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:
     """Say where a study was written, and what must be said beside it."""
     folder = paths[0].parent if paths else Path()
     console.say(f"{made.name}: {folder}/ {', '.join(path.name for path in paths) or 'nothing to write'}")
-    for note in made.notes:
+    for note in notes:
         console.prose(f"  {note}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from refusal_index.datasets.imports import (
@@ -15,7 +16,9 @@ from refusal_index.datasets.imports import (
 )
 from refusal_index.datasets.imports.reader import INSPECT
 from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.datasets.imports.two_files import with_forced
 from refusal_index.outcomes.errors import suggestion
+from refusal_index.outcomes.source import present_columns
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,28 @@ class Imported:
     file: SourceFile
     kind: str
     passes: tuple[FirstPass, ...]
+
+
+def joined(passes: Sequence[FirstPass], forced: Path, kind: str | None, options: ReadOptions) -> tuple[FirstPass, ...]:
+    """Return first passes with the forced answers that another file holds, in rows that are read alike.
+
+    A column that was named counts for this file where it is there. Raises what `import_file` and `with_forced` do.
+    """
+    file = SourceFile.read(forced)
+    if not file.is_inspect_log:
+        present = present_columns(file.with_paths(options.columns.values()))
+        options = replace(options, columns={role: name for role, name in options.columns.items() if name in present})
+    # whose answers they are, the first file says
+    found = import_file(forced, kind, replace(options, name=None, dataset=None)).passes
+    return with_forced(passes, _under_their_names(passes, found), str(forced))
+
+
+def _under_their_names(passes: Sequence[FirstPass], found: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
+    """Name forced answers of one model like the only model of the first passes: two files have two names."""
+    models, others = ({one.model for one in each} for each in (passes, found))
+    if len(models) == len(others) == 1:
+        return tuple(replace(one, model=passes[0].model) for one in found)
+    return tuple(found)
 
 
 def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
@@ -55,4 +80,4 @@ def import_file(path: Path, kind: str | None, options: ReadOptions) -> Imported:
 
     if options.columns:
         raise FirstPassError(f"--column: {path} is a log of Inspect, which has no columns; leave it out")
-    return Imported(file, found, options.applied(read_foreign_log(path, options.scorer)))
+    return Imported(file, found, options.applied(read_foreign_log(path, options.scorer, options.words)))

@@ -104,11 +104,12 @@ class Drawing:
     Attributes
     ----------
     draws, repeat_questions
-        Draws of a question, and how many of the questions are drawn more than once; None for all of them.
+        Draws of a question, and how many of the questions are drawn more than once; None for all of them. Without
+        either, some questions are drawn twice where the temperature is above 0 and there are enough of them.
     """
 
-    draws: int = setting(
-        1, low=1, high=MOST_DRAWS, harmless="further draws are added to those that are there", of="dataset"
+    draws: int | None = setting(
+        None, low=1, high=MOST_DRAWS, harmless="further draws are added to those that are there", of="dataset"
     )
     repeat_questions: int | None = setting(
         None, low=2, harmless="further draws are added to those that are there", of="dataset"

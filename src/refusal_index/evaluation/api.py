@@ -152,19 +152,21 @@ def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -
     RefusalIndexError
         If one of them cannot be read, or they have no variant in common.
     """
-    found = _compared([first, second])
+    chosen = CompareOptions(**options)
+    found = _compared([first, second], chosen)
     if len(found) != 2:
         raise SettingError(f"compare: expected two runs of one model and dataset each, got {len(found)}")
     first_run, second_run = found
-    return compare_two(first_run, second_run, CompareOptions(**options))
+    return compare_two(first_run, second_run, chosen)
 
 
 def rank(runs: Sequence[Run | str | Path], **options: Any) -> RankedRuns:
     """Rank several runs by their Refusal Index, with the ties that their intervals leave; it takes the same options."""
-    found = _compared([runs] if isinstance(runs, Run) else runs)
+    chosen = CompareOptions(**options)
+    found = _compared([runs] if isinstance(runs, Run) else runs, chosen)
     if len(found) < 2:
         raise SettingError(f"rank: expected two runs or more, got {len(found)}")
-    return rank_all(found, CompareOptions(**options))
+    return rank_all(found, chosen)
 
 
 def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> Study:
@@ -189,11 +191,14 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
 
     if name not in STUDY_NAMES:
         raise unknown("name", name, STUDY_NAMES)
-    return study_spec(name).make(_compared([runs] if isinstance(runs, Run) else runs), StudyOptions(**options))
+    return study_spec(name).make(
+        _compared([runs] if isinstance(runs, Run) else runs, CompareOptions()), StudyOptions(**options)
+    )
 
 
-def _compared(runs: Sequence[Run | str | Path]) -> tuple[ComparedRun, ...]:
-    return read_runs([one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs])
+def _compared(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:
+    places = [one.path if isinstance(one, Run) else checked_path(one, "runs") for one in runs]
+    return read_runs(places, options.sampling)
 
 
 def plan_of(

@@ -11,6 +11,7 @@ from typing import Any
 
 from refusal_index.datasets import Dataset, load_dataset
 from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
+from refusal_index.datasets.imports.first_pass import without_forced
 from refusal_index.datasets.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
@@ -93,7 +94,7 @@ def prepare_force(
     """
     read = read or ReadOptions({}, None, None)
     imported = import_file(file, kind, read)
-    passes = of_one_model(imported.passes, str(file), name)
+    passes = tuple(map(without_forced, of_one_model(imported.passes, str(file), name)))
     known = _known_questions(settings)
     if known is not None:
         passes = filled_in(passes, known, by_id=has_ids(imported.file, imported.kind, read), source=str(file))
@@ -165,7 +166,7 @@ def _default_grader(dataset: str, known: Dataset | None) -> str:
 
 def _first_pass(imported: Imported, passes: Sequence[FirstPass], known: Dataset | None) -> dict[str, Any]:
     """Return what the first pass is: taken as it was graded, so that its file and all that was read of it count."""
-    read = json.dumps([asdict(one) for one in passes])
+    read = json.dumps([{name: value for name, value in asdict(one).items() if name != "beyond"} for one in passes])
     return {
         "source": imported.file.path.name,
         "sha256": imported.file.sha256,

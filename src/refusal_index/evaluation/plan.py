@@ -12,7 +12,7 @@ from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.registry import check_engine
 from refusal_index.engines.setting import SettingError, unknown
-from refusal_index.engines.settings import DEFAULT_GRADER, Settings
+from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import about, identity
 from refusal_index.outcomes.folder import RunFolder, default_run_name
@@ -37,6 +37,7 @@ from refusal_index.protocol import (
     load_prompt_set,
 )
 from refusal_index.protocol.graders import RULES
+from refusal_index.stats import default_repeat_questions
 
 RUNS = Path("runs")
 ALMANAC = "almanac"
@@ -177,6 +178,7 @@ def prepare(
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
     kind, graders = grader_of(settings.grader or default)
     check_gradable(dataset.questions, kind)
+    settings = replace(settings, drawing=_drawing(settings, len(dataset.questions)))
     if settings.drawing.repeat_questions is not None and settings.drawing.draws == 1:
         raise SettingError(
             "{repeat_questions}: expected {draws} of at least 2 beside it, got 1; how often to draw them?"
@@ -227,10 +229,24 @@ def load_questions(settings: Settings) -> Dataset:
     return load_dataset(name, data=asked.data, columns=columns, mix_seed=settings.seed, limit=limit)
 
 
+def _drawing(settings: Settings, n_questions: int) -> Drawing:
+    """Return how often to draw which of the questions; without a word, some twice, for the index of probabilities.
+
+    At temperature 0 a second draw is the first one again, and shows nothing.
+    """
+    given = settings.drawing
+    if given.draws is not None:
+        return given
+    if given.repeat_questions is not None:
+        return replace(given, draws=2)
+    repeated = default_repeat_questions(n_questions) if settings.decoding.temperature > 0 else 0
+    return Drawing(2, repeated) if repeated else Drawing(1)
+
+
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
     """Return how often each question is drawn; samples of one seed nest, so that more draws keep those before."""
     drawing, questions = settings.drawing, dataset.questions
-    if drawing.draws == 1:
+    if drawing.draws is None or drawing.draws == 1:
         return dict.fromkeys(questions, 1)
     repeated = len(questions) if drawing.repeat_questions is None else min(drawing.repeat_questions, len(questions))
     again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}

@@ -9,7 +9,8 @@ from refusal_index.datasets.precise_wiki_build import BuildPaths
 from refusal_index.evaluation.display import used_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
 from refusal_index.evaluation.sweep import CellResult, index_of
-from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
+from refusal_index.outcomes.draws import INDEX
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, number, percent
 from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.price import Prices
@@ -39,16 +40,19 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 def _indices(results: Sequence[CellResult], level: float) -> Table:
     left = ("model", "dataset", "status", "variants")
-    columns = ("model", "dataset", "RI, jointly", f"{percent(level)} interval", *left[2:])
-    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
+    names = {index["index"] for result in results if result.run and (index := index_of(result.run.summary))}
+    several = len(names) > 1
+    called = "index" if several else METRIC_COLUMNS[min(names, default=INDEX)]
+    columns = ("model", "dataset", f"{called}, jointly", f"{percent(level)} interval", *left[2:])
+    return Table.of(columns, ((*result.plan.title, *_index(result, named=several)) for result in results), left=left)
 
 
-def _index(result: CellResult) -> Iterator[str]:
+def _index(result: CellResult, *, named: bool) -> Iterator[str]:
     index = index_of(result.run.summary) if result.run else None
     if index is None:
         yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
         return
-    yield number(index["estimate"])
+    yield f"{METRIC_COLUMNS[index['index']]} {number(index['estimate'])}" if named else number(index["estimate"])
     yield interval(index["low"], index["high"])
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
     yield status if index["reason"] is None else f"{status} ({index['reason']})"
@@ -143,6 +147,7 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         yield f"On {dataset}, {one.remark}."
     if not one.pending:
         return
+    yield from _about_draws(one)
     if one.foreseen:
         yield (
             f"The embedded model was asked, within this process, what it refuses: {one.foreseen:,} first passes. "
@@ -160,14 +165,27 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
         "(--max-connections). Tokens in are "
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
-    if settings.drawing.draws > 1 and assumed.choices.least < assumed.choices.most:
+    if (settings.drawing.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:
         yield f"Assumed: a request brings up to {assumed.choices.expected:,.0f} of a question's draws."
     if one.plan.graders:
         yield _about_grading(one)
 
 
+def _about_draws(one: RunEstimate) -> Iterator[str]:
+    """Say what is drawn repeatedly, and what for."""
+    drawing, dataset = one.plan.settings.drawing, one.plan.title[1]
+    if one.plan.settings.decoding.temperature == 0:
+        yield "At temperature 0 every draw is the same reply: RI is that of single draws."
+    elif drawing.draws == 2 and drawing.repeat_questions is not None:
+        more = (len(one.plan.procedures) + 2) * drawing.repeat_questions
+        yield (
+            f"On {dataset}, {drawing.repeat_questions:,} of the questions are drawn twice, which RI takes: at most "
+            f"{more:,} of the requests. --draws 1 leaves them out, for single-draw RI only."
+        )
+
+
 def _about_grading(one: RunEstimate) -> str:
-    alike = " as if no two draws were alike," if one.plan.settings.drawing.draws > 1 else ""
+    alike = " as if no two draws were alike," if (one.plan.settings.drawing.draws or 1) > 1 else ""
     who = " and ".join(one.plan.graders)
     return f"Every answer is graded by {who},{alike} at most twice{_about_cost(one.plan.prices)}."
 

@@ -38,22 +38,25 @@ from refusal_index.evaluation.results import (
     check_nothing_lost,
     derive,
 )
+from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.summary import (
     DEFAULT_CONFIDENCE_LEVEL,
     DEFAULT_PENALTY,
     Summary,
+    VariantSummary,
     is_complete,
     summarise,
     summary_document,
 )
 from refusal_index.outcomes.table import defused
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
-from refusal_index.stats import RefusalIndexResult, refusal_index
+from refusal_index.stats import NoiseCorrectedResult, RefusalIndexResult, refusal_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,8 +118,11 @@ class Run:
         """The names of its variants."""
         return tuple(variant.variant or "all" for variant in self.summary.variants)
 
-    def refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
-        """Return the Refusal Index of one variant, with its intervals by method.
+    def refusal_index(self, variant: str | None = None) -> NoiseCorrectedResult:
+        """Return the Refusal Index of one variant: that of the model's probabilities.
+
+        It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, unless at temperature 0, where
+        every draw is the same reply.
 
         Parameters
         ----------
@@ -128,12 +134,27 @@ class Run:
         OutcomeTableError
             If the run has no such variant.
         """
+        summary = self._variant(variant)
+        rows = pl.col("variant").eq_missing(summary.variant)
+        return index_of_probabilities(self.outcomes.filter(rows), always_alike(self.folder.read_settings()))
+
+    def single_draw_refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
+        """Return the index of one reply a question, with its intervals by method; it takes what `refusal_index` takes.
+
+        Raises
+        ------
+        OutcomeTableError
+            If the run has no such variant.
+        """
+        return refusal_index(self._variant(variant).table)
+
+    def _variant(self, variant: str | None) -> VariantSummary:
         if variant is None and len(self.variants) == 1:
             variant = self.variants[0]
         if variant not in self.variants:
             guess = suggestion(variant or "", self.variants)
             raise OutcomeTableError(f"variant: expected one of {', '.join(self.variants)}, got {variant!r}{guess}")
-        return refusal_index(self.summary.variants[self.variants.index(variant)].table)
+        return self.summary.variants[self.variants.index(variant)]
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the outcome table as a data frame of pandas, which must be installed."""
@@ -319,7 +340,12 @@ def write_results(
     derived = derive(folder, store, prices)
     check_nothing_lost(folder, derived.outcomes)
     summary = summarise(
-        derived.outcomes, usage=derived.usage, prices=prices, penalty=penalty, confidence_level=confidence_level
+        derived.outcomes,
+        usage=derived.usage,
+        prices=prices,
+        penalty=penalty,
+        confidence_level=confidence_level,
+        always_alike=always_alike(settings),
     )
     return _written(folder, settings, derived, _with_mixture(summary, settings))
 

@@ -280,9 +280,8 @@ def index_of(summary: Summary) -> dict[str, Any] | None:
     if summary.pooled:
         variants, index = summary.pooled[0].variants, summary.pooled[0].index
     else:
-        variants, index = (str(summary.variants[0].variant),), summary.variants[0].metric("refusal_index")
-    names = ("estimate", "low", "high", "status", "reason")
-    return {"variants": variants, **{name: getattr(index, name) for name in names}}
+        variants, index = (str(summary.variants[0].variant),), summary.variants[0].index
+    return {"variants": variants, "index": index.name, **index.to_document()}
 
 
 def _run_document(result: CellResult) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """What a reader must know before believing a number: each caution has a stable code and one plain message.
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
-``incomplete``, ``unscored_refusals``, ``forced_refusals`` and ``forced_not_asked``.
+``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster``,
+``few_clusters``, ``repeated_draws_unused`` and ``few_repeated``.
 """
 
 from __future__ import annotations
@@ -9,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.counts import Completeness, ForcedRefusals
+import polars as pl
+
+from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
+from refusal_index.outcomes.draws import DrawsSummary
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.sampling import SamplingSummary
 from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
-
-MISSING_LIMIT = 0.02
-"""Share of unscored questions above which a result is incomplete."""
+from refusal_index.stats.design import FEW_CLUSTERS, ONE_CLUSTER
 
 FORCED_REFUSAL_LIMIT = 0.05
 """Share of refusals among the forced answers above which the forced pass did not force enough."""
@@ -42,6 +45,10 @@ _UNDEFINED = {
 }
 
 
+FEW_REPEATED = 50
+"""Questions drawn repeatedly below which their reliabilities are mostly chance."""
+
+
 @dataclass(frozen=True)
 class Caution:
     """A warning beside a result."""
@@ -64,12 +71,30 @@ def cautions(
     - `completeness`, `missing`, `forced`: what is missing, and how often the forced pass refused.
     """
     return (
-        *_about_forced_answers_not_asked(completeness),
+        *_about_forced_answers_not_asked(refusal_index, completeness),
         *_about_estimate(table, refusal_index),
-        *_about_missing(completeness),
+        *_about_missing(refusal_index, completeness),
         *_about_unscored_refusals(table, completeness, missing),
         *_about_forced_refusals(forced),
     )
+
+
+def sampling_cautions(sampling: SamplingSummary | None) -> Iterator[Caution]:
+    """Yield what must be said of clusters and weights, if there are any."""
+    if sampling is None:
+        return
+    if sampling.clusters == 1:
+        yield Caution(
+            ONE_CLUSTER,
+            f"All questions belong to one cluster (column {sampling.cluster!r}), which says nothing on how clusters "
+            "differ: there is no interval.",
+        )
+    elif sampling.few:
+        yield Caution(
+            "few_clusters",
+            f"The questions come in {sampling.clusters:,} clusters (column {sampling.cluster!r}): below {FEW_CLUSTERS} "
+            "an interval rests on an approximation, and should be taken for a rough one.",
+        )
 
 
 def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Caution]:
@@ -77,8 +102,8 @@ def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Cau
         return
     if estimate.status == "undefined":
         why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
-        yield Caution("undefined", f"RI is undefined: {why}.")
-    elif estimate.status == "boundary":
+        yield Caution("undefined", f"single-draw RI is undefined: {why}.")
+    elif estimate.status == "boundary" and estimate.reason != ONE_CLUSTER:
         yield _boundary(estimate)
     if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
         yield _no_knowledge(table)
@@ -91,8 +116,9 @@ def _boundary(estimate: Estimate) -> Caution:
     cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
     return Caution(
         "boundary",
-        f"RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance alone can empty a "
-        f"small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by the number.",
+        f"single-draw RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance "
+        f"alone can empty a small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by "
+        "the number.",
     )
 
 
@@ -145,26 +171,38 @@ def expected_counts(table: ContingencyTable) -> dict[str, float]:
     return {cell: a * b / table.n for cell, (a, b) in zip(CELL_NAMES, margins, strict=True)}
 
 
-def _about_forced_answers_not_asked(completeness: Completeness) -> Iterator[Caution]:
+def _about_forced_answers_not_asked(estimate: Estimate, completeness: Completeness) -> Iterator[Caution]:
     lacking = completeness.reasons.get(FORCED_NOT_ASKED, 0)
-    if lacking:
-        yield Caution(
-            FORCED_NOT_ASKED,
-            f"{lacking:,} refused questions still lack their forced answers, without which there is no RI: "
-            "'refusal-index force' asks for them.",
-        )
+    if not lacking:
+        return
+    exact = completeness.unscored == lacking and estimate.reason == FORCED_NOT_ASKED
+    without = "no error rate and no RI; the other rates are exact" if exact else "no RI"
+    yield Caution(
+        FORCED_NOT_ASKED,
+        f"{lacking:,} refused questions still lack their forced answers, without which there is {without}: "
+        "'refusal-index force' asks for them.",
+    )
 
 
-def _about_missing(completeness: Completeness) -> Iterator[Caution]:
-    share = completeness.missing_share
-    if share is not None and share > MISSING_LIMIT:
-        reasons = ", ".join(f"{reason} {count:,}" for reason, count in completeness.reasons.items())
-        yield Caution(
-            "incomplete",
-            f"{completeness.unscored:,} of {completeness.asked:,} questions ({share:.1%}) could not be scored "
-            f"({reasons}): a refused question takes more requests, so what is missing is rarely a fair sample, and "
-            "every rate here and RI may be biased.",
-        )
+def _about_missing(estimate: Estimate, completeness: Completeness) -> Iterator[Caution]:
+    """Yield a caution where too much is missing; of a first pass that was never forced, of that pass alone."""
+    only_first = estimate.reason == FORCED_NOT_ASKED
+    reasons = {name: n for name, n in completeness.reasons.items() if not (only_first and name == FORCED_NOT_ASKED)}
+    missing = sum(reasons.values())
+    if missing <= MISSING_LIMIT * completeness.asked:
+        return
+    listed = ", ".join(f"{reason} {count:,}" for reason, count in reasons.items())
+    biased = (
+        "what is missing is rarely a fair sample, and what rests on these grades may be biased"
+        if only_first
+        else "a refused question takes more requests, so what is missing is rarely a fair sample, and every rate here "
+        "and RI may be biased"
+    )
+    yield Caution(
+        "incomplete",
+        f"{missing:,} of {completeness.asked:,} questions ({missing / completeness.asked:.1%}) could not be scored "
+        f"({listed}): {biased}.",
+    )
 
 
 def _about_unscored_refusals(
@@ -196,4 +234,21 @@ def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
             "forced_refusals",
             f"{forced.refused:,} of {forced.asked:,} forced answers ({forced.share:.1%}) refused again: they count as "
             "wrong, which makes this RI an upper bound; a prompt that forces better would narrow the doubt.",
+        )
+
+
+def draws_cautions(outcomes: pl.DataFrame, draws: DrawsSummary | None) -> Iterator[Caution]:
+    """Yield what must be said of repeated draws: that they cannot be used, or are too few to tell much."""
+    repeated = outcomes.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
+    if draws is None and repeated:
+        yield Caution(
+            "repeated_draws_unused",
+            f"{repeated:,} questions have several draws, of which RI is not known: it takes a graded forced answer of "
+            "every draw, whether the first pass refused or answered (column 'forced_grade'). First draws are used.",
+        )
+    elif draws is not None and draws.questions < FEW_REPEATED:
+        yield Caution(
+            "few_repeated",
+            f"Only {draws.questions:,} questions were drawn repeatedly, which say next to nothing of how much is "
+            f"chance: RI takes {FEW_REPEATED:,} at least to be worth a look, and 200 to be of use.",
         )

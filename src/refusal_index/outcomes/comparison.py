@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.draws import corrected_difference
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import (
     Adjustment,
     Comparison,
     JointDifference,
     MetricDifference,
     NoiseCorrectedDifference,
+    NoiseCorrectedResult,
     Ranking,
+    SamplingDesign,
     compare_joint,
     compare_metrics,
-    holm,
+    compare_noise_corrected,
+    joint_noise_corrected_refusal_index,
     rank_joint,
+    rank_noise_corrected,
     rank_runs,
     refusal_index,
 )
-from refusal_index.stats.matrices import row_tables
-
-INDEX = "refusal_index"
+from refusal_index.stats.sampled_table import tables_of_rows
 
 Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
 
@@ -38,13 +42,15 @@ class CompareOptions:
     """How to compare."""
 
     variant: str | None = None  # the only variant to compare; None for all that the runs share
-    # metric, adjustment: of a ranking: what by, and how it allows for many comparisons
-    metric: str = INDEX
+    # metric, adjustment: of a ranking: what by, and how it allows for many comparisons. Without a metric it is by the
+    # index of the probabilities, or by that of single draws where a run has no repeated ones.
+    metric: str | None = None
     adjustment: Adjustment = "max-t"
     # penalty, confidence_level: of the weighted score, and of every interval
     penalty: float = 1.0
     confidence_level: float = 0.95
-    seed: int = 0  # of the simulation behind max-t, and of the questions resampled for corrected indices
+    seed: int = 0  # of the simulation behind max-t
+    sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,15 @@ class VariantComparison:
 
     name: str
     match: Match
-    comparison: Comparison
+    comparison: Comparison  # of single draws
+    index: NoiseCorrectedDifference | None  # of the probabilities; None where a run has no repeated draws
+
+    def differences(self) -> dict[str, Difference]:
+        """Every difference by the name of its metric: single draws have an index of their own name."""
+        of_single: dict[str, Difference] = {
+            SINGLE_DRAW if one.name == INDEX else one.name: one for one in self.comparison.differences
+        }
+        return of_single if self.index is None else {**of_single, INDEX: self.index}
 
 
 @dataclass(frozen=True)
@@ -61,10 +75,19 @@ class PairComparison:
     """Two runs, variant by variant, and jointly; the first minus the second."""
 
     variants: tuple[VariantComparison, ...]  # each on its own
-    # joint, joint_over: the difference of the joint indices, and the variants that it rests on: those in which both
-    # runs have an index with a standard error. None and empty where they are fewer than two.
+    # joint, joint_over: the difference of the joint indices of single draws, and the variants that it rests on: those
+    # in which both runs have an index with a standard error. None and empty where they are fewer than two.
     joint: JointDifference | None
     joint_over: tuple[str, ...]
+    # joint_index, index_over: the same of the probabilities
+    joint_index: NoiseCorrectedDifference | None
+    index_over: tuple[str, ...]
+
+    @property
+    def headline(self) -> Difference:
+        """The difference to look at first: of the probabilities before single draws, jointly before one variant."""
+        first = self.variants[0]
+        return self.joint_index or first.index or self.joint or first.comparison[INDEX]
 
 
 @dataclass(frozen=True)
@@ -82,30 +105,28 @@ class RunRanking:
         return self.variants[0] if len(self.variants) == 1 else None
 
 
-@dataclass(frozen=True)
-class CorrectedPair:
-    """Two runs under one variant, compared without the noise of single draws."""
-
-    variant: str  # as in `VariantComparison`
-    # first, second: the places of the runs among those compared
-    first: int
-    second: int
-    difference: NoiseCorrectedDifference  # the first minus the second
-    # adjusted for all pairs under this variant that have a p-value; None where this one has none
-    pvalue_holm: float | None
-
-
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
     """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
+    corrected = _corrected(runs, matches, options.variant)
     compared = tuple(
-        VariantComparison(name, found, compare_metrics(*found.matrix.arrays, penalty=options.penalty))
+        VariantComparison(
+            name,
+            found,
+            compare_metrics(*found.matrix.arrays, penalty=options.penalty, **found.matrix.design),
+            compare_noise_corrected(*corrected[name]) if name in corrected else None,
+        )
         for name, found in matches.items()
     )
-    usable = _defined_everywhere(matches)
-    if len(usable) < 2:
-        return PairComparison(compared, None, ())
-    return PairComparison(compared, compare_joint(*_stacked(usable)), tuple(usable))
+    usable, drawn = _defined_everywhere(matches), _all_defined(corrected)
+    arrays, design = _stacked(usable) if len(usable) > 1 else ((), {})
+    return PairComparison(
+        compared,
+        compare_joint(*arrays, **design) if len(usable) > 1 else None,
+        tuple(usable) if len(usable) > 1 else (),
+        compare_noise_corrected(*_jointly(drawn)) if len(drawn) > 1 else None,
+        tuple(drawn) if len(drawn) > 1 else (),
+    )
 
 
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
@@ -115,61 +136,96 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     joint estimate.
     """
     matches = matched_variants(runs, options.variant)
-    if len(matches) > 1 and options.metric != INDEX:
+    corrected = _corrected(runs, matches, options.variant)
+    metric = options.metric or (INDEX if corrected else SINGLE_DRAW)
+    if len(matches) > 1 and metric not in (INDEX, SINGLE_DRAW):
         raise OutcomeTableError(
-            f"metric: only {INDEX} has a joint estimate over several variants, got {options.metric!r}; "
+            f"metric: only {INDEX} and {SINGLE_DRAW} have a joint estimate over several variants, got {metric!r}; "
             f"name one variant, out of {', '.join(matches)}"
         )
+    if metric == INDEX:
+        return _rank_by_probabilities(runs, matches, corrected, options)
     usable = (_defined_everywhere(matches) or dict(list(matches.items())[:1])) if len(matches) > 1 else matches
     left_out = tuple(name for name in matches if name not in usable)
     found = next(iter(usable.values()))
     if len(usable) == 1:
         ranking = rank_runs(
             *found.matrix.arrays,
-            metric=options.metric,
+            metric=INDEX if metric == SINGLE_DRAW else metric,
             penalty=options.penalty,
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **found.matrix.design,
         )
     else:
+        arrays, design = _stacked(usable)
         ranking = rank_joint(
-            *_stacked(usable),
+            *arrays,
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,
+            **design,
         )
-    return RunRanking(tuple(usable), left_out, found, ranking)
+    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=metric))
 
 
-def compare_corrected(
-    runs: Sequence[ComparedRun], options: CompareOptions, order: Sequence[int] | None = None
-) -> tuple[CorrectedPair, ...]:
-    """Compare every two runs by their noise-corrected indices, under each variant in which both have repeated draws.
-
-    Raises OutcomeTableError as for `compare_pair`.
-
-    - `runs`, `options`: as for `compare_pair`.
-    - `order`: places of the runs in the order in which they are to stand, as that of a ranking: earlier minus later. As
-      given unless told otherwise.
-    """
-    pairs = list(combinations(range(len(runs)) if order is None else order, 2))
-    return tuple(
-        pair
-        for name, variants in _variants_compared(runs, options.variant).items()
-        for pair in _corrected_pairs(
-            name, [run.variants[v] for run, v in zip(runs, variants, strict=True)], pairs, options
+def _rank_by_probabilities(
+    runs: Sequence[ComparedRun], matches: Mapping[str, Match], corrected: _Corrected, options: CompareOptions
+) -> RunRanking:
+    if not corrected:
+        raise OutcomeTableError(
+            f"metric: expected repeated draws of every run for {INDEX} (run --draws 2), got none of "
+            f"{', '.join(_without_draws(runs))}; {SINGLE_DRAW} ranks by single draws"
         )
+    usable = _all_defined(corrected) or dict(list(corrected.items())[:1])
+    ranking = rank_noise_corrected(
+        _jointly(usable),
+        confidence_level=options.confidence_level,
+        adjustment=options.adjustment,
+        rng=options.seed,
     )
+    left_out = tuple(name for name in matches if name not in usable)
+    return RunRanking(tuple(usable), left_out, matches[next(iter(usable))], ranking)
 
 
-def _corrected_pairs(
-    name: str, tables: Sequence[pl.DataFrame], pairs: Iterable[tuple[int, int]], options: CompareOptions
-) -> list[CorrectedPair]:
-    found = {(a, b): corrected_difference(tables[a], tables[b], options.seed) for a, b in pairs}
-    tested = {pair: one.pvalue for pair, one in found.items() if one is not None and one.pvalue is not None}
-    adjusted = dict(zip(tested, holm(np.array(list(tested.values()))).tolist(), strict=True))
-    return [CorrectedPair(name, *pair, one, adjusted.get(pair)) for pair, one in found.items() if one is not None]
+def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
+    return [
+        run.label
+        for run in runs
+        if not always_alike(run.settings) and all(one is None for one in corrected_indices([*run.variants.values()]))
+    ] or ["some run under the same variant"]
+
+
+_Corrected = Mapping[str, tuple[NoiseCorrectedResult, ...]]
+"""The index of the probabilities of each run, by variant, all over the same columns."""
+
+
+def _corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], variant: str | None) -> _Corrected:
+    """Estimate the index of the probabilities of every run, under each variant in which all have repeated draws."""
+    chosen = _variants_compared(runs, variant)
+    tables = {
+        name: [_matched(run.variants[one], matches[name]) for run, one in zip(runs, chosen[name], strict=True)]
+        for name in matches
+    }
+    alike = [always_alike(run.settings) for run in runs]
+    results = iter(corrected_indices([one for each in tables.values() for one in each], alike * len(tables)))
+    found = {name: tuple(one for _ in runs if (one := next(results)) is not None) for name in tables}
+    return {name: each for name, each in found.items() if len(each) == len(runs)}
+
+
+def _matched(outcomes: pl.DataFrame, found: Match) -> pl.DataFrame:
+    """Keep the questions that the comparison rests on."""
+    return outcomes.filter(pl.col("question_id").is_in(found.matrix.question_ids)) if found.paired else outcomes
+
+
+def _all_defined(corrected: _Corrected) -> _Corrected:
+    return {name: each for name, each in corrected.items() if all(one.status == "ok" for one in each)}
+
+
+def _jointly(corrected: _Corrected) -> list[NoiseCorrectedResult]:
+    """Return one index of each run over all variants."""
+    return [joint_noise_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
 
 
 def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
@@ -178,8 +234,9 @@ def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:
 
 
 def _statuses(found: Match) -> np.ndarray:
-    tables = row_tables(*found.matrix.arrays)
-    return np.array([refusal_index(table).status for table in tables])
+    design = SamplingDesign.of(len(found.matrix.question_ids), **found.matrix.design)
+    arrays = found.matrix.arrays if design is None else design.taking_part(found.matrix.arrays)
+    return np.array([refusal_index(table).status for table in tables_of_rows(arrays, design)])
 
 
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
@@ -207,18 +264,21 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
     )
 
 
-def _stacked(matches: Mapping[str, Match]) -> tuple[np.ndarray, ...]:
-    """Put the variants' matrices together, shape (runs, variants, questions), by question."""
+def _stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:
+    """Put the variants' matrices together, shape (runs, variants, questions), by question, with their sampling."""
     ids = {
         q: column for column, q in enumerate(dict.fromkeys(q for m in matches.values() for q in m.matrix.question_ids))
     }
     runs = len(next(iter(matches.values())).matrix.refused)
     stacked = [np.zeros((runs, len(matches), len(ids)), bool) for _ in range(3)]
+    design: dict[str, Any] = {}
     for row, found in enumerate(matches.values()):
         columns = [ids[question] for question in found.matrix.question_ids]
         for whole, part in zip(stacked, found.matrix.arrays, strict=True):
             whole[:, row, columns] = part
-    return tuple(stacked)
+        for name, values in found.matrix.design.items():
+            design.setdefault(name, np.zeros(len(ids), values.dtype))[columns] = values
+    return tuple(stacked), design
 
 
 def both_numbers(difference: Difference) -> tuple[float | None, float | None]:

@@ -9,22 +9,22 @@ from typing import Any
 import polars as pl
 
 from refusal_index.outcomes.comparison import (
-    INDEX,
     CompareOptions,
-    CorrectedPair,
     Difference,
     PairComparison,
     RunRanking,
     both_numbers,
-    compare_corrected,
     compare_pair,
     rank,
 )
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import JointDifference, MetricDifference
+from refusal_index.outcomes.sampling import describe
+from refusal_index.outcomes.settings import always_alike
+from refusal_index.stats import MetricDifference, NoiseCorrectedDifference, holm
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -40,56 +40,81 @@ class TwoRuns(Shown):
         Both.
     pair
         Every metric under every variant, and the joint index.
-    corrected
-        Without the noise of single draws, under each variant in which both have repeated draws.
     options
         How they were compared.
     """
 
     runs: tuple[ComparedRun, ...]
     pair: PairComparison
-    corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
 
     def blocks(self) -> Iterator[Block]:
         """Yield what came out of it as text."""
         return pair_blocks(self)
 
-    def rows(self) -> Iterator[tuple[str | None, str, Difference]]:
-        """Yield every difference with the metric's name and the variant's; no name is a corrected index."""
-        if self.pair.joint is not None:
-            yield INDEX, self._jointly(), self.pair.joint
-        for name in self._metrics():
+    def rows(self) -> Iterator[tuple[str, str, Difference]]:
+        """Yield every difference with the metric's name and the variant's, the Refusal Index first.
+
+        Where both models always reply the same, single-draw RI is RI, and not compared a second time.
+        """
+        indices = (
+            (INDEX, self.pair.joint_index, self.pair.index_over),
+            (SINGLE_DRAW, self.pair.joint, self.pair.joint_over),
+        )
+        for name, joint, over in indices[:1] if all(always_alike(run.settings) for run in self.runs) else indices:
+            if joint is not None:
+                yield name, self._jointly(over), joint
+            yield from ((name, one.name, found) for one in self.pair.variants if (found := one.differences().get(name)))
+        for name in [one.name for one in self.pair.variants[0].comparison.differences if one.name != INDEX]:
             yield from ((name, one.name, one.comparison[name]) for one in self.pair.variants)
-            if name == INDEX:
-                yield from ((None, one.variant, one.difference) for one in self.corrected)
+
+    @property
+    def has_primary(self) -> bool:
+        """Whether the first of `rows` is the one that decides: the index, jointly or of the only variant."""
+        return len(self.pair.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
+
+    def adjusted_pvalues(self) -> tuple[float | None, ...]:
+        """Return Holm's p-values of all differences in `rows` but the primary; None for it, and where there is none.
+
+        Whoever looks at seven metrics finds some difference between equal models far more often than in one comparison
+        of twenty. The primary one is decided on by itself, and all others share one family-wise error.
+        """
+        given = {place: difference.pvalue for place, (*_, difference) in enumerate(self.rows())}
+        family = {p: one for p, one in given.items() if one is not None and not (self.has_primary and p == 0)}
+        adjusted = dict(zip(family, holm(list(family.values())).tolist(), strict=True))
+        return tuple(map(adjusted.get, given))
 
     def to_frame(self) -> pl.DataFrame:
-        """Return every difference as a row: metric, variant, both numbers, the difference, its interval and p-value."""
+        """Return every difference as a row: metric, variant, both numbers, the difference, interval and p-values.
+
+        The column `pvalue_holm` is empty in the row of the primary comparison, and where there is no p-value.
+        """
         level = self.options.confidence_level
         rows = [
-            {"metric": metric or f"{INDEX}_corrected", "variant": variant, **_compared(difference, level)}
+            {"metric": metric, "variant": variant, **_compared(difference, level)}
             for metric, variant, difference in self.rows()
         ]
-        return pl.DataFrame(rows, infer_schema_length=None)
+        adjusted = pl.Series("pvalue_holm", self.adjusted_pvalues(), pl.Float64)
+        return pl.DataFrame(rows, infer_schema_length=None).with_columns(adjusted)
 
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
         level = self.options.confidence_level
-        corrected = {each.variant: _corrected(each, level) for each in self.corrected}
         first, second = self.runs
         return {
             "first": first.label,
             "second": second.label,
             "confidence_level": level,
-            "joint": _with_error(self.pair.joint, level) if self.pair.joint else None,
-            "joint_over": self.pair.joint_over,
+            "joint": {
+                INDEX: _document(self.pair.joint_index, level) if self.pair.joint_index else None,
+                SINGLE_DRAW: _document(self.pair.joint, level) if self.pair.joint else None,
+            },
+            "joint_over": {INDEX: self.pair.index_over, SINGLE_DRAW: self.pair.joint_over},
             "variants": [
                 {
                     "variant": variant.name,
-                    **_matched(self.runs, variant.match),
-                    "metrics": {one.name: _with_error(one, level) for one in variant.comparison.differences},
-                    "corrected": corrected.get(variant.name),
+                    **_matched(self.runs, variant.match, self.options),
+                    "metrics": {name: _document(one, level) for name, one in variant.differences().items()},
                 }
                 for variant in self.pair.variants
             ],
@@ -97,13 +122,8 @@ class TwoRuns(Shown):
             "missing": _missing(self.runs),
         }
 
-    def _metrics(self) -> list[str]:
-        names = [one.name for one in self.pair.variants[0].comparison.differences]
-        return sorted(names, key=lambda name: name != INDEX)
-
-    def _jointly(self) -> str:
-        """Name what the joint index rests on, where that is not all variants."""
-        over = self.pair.joint_over
+    def _jointly(self, over: Sequence[str]) -> str:
+        """Name what a joint index rests on, where that is not all variants."""
         return JOINTLY if len(over) == len(self.pair.variants) else f"{JOINTLY} over {', '.join(over)}"
 
 
@@ -117,15 +137,12 @@ class RankedRuns(Shown):
         All of them, as given.
     found
         The ranking, and what it rests on.
-    corrected
-        Every two of them without the noise of single draws, where both have repeated ones; of a ranking by the index.
     options
         How they were ranked.
     """
 
     runs: tuple[ComparedRun, ...]
     found: RunRanking
-    corrected: tuple[CorrectedPair, ...]
     options: CompareOptions
 
     def blocks(self) -> Iterator[Block]:
@@ -146,7 +163,7 @@ class RankedRuns(Shown):
             "variant": self.found.variant or JOINTLY,
             "variants": self.found.variants,
             "left_out_variants": self.found.left_out,
-            **_matched(self.runs, self.found.match),
+            **_matched(self.runs, self.found.match, self.options),
             "confidence_level": ranking.confidence_level,
             "adjustment": ranking.adjustment,
             "runs": [{"run": labels[run.row], **asdict(run)} for run in ranking.runs],
@@ -160,17 +177,9 @@ class RankedRuns(Shown):
                 }
                 for pair in ranking.pairs
             ],
-            "corrected": [
-                {
-                    **_corrected(each, ranking.confidence_level),
-                    "variant": each.variant,
-                    "first": labels[each.first],
-                    "second": labels[each.second],
-                    "first_estimate": each.difference.first.estimate,
-                    "second_estimate": each.difference.second.estimate,
-                    "pvalue_holm": each.pvalue_holm,
-                }
-                for each in self.corrected
+            "boundary_pairs": [
+                {**asdict(pair), "first": labels[pair.first], "second": labels[pair.second]}
+                for pair in ranking.boundary_pairs
             ],
             "settings_that_differ": differing_settings(self.runs),
             "missing": _missing(self.runs),
@@ -186,7 +195,7 @@ def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions
         If they share no variant, or not the one asked for.
     """
     runs = (first, second)
-    return TwoRuns(runs, compare_pair(runs, options), compare_corrected(runs, options), options)
+    return TwoRuns(runs, compare_pair(runs, options), options)
 
 
 def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns:
@@ -197,24 +206,18 @@ def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns
     OutcomeTableError
         If they share no variant, or not the one asked for, or share several and the metric has no joint estimate.
     """
-    found = rank(runs, options)
-    order = [run.row for run in (*found.ranking.runs, *found.ranking.unranked)]
-    corrected = compare_corrected(runs, options, order) if options.metric == INDEX else ()
-    return RankedRuns(tuple(runs), found, corrected, options)
+    return RankedRuns(tuple(runs), rank(runs, options), options)
 
 
-def _with_error(difference: MetricDifference | JointDifference, level: float) -> dict[str, Any]:
+def _document(difference: Difference, level: float) -> dict[str, Any]:
+    if isinstance(difference, NoiseCorrectedDifference):
+        questions = {
+            "questions_first": difference.first.n_repeated,
+            "questions_second": difference.second.n_repeated,
+            "questions_shared": difference.n_shared,
+        }
+        return {**_compared(difference, level), **questions}
     return {**_compared(difference, level), "standard_error": difference.standard_error}
-
-
-def _corrected(pair: CorrectedPair, level: float) -> dict[str, Any]:
-    difference = pair.difference
-    return {
-        **_compared(difference, level),
-        "questions_first": difference.first.patterns.n_questions,
-        "questions_second": difference.second.patterns.n_questions,
-        "questions_shared": difference.n_shared,
-    }
 
 
 def _compared(difference: Difference, level: float) -> dict[str, Any]:
@@ -226,6 +229,7 @@ def _compared(difference: Difference, level: float) -> dict[str, Any]:
         "low": low,
         "high": high,
         "pvalue": difference.pvalue,
+        "test": difference.method if isinstance(difference, MetricDifference) else None,
         "status": difference.status,
         "reason": difference.reason,
     }
@@ -239,6 +243,11 @@ def _missing(runs: Sequence[ComparedRun]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _matched(runs: Sequence[ComparedRun], found: Match) -> dict[str, Any]:
+def _matched(runs: Sequence[ComparedRun], found: Match, options: CompareOptions) -> dict[str, Any]:
     left_out = {run.label: count for run, count in zip(runs, found.left_out, strict=True)}
-    return {"paired": found.paired, "questions": len(found.matrix.question_ids), "left_out": left_out}
+    return {
+        "paired": found.paired,
+        "questions": len(found.matrix.question_ids),
+        "left_out": left_out,
+        "sampling": describe(found.matrix.design, options.sampling),
+    }

@@ -11,6 +11,9 @@ from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.schema import GROUP
 from refusal_index.stats import ContingencyTable
 
+MISSING_LIMIT = 0.02
+"""Share of unscored questions above which a result is incomplete."""
+
 NOT_STATED = "not_stated"
 """Reason of an unscored row that gives none."""
 

@@ -19,6 +19,7 @@ from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_plain, read_json, write_atomically
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
 from refusal_index.outcomes.shape import check_complete, check_types
 from refusal_index.outcomes.source import cannot_be_read
@@ -141,11 +142,11 @@ class RunFolder:
         """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
         return _section(self.run_json, self._read_run_json(), "about")
 
-    def read_outcomes(self, path: Path | None = None) -> pl.DataFrame:
+    def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
         path = path or self.outcomes
         try:
-            return read_outcomes(_plain(path))
+            return read_outcomes(_plain(path), sampling)
         except OutcomeTableError as error:
             if path != self.outcomes:
                 raise

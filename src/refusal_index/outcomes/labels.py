@@ -7,23 +7,28 @@ dataset on its own, over all its variants.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from refusal_index.outcomes.counts import contingency_table, variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.schema import GROUP
 from refusal_index.outcomes.table import defused, undo_defused
 from refusal_index.outcomes.tabular import TextTable, read_text
-from refusal_index.stats import GraderLabels
+from refusal_index.stats import GraderLabels, labels_for_half_width
 
-SHEET = ("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade", "human_grade")
+SHEET = (
+    *("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade"),
+    *("inclusion_probability", "human_grade"),
+)
 WORDS = {
     **dict.fromkeys(("correct", "a", "right", "true", "1", "yes"), True),
     **dict.fromkeys(("incorrect", "b", "wrong", "false", "0", "no"), False),
@@ -42,6 +47,9 @@ class Labels:
     refused: GraderLabels
     answered: GraderLabels
     neither: int  # labelled answers that the person found to be neither right nor wrong; they are left out
+    # whether each labelled answer is wrong, and its chance of being drawn; by variant, None for a forced one, which
+    # variants share, and question
+    verdicts: Mapping[tuple[str | None, str], tuple[bool, float]] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -53,7 +61,7 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     """Draw graded answers for a person to label: of each model, dataset, pass and grade as many, as far as there are.
 
     A slice drawn by grade says as much about rare grades as about frequent ones; the correction weighs them by their
-    shares in the whole run.
+    shares in the whole run. The chance with which an answer was drawn stands beside it.
 
     - `outcomes`: an outcome table; of repeated draws the first counts.
     - `size`: how many answers to draw, at most.
@@ -77,13 +85,72 @@ def audit_sheet(outcomes: pl.DataFrame, size: int, seed: int) -> pl.DataFrame:
     sheet = pl.concat([sheet.filter(pl.col("pass") == "first"), shared])
     order = np.random.default_rng(seed).permutation(sheet.height)
     drawn = sheet.with_columns(_lot=pl.Series(order)).sort("_lot")
-    turn = pl.int_range(pl.len()).over("model", "dataset", "pass", "grade")
-    return drawn.with_columns(_turn=turn).sort("_turn", "_lot").head(size).sort("_lot").drop("_lot", "_turn")
+    cell = ("model", "dataset", "pass", "grade")
+    turns = drawn.with_columns(_turn=pl.int_range(pl.len()).over(cell), _size=pl.len().over(cell))
+    chosen = turns.sort("_turn", "_lot").head(size).sort("_lot")
+    return chosen.with_columns(inclusion_probability=pl.len().over(cell) / pl.col("_size")).select(SHEET)
+
+
+def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float) -> tuple[int, str]:
+    """Return how many labels an interval of each variant's index takes, in all, and say so.
+
+    First answers are labelled for each variant, forced ones for all of them at once.
+
+    Raises OutcomeTableError if more questions would be needed, not more labels, or there is no index to plan for.
+
+    - `half_width`: of the interval.
+    - `grader_error`: the share of mistaken grades to expect, of right and of wrong answers.
+    """
+    needed: dict[Source, int] = {}
+    for group in variant_groups(outcomes):
+        table = contingency_table(first_draws(group.outcomes))
+        plan = labels_for_half_width(
+            table, half_width, graded_wrong_if_right=grader_error, graded_right_if_wrong=grader_error
+        )
+        name = " ".join(str(part) for part in (group.model, group.dataset, group.variant) if part)
+        if plan.n is None and plan.half_width is not None:
+            raise OutcomeTableError(
+                f"audit: expected a half-width that labels can reach, got {half_width:g}; with every answer labelled "
+                f"that of {name} is {plan.half_width:.3f}, and only more questions narrow it"
+            )
+        if plan.n is None:
+            raise OutcomeTableError(
+                f"audit: no plan for {name} ({plan.reason}) with a grader that errs on {100 * grader_error:.3g} %; "
+                "give --size instead, or a smaller --grader-error"
+            )
+        source = group.model, group.dataset
+        needed[source] = needed.get(source, 0) + plan.n
+    # The sheet deals answers to all models and datasets alike.
+    total = max(needed.values(), default=0) * len(needed)
+    return total, (
+        f"{total:,} labels: by them RI is expected to be known to +-{half_width:g} at 95 %, if "
+        f"{100 * grader_error:.3g} % of right and of wrong answers are misgraded"
+    )
+
+
+def labelled_arrays(outcomes: pl.DataFrame, labels: Labels, variant: str | None) -> dict[str, np.ndarray]:
+    """Put the verdicts beside the first draws of one variant, as arguments of `prediction_powered`, one row a run.
+
+    - `outcomes`: the graded first draws.
+    """
+    keys = [
+        (None if refused else variant, question)
+        for question, refused in outcomes.select("question_id", "refused").iter_rows()
+    ]
+    found = [labels.verdicts.get(key) for key in keys]
+    columns = {
+        "refused": outcomes["refused"].to_numpy(),
+        "wrong": outcomes["wrong"].to_numpy(),
+        "labelled": np.array([one is not None for one in found], bool),
+        "truly_wrong": np.array([bool(one and one[0]) for one in found], bool),
+        "inclusion": np.array([one[1] if one else 1.0 for one in found], float),
+    }
+    return {name: column[np.newaxis] for name, column in columns.items()}
 
 
 def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
     """Write a sheet as CSV that a spreadsheet can open without harm."""
-    safe = sheet.with_columns(defused(name) for name in SHEET)
+    safe = sheet.with_columns(defused(name) for name in SHEET if sheet.schema[name] == pl.String)
     write_atomically(path, safe.write_csv().encode())
 
 
@@ -95,7 +162,8 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
 
     - `path`: a CSV file (also Parquet or JSON Lines) with the columns `question_id` and `human_grade`, and `model`,
       `dataset` or `variant` where the run has several of them. Rows without a human grade are passed over. A column
-      `grade`, the grader's, is checked against the run.
+      `grade`, the grader's, is checked against the run; `inclusion_probability` is the chance with which the answer was
+      drawn.
     - `outcomes`: the run's outcome table.
     - returned: by model and dataset, for those of the run that have labels; the variants of each are pooled.
     """
@@ -104,12 +172,17 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     answers = _graded_answers(outcomes)
     of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
+    verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
     for number, row in enumerate(undo_defused(raw.frame).iter_rows(named=True)):
         if not (row["human_grade"] or "").strip():
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)
         refused, graded_wrong = _answer(raw.where(number), row, (model, dataset, variant), answers)
-        counted[(model, dataset), refused, graded_wrong, _verdict(raw.where(number), row["human_grade"])] += 1
+        right = _verdict(raw.where(number), row["human_grade"])
+        counted[(model, dataset), refused, graded_wrong, right] += 1
+        if right is not None:
+            answer = None if refused else variant, row["question_id"] or ""
+            verdicts.setdefault((model, dataset), {})[answer] = not right, _chance(raw.where(number), row)
     if not counted:
         raise OutcomeTableError(f"{path}: expected rows with a human_grade, got none; fill in the column and try again")
     if all(verdict is None for *_, verdict in counted):
@@ -117,7 +190,10 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
             f"{path}: expected answers that are labelled correct or incorrect, got {counted.total():,} labels, "
             "none of them right or wrong; say of each answer whether it agrees with the gold answer"
         )
-    return {source: _labels(counted, source) for source in dict.fromkeys(source for source, *_ in counted)}
+    return {
+        source: _labels(counted, source, verdicts.get(source, {}))
+        for source in dict.fromkeys(source for source, *_ in counted)
+    }
 
 
 def _check_columns(raw: TextTable, outcomes: pl.DataFrame) -> None:
@@ -170,10 +246,29 @@ def _verdict(place: str, given: str | None) -> bool | None:
     return WORDS[word]
 
 
-def _labels(counted: Mapping[tuple[Source, bool, bool, bool | None], int], source: Source) -> Labels:
+def _chance(place: str, row: Mapping[str, str | None]) -> float:
+    """Return with what chance an answer was drawn: that of all of its kind, 1, where the sheet does not say."""
+    given = (row.get("inclusion_probability") or "1").strip()
+    try:
+        chance = float(given)
+    except ValueError:
+        chance = math.nan
+    if not 0 < chance <= 1:
+        raise OutcomeTableError(
+            f"{place}, column 'inclusion_probability': expected a number above 0 and up to 1, got {shortened(given)}; "
+            "leave the column as 'refusal-index audit' wrote it, or take it out"
+        )
+    return chance
+
+
+def _labels(
+    counted: Mapping[tuple[Source, bool, bool, bool | None], int],
+    source: Source,
+    verdicts: Mapping[tuple[str | None, str], tuple[bool, float]],
+) -> Labels:
     def of_pass(*, refused: bool) -> GraderLabels:
         kinds = ((True, False), (True, True), (False, False), (False, True))
         return GraderLabels(*(counted.get((source, refused, wrong, right), 0) for wrong, right in kinds))
 
     neither = sum(count for (whose, *_, verdict), count in counted.items() if whose == source and verdict is None)
-    return Labels(of_pass(refused=True), of_pass(refused=False), neither)
+    return Labels(of_pass(refused=True), of_pass(refused=False), neither, verdicts)

@@ -6,8 +6,9 @@ a question that a run was not asked, or that has no grade there, is a gap in tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.sampling import matched_design
 
 BoolMatrix = NDArray[np.bool_]
 
@@ -28,6 +30,8 @@ class OutcomeMatrix:
     refused: BoolMatrix
     wrong: BoolMatrix
     scored: BoolMatrix  # shape (k, n); whether the question has one
+    # clusters and weights of the questions, shape (n,) each, by the names under which `refusal_index.stats` takes them
+    design: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def arrays(self) -> tuple[BoolMatrix, BoolMatrix, BoolMatrix]:
@@ -42,12 +46,13 @@ class OutcomeMatrix:
     def of_questions(self, chosen: BoolMatrix) -> OutcomeMatrix:
         """Keep some of the questions."""
         ids = tuple(question for question, keep in zip(self.question_ids, chosen, strict=True) if keep)
-        return OutcomeMatrix(ids, self.refused[:, chosen], self.wrong[:, chosen], self.scored[:, chosen])
+        design = {name: values[chosen] for name, values in self.design.items()}
+        return OutcomeMatrix(ids, self.refused[:, chosen], self.wrong[:, chosen], self.scored[:, chosen], design)
 
     def of_rows(self, chosen: Sequence[int]) -> OutcomeMatrix:
         """Keep some of the rows, in this order."""
         rows = list(chosen)
-        return OutcomeMatrix(self.question_ids, self.refused[rows], self.wrong[rows], self.scored[rows])
+        return OutcomeMatrix(self.question_ids, self.refused[rows], self.wrong[rows], self.scored[rows], self.design)
 
 
 def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
@@ -78,7 +83,31 @@ def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
     rows = [first_draws(table) for table in tables]
     _refuse_other_texts(rows)
     ids = pl.concat([table.select("question_id") for table in rows]).unique(maintain_order=True)
-    return _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
+    matrix = _matrix([table.select("question_id", "refused", "wrong") for table in rows], ids)
+    return replace(matrix, design=matched_design(rows, ids))
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOutcomes:
+    """Repeated draws of one variant beside a single draw of each of its questions, all over the same columns."""
+
+    repeated: OutcomeMatrix  # a row a draw, as `draw_matrix` makes it; gaps where a question was drawn once
+    single: OutcomeMatrix  # one row, as `outcome_matrix` makes it
+
+
+def drawn_outcomes(tables: Sequence[pl.DataFrame]) -> tuple[DrawnOutcomes, ...]:
+    """Put the single and the repeated draws of several runs side by side, by question id.
+
+    Raises OutcomeTableError as `outcome_matrix`.
+
+    - `tables`: as for `draw_matrices`.
+    """
+    singles = outcome_matrix(tables)
+    ids = pl.DataFrame({"question_id": singles.question_ids}, schema={"question_id": pl.String})
+    return tuple(
+        DrawnOutcomes(_matrix(_by_draw(_repeated_draws(table)), ids), singles.of_rows([row]))
+        for row, table in enumerate(tables)
+    )
 
 
 def draw_matrix(outcomes: pl.DataFrame) -> OutcomeMatrix:
@@ -101,8 +130,11 @@ def draw_matrices(tables: Sequence[pl.DataFrame]) -> tuple[OutcomeMatrix, ...]:
     """
     repeated = [_repeated_draws(table) for table in tables]
     ids = pl.concat([rows.select("question_id") for rows in repeated]).unique(maintain_order=True)
-    by_draw = [sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0])) for rows in repeated]
-    return tuple(_matrix(rows, ids) for rows in by_draw)
+    return tuple(_matrix(_by_draw(rows), ids) for rows in repeated)
+
+
+def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
+    return sorted(rows.partition_by("draw"), key=lambda one: int(one["draw"][0]))
 
 
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:

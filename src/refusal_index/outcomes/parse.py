@@ -7,17 +7,26 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.schema import GRADED, GRADES, KEY, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
-from refusal_index.outcomes.tabular import TRUTH, TextTable
+from refusal_index.outcomes.sampling import COLUMNS, OWN_COLUMNS, Sampling
+from refusal_index.outcomes.schema import GRADED, GRADES, KEY, OPTIONAL, REQUIRED, SCHEMA, SCHEMA_VERSION, check_rows
+from refusal_index.outcomes.tabular import NOTHING, TRUTH, TextTable
 
 
-def parse(raw: TextTable) -> pl.DataFrame:
-    """Understand every column, fill in those that may be left out, and check the rows."""
+def parse(raw: TextTable, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
+    """Understand every column, fill in those that may be left out, and check the rows.
+
+    - `sampling`: which columns to take for `cluster` and `weight`.
+    """
     _refuse_newer(raw)
     for name in REQUIRED:
         _require(raw, name)
     _refuse_misspelt(raw)
-    table = pl.DataFrame([_column(raw, name) for name in SCHEMA])
+    own = [_column(raw, name) for name in SCHEMA if name not in COLUMNS]
+    sampled = (_sampled_column(raw, name, sampling) for name in COLUMNS)
+    # In tables of other tools a column that is called so may hold anything.
+    probabilities = [name for name in OPTIONAL if {name, "schema_version"} <= set(raw.columns)]
+    table = pl.DataFrame([*own, *sampled, *(_probabilities(raw, name) for name in probabilities)])
+    table = table.select(*SCHEMA, *probabilities)
     check_rows(table, raw.where)
     return table
 
@@ -37,6 +46,20 @@ def _column(raw: TextTable, name: str) -> pl.Series:
     return _question_ids(raw) if name == "question_id" else raw.frame[name]
 
 
+def _sampled_column(raw: TextTable, name: str, sampling: Sampling) -> pl.Series:
+    column = sampling.column(name)
+    if column not in raw.columns:
+        if getattr(sampling, name) is None:
+            return _absent(raw, name)
+        raise raw.source.lacks(f"a column {column!r} for --{name}", raw.columns, "; name one of these")
+    found = raw.frame[column] if name == "cluster" else _numbers(raw, column)
+    if getattr(sampling, name) is not None and found.null_count() == found.len():
+        raise raw.source.wrong(
+            f"expected a {name} for every question, got an empty column; name another", column=column
+        )
+    return found.alias(name)
+
+
 def _absent(raw: TextTable, name: str) -> pl.Series:
     height = len(raw.lines)
     if name == "question_id":
@@ -47,9 +70,9 @@ def _absent(raw: TextTable, name: str) -> pl.Series:
 
 
 def _tidied(raw: TextTable, name: str) -> pl.Series:
-    """Text in lower case without surrounding space, null where nothing is left."""
+    """Text in lower case without surrounding space, null where nothing is left or a word says so."""
     text = raw.frame[name].str.strip_chars().str.to_lowercase()
-    return text.set(text == "", None)
+    return text.set(text.is_in(NOTHING), None)
 
 
 def _booleans(raw: TextTable, name: str) -> pl.Series:
@@ -64,6 +87,20 @@ def _whole_numbers(raw: TextTable, name: str) -> pl.Series:
     text = _tidied(raw, name)
     numbers = text.str.strip_suffix(".0").cast(pl.Int64, strict=False)
     _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a whole number", "write digits only")
+    return numbers
+
+
+def _probabilities(raw: TextTable, name: str) -> pl.Series:
+    text = _tidied(raw, name)
+    numbers = text.cast(pl.Float64, strict=False)
+    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a probability", "write it as a decimal fraction")
+    return numbers
+
+
+def _numbers(raw: TextTable, name: str) -> pl.Series:
+    text = _tidied(raw, name)
+    numbers = text.cast(pl.Float64, strict=False)
+    _refuse_first(raw, name, text.is_not_null() & numbers.is_null(), "a number", "write it with a point, as in 2.5")
     return numbers
 
 

@@ -9,24 +9,34 @@ from dataclasses import dataclass, field, replace
 from refusal_index.outcomes.comparison import matched_variants
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.matching import draw_matrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant
 from refusal_index.stats import (
     METRIC_NAMES,
+    ConfidenceInterval,
     PlanningScenario,
     PowerPlan,
+    RepeatPlan,
     SamplePlan,
+    attenuated_refusal_index,
     checked_matrices,
+    compare_metrics,
     expected_half_width,
     influence_correlation,
+    noise_corrected_refusal_index,
     power_to_tell_apart,
     questions_for_half_width,
+    questions_over_interval,
     questions_to_tell_apart,
+    rho_from_refusal_index,
+    split_budget,
 )
 from refusal_index.stats.matrices import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)
+# Of models asked at a temperature of 1, as a rule; beyond the second single draws tell all there is.
+TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
 NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
 
@@ -42,6 +52,32 @@ class PlanOptions:
     difference: float | None = None
     power: float = 0.8
     confidence_level: float = 0.95  # of every interval
+    # budget: requests to split between questions and repeated draws
+    budget: float | None = None
+    # refusal_slope, error_slope: how constant the model is, as for `split_budget`; None for what the pilot shows
+    refusal_slope: float | None = None
+    error_slope: float | None = None
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """What it takes to tell two models apart."""
+
+    needed: PowerPlan  # questions, if the difference is the one seen
+    chance: PowerPlan | None  # the power of the given number of questions, if one is given
+    seen: ConfidenceInterval  # of the difference
+    # fewest, most: questions at the largest and the smallest difference of that interval; None where it holds 0
+    fewest: int | None
+    most: int | None
+
+
+@dataclass(frozen=True)
+class BudgetPlan:
+    """How a budget is best split, and the slopes that this rests on."""
+
+    split: RepeatPlan
+    refusal_slope: float
+    error_slope: float
 
 
 @dataclass(frozen=True)
@@ -92,15 +128,12 @@ def plan_scenario(name: str, scenario: PlanningScenario, options: PlanOptions) -
     return ScenarioPlan(name, scenario, sizes, metrics, needed, chance)
 
 
-def plan_apart(
-    runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions
-) -> dict[str, tuple[PowerPlan, PowerPlan | None]]:
+def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOptions) -> dict[str, PairPlan]:
     """Plan how to tell two models apart, with the correlation that their runs over the same questions show.
 
     Raises OutcomeTableError if the runs share no variant, or not the one asked for.
 
-    - returned: by variant the questions for the power asked for, and the power of the given number of questions, if one
-      is.
+    - returned: by variant.
     """
     return {name: _plan_pair(found, options) for name, found in matched_variants(runs, variant).items()}
 
@@ -125,7 +158,7 @@ def _other_metrics(scenario: PlanningScenario, n: int | None, level: float) -> I
                 yield metric, found.half_width
 
 
-def _plan_pair(found: Match, options: PlanOptions) -> tuple[PowerPlan, PowerPlan | None]:
+def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
     matrices = checked_matrices(found.matrix.refused, found.matrix.wrong, found.matrix.scored)
     first, second = (PlanningScenario.from_table(one) for one in row_tables(*matrices))
     shown, level, n = influence_correlation(*matrices), options.confidence_level, options.questions
@@ -134,4 +167,60 @@ def _plan_pair(found: Match, options: PlanOptions) -> tuple[PowerPlan, PowerPlan
         first, second, power=options.power, correlation=correlation, confidence_level=level
     )
     chance = power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=level) if n else None
-    return needed, chance
+    seen = compare_metrics(*matrices)["refusal_index"].confidence_interval(level)
+    over = (None, None) if needed.n is None else questions_over_interval(needed, *seen)
+    return PairPlan(needed, chance, seen, *over)
+
+
+def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, tuple[float, float]]:
+    """Return the probit slopes of refusals and errors that the repeated draws of a run show, by variant if they do."""
+    names = [chosen_variant([run], variant)] if variant else list(run.variants)
+    shown = {}
+    for name in names:
+        draws = draw_matrix(run.variants[name])
+        if len(draws.refused) > 1:
+            found = noise_corrected_refusal_index(*draws.arrays)
+            slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
+            if slopes[0] is not None and slopes[1] is not None:
+                shown[str(name or "all")] = slopes[0], slopes[1]
+    return shown
+
+
+def _slope(reliability: float | None) -> float | None:
+    """Return the slope of a model with this tetrachoric correlation of two draws; None where it has none."""
+    if reliability is None or reliability <= 0:
+        return None
+    return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT
+
+
+def plan_budget(
+    scenario: PlanningScenario, options: PlanOptions, shown: tuple[float, float] | None = None, *, single_draws: bool
+) -> BudgetPlan:
+    """Split the budget; the index of a run of single draws is first freed of the noise that the slopes say.
+
+    Raises OutcomeTableError if the slopes say that there is more noise than the run's index leaves room for.
+
+    - `shown`: the slopes that the pilot's repeated draws show.
+    """
+    given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
+    assumed = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE)
+    slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
+    if single_draws and index is not None:
+        seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
+        if abs(index) >= highest:
+            raise OutcomeTableError(
+                f"plan: expected slopes that leave room for the run's index of {index:.3f}, got {slopes[0]:.3g} and "
+                f"{slopes[1]:.3g}, of which single draws show at most {highest:.3f}; "
+                "raise --refusal-slope or --error-slope"
+            )
+        most = rho_from_refusal_index(highest)
+        index = math.asin(float(seen / most) / 2) / math.asin(0.5)
+    plan = split_budget(
+        replace(scenario, refusal_index=index),
+        options.budget or 0.0,
+        refusal_slope=slopes[0],
+        error_slope=slopes[1],
+        most_questions=options.questions,
+        confidence_level=options.confidence_level,
+    )
+    return BudgetPlan(plan, slopes[0], slopes[1])

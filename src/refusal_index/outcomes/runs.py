@@ -15,6 +15,7 @@ from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, sug
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.run_sets import member_of_set, set_members
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.table import read_outcomes
 
 NEARLY_ALL = 0.9
@@ -71,7 +72,7 @@ class Match:
     left_out: tuple[int, ...]  # graded questions of each run that are not in it
 
 
-def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
+def read_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> tuple[ComparedRun, ...]:
     """Read every model and dataset in some folders and files.
 
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
@@ -79,22 +80,23 @@ def read_runs(paths: Sequence[Path]) -> tuple[ComparedRun, ...]:
 
     - `paths`: runs' folders, folders of sets, which stand for all of their runs, and outcome tables. What is given
       twice, by itself or within its set, counts once.
+    - `sampling`: which of their columns say how questions were sampled.
     """
-    runs, errors = _read_all(paths)
+    runs, errors = _read_all(paths, sampling)
     if errors:
         raise errors[0]
     return _labelled(runs)
 
 
-def find_runs(paths: Sequence[Path]) -> FoundRuns:
+def find_runs(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> FoundRuns:
     """Read what can be read of some folders and files, and say of the rest why not.
 
     Raises RunFolderError or OutcomeTableError if a path is not there, which is a slip of the pen and no unfinished run,
     or nothing can be read.
 
-    - `paths`: as `read_runs` takes them.
+    - `paths`, `sampling`: as `read_runs` takes them.
     """
-    runs, errors = _read_all(paths)
+    runs, errors = _read_all(paths, sampling)
     if len(errors) > 1 and not runs:
         more = f"; and {len(errors) - SHOWN:,} more" if len(errors) > SHOWN else ""
         raise RunFolderError(f"none of {len(errors):,} runs can be read: {'; '.join(map(str, errors[:SHOWN]))}{more}")
@@ -165,24 +167,26 @@ def chosen_variant(runs: Sequence[ComparedRun], name: str) -> str:
     return name
 
 
-def read_outcomes_of(path: Path) -> pl.DataFrame:
+def read_outcomes_of(path: Path, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
     """Read the outcome table of a run's folder, or a file.
 
     Raises RunFolderError if a folder is not a run's, or its outcomes are missing, and OutcomeTableError if a file
     cannot be used.
     """
     if not path.is_dir():
-        return read_outcomes(path)
+        return read_outcomes(path, sampling)
     folder = RunFolder(path)
     folder.read_settings()
     if not folder.outcomes.exists():
         raise RunFolderError(
             f"{path} holds no outcomes yet; finish the run, or rebuild them with 'refusal-index score {path}'"
         )
-    return folder.read_outcomes()
+    return folder.read_outcomes(sampling=sampling)
 
 
-def _read_all(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:
+def _read_all(
+    paths: Sequence[Path], sampling: Sampling
+) -> tuple[list[ComparedRun], list[OutcomeTableError | RunFolderError]]:
     """Read every run once, and collect what is wrong with those that cannot be read."""
     for path in paths:
         if not path.exists():
@@ -191,7 +195,7 @@ def _read_all(paths: Sequence[Path]) -> tuple[list[ComparedRun], list[OutcomeTab
     errors: list[OutcomeTableError | RunFolderError] = []
     for path in _each(paths):
         try:
-            runs += _read(path)
+            runs += _read(path, sampling)
         except (OutcomeTableError, RunFolderError) as error:
             errors.append(error)
     return runs, errors
@@ -207,11 +211,11 @@ def _each(paths: Sequence[Path]) -> Iterator[Path]:
                 yield place
 
 
-def _read(path: Path) -> list[ComparedRun]:
+def _read(path: Path, sampling: Sampling) -> list[ComparedRun]:
     if not path.exists():
         raise RunFolderError(f"{path} is not begun yet; repeat the command that made its set")
     settings = RunFolder(path).read_settings() if path.is_dir() else {}
-    return compared_runs(path, read_outcomes_of(path), settings)
+    return compared_runs(path, read_outcomes_of(path, sampling), settings)
 
 
 def _labelled(runs: Sequence[ComparedRun]) -> tuple[ComparedRun, ...]:

@@ -26,6 +26,8 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
         "forced_grade": pl.String(),
         "unscored_reason": pl.String(),
         "topic": pl.String(),
+        "cluster": pl.String(),
+        "weight": pl.Float64(),
         "question": pl.String(),
         "gold": pl.String(),
         "first_reply": pl.String(),
@@ -34,6 +36,9 @@ SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     }
 )
 """Column names and types in the order in which they are written."""
+
+OPTIONAL: Mapping[str, pl.DataType] = MappingProxyType({"p_answering": pl.Float64(), "confidence": pl.Float64()})
+"""Probabilities of others, each in [0, 1]: columns of imported tables that have them, after the rest."""
 
 REQUIRED = ("refused", "wrong")
 """The columns without which nothing can be scored."""
@@ -60,7 +65,9 @@ Where = Callable[[int], str]
 def check_rows(table: pl.DataFrame, where: Where) -> None:
     """Raise `OutcomeTableError` for the first row that may not be there."""
     _check_draws(table, where)
+    _check_sampling(table, where)
     _check_duplicates(table, where)
+    _check_probabilities(table, where)
     _check_contradictions(table, where)
 
 
@@ -71,6 +78,42 @@ def _check_draws(table: pl.DataFrame, where: Where) -> None:
             f"{where(row)}, column 'draw': expected a whole number from 0, got {table['draw'][row]}; "
             "number the draws of a question 0, 1, 2 and so on"
         )
+
+
+def _check_probabilities(table: pl.DataFrame, where: Where) -> None:
+    for name in (name for name in OPTIONAL if name in table.columns):
+        row = _first(table, ~pl.col(name).is_between(0, 1))
+        if row is not None:
+            raise OutcomeTableError(
+                f"{where(row)}, column {name!r}: expected a probability in [0, 1], got {table[name][row]!r}; "
+                "is it in per cent, or a log probability?"
+            )
+
+
+def _check_sampling(table: pl.DataFrame, where: Where) -> None:
+    """Refuse a weight that is none, and a row without a cluster or weight among others that have one."""
+    weight = pl.col("weight")
+    row = _first(table, (weight < 0) | ~weight.is_finite())
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': expected a number from 0, got {table['weight'][row]}; it says for how "
+            "many questions of the population this one stands"
+        )
+    filled = table["weight"].null_count() < table.height
+    row = _first(table, weight.is_not_null() & (weight.sum().over(GROUP) == 0)) if filled else None
+    if row is not None:
+        raise OutcomeTableError(
+            f"{where(row)}, column 'weight': all weights of its run are 0; give those that stand for others a weight"
+        )
+    for name in ("cluster", "weight"):
+        missing = table[name].null_count()
+        others = pl.col(name).is_not_null().any().over(GROUP)
+        row = _first(table, pl.col(name).is_null() & others) if 0 < missing < table.height else None
+        if row is not None:
+            raise OutcomeTableError(
+                f"{where(row)} has no {name}, and other questions of its run have one; fill the column: a question "
+                "like no other is a cluster of its own, and one that stands for none has the weight 0"
+            )
 
 
 def _check_duplicates(table: pl.DataFrame, where: Where) -> None:
@@ -99,9 +142,14 @@ _RULES: tuple[tuple[pl.Expr, tuple[str, ...], str], ...] = (
         "refused is true exactly when first_grade is 'refused'",
     ),
     (
-        (_FIRST == "unscored") != _REFUSED.is_null(),
+        _FIRST.is_in(["correct", "incorrect", "refused"]) & _REFUSED.is_null(),
         ("refused", "first_grade"),
-        "refused is empty exactly when first_grade is 'unscored'",
+        "refused is empty only where first_grade is 'unscored'",
+    ),
+    (
+        (_FIRST == "unscored") & ~_REFUSED & _WRONG.is_not_null(),
+        ("refused", "wrong", "first_grade"),
+        "where first_grade is 'unscored' and refused false, since the model did answer, wrong is empty",
     ),
     (
         ~_REFUSED & _FIRST.is_in(["correct", "incorrect"]) & (_WRONG.eq_missing(_FIRST == "incorrect").not_()),

@@ -6,14 +6,17 @@ Decisions are those on missing grades, answers refused again, topics and a grade
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.labels import Labels, Source
+from refusal_index.outcomes.labels import Labels, Source, labelled_arrays
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import (
     ContingencyTable,
     Estimate,
@@ -22,19 +25,22 @@ from refusal_index.stats import (
     MisgradingResult,
     MissingBounds,
     OutcomeCounts,
+    PredictionPowered,
     RefusalIndexResult,
     ScoringRange,
     WithinTopicResult,
     correct_guessing,
-    metrics,
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
+    prediction_powered,
     refusal_index,
     scoring_ranges,
     scoring_rules,
     within_topic_refusal_index,
 )
+
+Found = TypeVar("Found", Estimate, ScoringRange)
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,8 @@ class Sensitivity:
     ranges: tuple[ScoringRange, ...]  # smallest and largest value of every metric over the scoring rules
     rules: tuple[RuleEstimate, ...]  # the Refusal Index under each rule
     topics: TopicSummary | None  # None where fewer than two topics are known
+    # whether every graded forced answer says if it was another refusal: if not, no range allows for those that were
+    knows_refused_again: bool = True
 
     def range_of(self, name: str) -> ScoringRange:
         """Find the range of a metric by name."""
@@ -83,7 +91,14 @@ def sensitivity(outcomes: pl.DataFrame, penalty: float, confidence_level: float)
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
-    return Sensitivity(scoring_ranges(counts, penalty=penalty), tuple(rules), _topics(outcomes, confidence_level))
+    ranges = (_named(found) for found in scoring_ranges(counts, penalty=penalty))
+    topics = _topics(outcomes, confidence_level)
+    return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
+
+
+def _named(found: Found) -> Found:
+    """Call the index by the name that it has of single draws."""
+    return replace(found, name=SINGLE_DRAW) if found.name == INDEX else found
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
@@ -150,10 +165,14 @@ class Decisions:
     variant: str | None
     as_scored: Mapping[str, Estimate]  # every metric as scored, by name
     scoring: Sensitivity  # under other scoring rules, and within topics
-    knows_refused_again: bool  # whether every graded forced answer says if it was another refusal
     missing: MissingBounds  # the index with whatever is missing taken for anything
     corrections: Mapping[str, MisgradingResult]  # the index corrected by labels or for guessing, by what for
-    misgrading: MisgradingRange  # the index with a grader that errs as much as it may
+    missing_grades: int  # questions that are left out as scored
+    # the index with a grader that errs as much as it may: differently on refused and on answered questions, or alike
+    misgrading: MisgradingRange
+    misgrading_same_rates: MisgradingRange
+    # every metric as the labels of this variant correct it, by name; empty without labels
+    powered: Mapping[str, PredictionPowered]
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
@@ -170,15 +189,30 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={metric.name: metric for metric in metrics(table, penalty=options.penalty)},
+        as_scored={
+            metric.name: metric
+            for metric in map(_named, variant_metrics(rows, options.penalty, options.confidence_level))
+        },
         scoring=sensitivity(rows, options.penalty, options.confidence_level),
-        knows_refused_again=_knows_refused_again(rows),
         missing=missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
         corrections=dict(_corrections(table, group, options)),
         misgrading=misgrading_range(table, (0.0, right), (0.0, wrong)),
+        missing_grades=rows.height - table.n,
+        misgrading_same_rates=misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
+        powered=_powered(rows, group, options),
     )
+
+
+def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) -> dict[str, PredictionPowered]:
+    if options.labels is None:
+        return {}
+    labels = options.labels.get((group.model, group.dataset), UNLABELLED)
+    arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
+    refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
+    found = prediction_powered(refused, wrong, **arrays, penalty=options.penalty)
+    return {SINGLE_DRAW if one.name == INDEX else one.name: one for one in found}
 
 
 def _knows_refused_again(rows: pl.DataFrame) -> bool:

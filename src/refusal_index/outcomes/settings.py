@@ -52,6 +52,16 @@ def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[st
         )
 
 
+def always_alike(settings: Mapping[str, Any]) -> bool:
+    """Whether a model was asked at temperature 0, where every draw is the same reply.
+
+    >>> always_alike({"decoding": {"temperature": 0.0}}), always_alike({})
+    (True, False)
+    """
+    decoding = settings.get("decoding")
+    return isinstance(decoding, Mapping) and decoding.get("temperature") == 0
+
+
 def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Name each setting inside others by its path, for instance ``generation.temperature``."""
     for key, value in settings.items():

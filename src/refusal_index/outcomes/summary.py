@@ -1,7 +1,9 @@
 """Everything worth knowing about a run, as a pure function of its outcome table.
 
-Of a question that was drawn repeatedly the first draw makes every number that takes one draw. The number over all
-variants is the joint estimate: they share their questions, so their tables must not be added up.
+The Refusal Index is that of the model's probabilities where questions were drawn repeatedly; that of single draws is
+another number and has a name of its own. Of a question that was drawn repeatedly the first draw makes every number that
+takes one draw. The number over all variants is the joint estimate: they share their questions, so their tables must not
+be added up.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.cautions import MISSING_LIMIT, Caution, cautions
+from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.outcomes.counts import (
+    MISSING_LIMIT,
     Completeness,
     ForcedRefusals,
     VariantGroup,
@@ -24,27 +27,26 @@ from refusal_index.outcomes.counts import (
     forced_refusals,
     variant_groups,
 )
-from refusal_index.outcomes.draws import DrawsSummary, draws_summary
+from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary, draws_summary
 from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, SamplingSummary, sampled_table, sampling_summary
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.stats import ContingencyTable, Estimate, metrics
+from refusal_index.outcomes.variant_metrics import variant_metrics
+from refusal_index.stats import ContingencyTable, Estimate
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
 
-NEED_FORCED_ANSWERS = ("error_rate", "refusal_index")
-
 INCOMPLETE = "incomplete"
 """Status of a variant that lacks more than the tolerated share of its questions, whatever its index is."""
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 """Version of the JSON document."""
 
 
@@ -90,7 +92,9 @@ class VariantSummary:
     dataset: str | None
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
-    metrics: tuple[Estimate, ...]  # each with interval and status, in the order of `refusal_index.stats.METRIC_NAMES`
+    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, their index under the name that it has
+    # of single draws, and the index of the probabilities, undefined without repeated draws
+    metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
     forced_refusals: ForcedRefusals
@@ -99,6 +103,7 @@ class VariantSummary:
     draws: DrawsSummary | None = None  # what repeated draws show; None where no question was drawn twice
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
+    sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
 
     @property
     def is_complete(self) -> bool:
@@ -109,7 +114,16 @@ class VariantSummary:
     @property
     def status(self) -> str:
         """That of its index, or ``"incomplete"``: such an index is not to be taken as sound."""
-        return self.metric("refusal_index").status if self.is_complete else INCOMPLETE
+        return self.index.status if self.is_complete else INCOMPLETE
+
+    @property
+    def index(self) -> Estimate:
+        """The index of the probabilities where questions were drawn repeatedly, else that of single draws.
+
+        Its name says which one it is.
+        """
+        found = self.metric(INDEX)
+        return self.metric(SINGLE_DRAW) if found.reason == NO_REPEATED_QUESTIONS else found
 
     def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
@@ -132,8 +146,16 @@ class Summary:
         """The Refusal Index over all variants of the only model and dataset; None where there are several, or none."""
         if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
             return None
-        own = [variant.metric("refusal_index") for variant in self.variants]
+        own = [variant.index for variant in self.variants]
         return overall_index(own, self.pooled[0].index if self.pooled else None)
+
+    @property
+    def single_draw(self) -> Estimate | None:
+        """The same of single draws."""
+        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+            return None
+        own = [variant.metric(SINGLE_DRAW) for variant in self.variants]
+        return overall_index(own, self.pooled[0].single_draw if self.pooled else None)
 
 
 def summarise(
@@ -143,6 +165,8 @@ def summarise(
     prices: Prices = UNPRICED,
     penalty: float = DEFAULT_PENALTY,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+    always_alike: bool = False,
+    sampling: Sampling = OWN_COLUMNS,
 ) -> Summary:
     """Compute every metric of every variant.
 
@@ -151,17 +175,25 @@ def summarise(
     - `prices`: that the costs in `usage` were computed with.
     - `penalty`: of the weighted score.
     - `confidence_level`: of every interval.
+    - `always_alike`: whether the models always reply the same, so that single draws show their probabilities.
+    - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.outcomes import Outcome, Question
     >>> from refusal_index.outcomes.table import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> (normal,) = summarise(outcome_table([(asked, question, Outcome(refused=False, wrong=True))])).variants
-    >>> normal.metric("refusal_rate").estimate, normal.metric("refusal_index").status
-    (0.0, 'undefined')
+    >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
+    (0.0, 'single_draw_refusal_index', 'nobody_refused')
     """
     known, groups = usage or {}, variant_groups(table)
-    variants = tuple(_variant_summary(group, known.get(group.variant), penalty, confidence_level) for group in groups)
-    return Summary(variants, tuple(pool(groups, confidence_level)), confidence_level, penalty, prices)
+    variants = tuple(
+        _variant_summary(
+            group, known.get(group.variant), penalty, confidence_level, sampling, always_alike=always_alike
+        )
+        for group in groups
+    )
+    pooled = tuple(pool(groups, confidence_level, always_alike=always_alike))
+    return Summary(variants, pooled, confidence_level, penalty, prices)
 
 
 def is_complete(summary: Summary) -> bool:
@@ -169,38 +201,51 @@ def is_complete(summary: Summary) -> bool:
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
 
 
-def _variant_summary(group: VariantGroup, usage: Usage | None, penalty: float, level: float) -> VariantSummary:
+def _variant_summary(
+    group: VariantGroup,
+    usage: Usage | None,
+    penalty: float,
+    level: float,
+    sampling: Sampling,
+    *,
+    always_alike: bool,
+) -> VariantSummary:
     rows = first_draws(group.outcomes)
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
-    estimates = metrics(table, penalty=penalty, confidence_level=level)
-    if table.n_refused == 0 and complete.reasons.get(FORCED_NOT_ASKED):
-        estimates = _first_pass_metrics(table, complete.reasons[FORCED_NOT_ASKED], penalty, level)
+    estimates = tuple(
+        replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, penalty, level)
+    )
+    single, draws = _by_name(estimates, SINGLE_DRAW), draws_summary(group.outcomes, level)
+    sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
     return VariantSummary(
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
         table=table,
-        metrics=estimates,
+        metrics=(*estimates, _index(single, draws, always_alike=always_alike)),
         completeness=complete,
         forced_refusals=forced,
-        warnings=cautions(table, _by_name(estimates, "refusal_index"), complete, missing, forced),
+        warnings=(
+            *sampling_cautions(sampling_found),
+            *draws_cautions(group.outcomes, draws),
+            *cautions(table, single, complete, missing, forced),
+        ),
         sensitivity=sensitivity(rows, penalty, level),
-        draws=draws_summary(group.outcomes, level),
+        draws=draws,
         usage=usage,
         missing=missing,
+        sampling=sampling_found,
     )
 
 
-def _first_pass_metrics(answered: ContingencyTable, refused: int, penalty: float, level: float) -> tuple[Estimate, ...]:
-    """Return the metrics of a first pass whose refused questions were never forced: the others need their answers."""
-    whole = replace(answered, refused_wrong=refused)
-    return tuple(
-        Estimate(None, status="undefined", reason=FORCED_NOT_ASKED, name=found.name, method=found.method)
-        if found.name in NEED_FORCED_ANSWERS
-        else found
-        for found in metrics(whole, penalty=penalty, confidence_level=level)
-    )
+def _index(single: Estimate, draws: DrawsSummary | None, *, always_alike: bool) -> Estimate:
+    """Return the index of the probabilities; one draw shows it where every draw is the same reply."""
+    if draws is not None:
+        return draws.refusal_index
+    if always_alike:
+        return replace(single, name=INDEX)
+    return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=INDEX)
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
@@ -256,15 +301,15 @@ def _variant_document(variant: VariantSummary) -> dict[str, Any]:
 
 
 def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    index = pooled.index.to_document()
-    outcome = {name: index.pop(name) for name in ("status", "reason")}
+    single = {**pooled.single_draw.to_document(), "standard_error": pooled.standard_error}
     return {
         "model": pooled.model,
         "dataset": pooled.dataset,
         "variants": pooled.variants,
-        **index,
-        "standard_error": pooled.standard_error,
-        **outcome,
+        INDEX: None if pooled.refusal_index is None else pooled.refusal_index.to_document(),
+        SINGLE_DRAW: single,
+        "between_prompts": pooled.between_prompts.to_document(),
+        "new_prompt": pooled.new_prompt.to_document(),
         "left_out": pooled.left_out,
         "homogeneity": _plain(pooled.homogeneity),
         "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],

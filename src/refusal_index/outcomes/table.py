@@ -27,7 +27,8 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.parse import parse
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.schema import GROUP, KEY, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
+from refusal_index.outcomes.sampling import COLUMNS, OWN_COLUMNS, Sampling
+from refusal_index.outcomes.schema import GROUP, KEY, OPTIONAL, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
 from refusal_index.outcomes.source import file_format
 from refusal_index.outcomes.tabular import read_text
 from refusal_index.outcomes.text import sound_text
@@ -83,7 +84,8 @@ def _record(asked: Identification, question: Question, outcome: Outcome) -> tupl
     values = (
         *(model, dataset, variant, question.question_id, draw, outcome.refused, outcome.wrong),
         *(_value(outcome.first_grade), _value(outcome.forced_grade), outcome.unscored_reason),
-        *(question.topic, question.text, question.gold, outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
+        *(question.topic, None, None, question.text, question.gold),
+        *(outcome.first_reply, outcome.forced_reply, SCHEMA_VERSION),
     )
     return tuple(sound_text(value) if isinstance(value, str) else value for value in values)
 
@@ -92,35 +94,38 @@ def _value(grade: str | None) -> str | None:
     return None if grade is None else str(grade)
 
 
-def read_outcomes(data: object) -> pl.DataFrame:
+def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
     """Read an outcome table.
 
     Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
     expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
 
     - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
-      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, 1, 0, yes
-      or no in any case, or nothing. Of the other columns of `SCHEMA`, those that are missing are filled: draw 0, the
-      file's name and the number of the row as `question_id`, null elsewhere. Columns of other names are ignored.
-    - returned: with the columns of `SCHEMA`.
+      Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,
+      0, yes or no in any case, or nothing: an empty cell, NaN, NA, null or none. Of the other columns of `SCHEMA`,
+      those that are missing are filled: draw 0, the file's name and the number of the row as `question_id`, null
+      elsewhere. Columns of other names are ignored.
+    - `sampling`: the columns to take for `cluster` and `weight`, of any name.
+    - returned: with the columns of `SCHEMA`, and those of `OPTIONAL` that are there, if it has `schema_version` too.
     """
-    raw = read_text(data, tuple(SCHEMA), "row of outcomes", OutcomeTableError)
+    wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS))))
+    raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
         raw = replace(raw, frame=undo_defused(raw.frame))
-    return parse(raw)
+    return parse(raw, sampling)
 
 
-def read_tables(paths: Sequence[Path]) -> pl.DataFrame:
+def read_tables(paths: Sequence[Path], sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
     """Read outcome tables into one; where several do not say which model they are about, their file names do.
 
     Raises OutcomeTableError if a file cannot be used, or a row of one occurs in another.
     """
-    tables = [read_outcomes(path) for path in paths]
+    tables = [read_outcomes(path, sampling) for path in paths]
     if len(paths) > 1:
         tables = [
             table.with_columns(pl.col("model").fill_null(path.stem)) for path, table in zip(paths, tables, strict=True)
         ]
-    together = pl.concat(tables)
+    together = pl.concat(tables, how="diagonal")  # columns of `OPTIONAL` need not be in all
     places = [(path, row) for path, table in zip(paths, tables, strict=True) for row in range(1, len(table) + 1)]
     check_rows(together, lambda row: "{}, row {}".format(*places[row]))
     return together
@@ -150,8 +155,9 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
 
 
 def _check_columns(table: pl.DataFrame) -> None:
-    if table.schema != pl.Schema(dict(SCHEMA)):
-        other = sorted(set(SCHEMA.items()) ^ set(table.schema.items()), key=str)
+    expected = {**SCHEMA, **{name: kind for name, kind in OPTIONAL.items() if name in table.columns}}
+    if table.schema != pl.Schema(expected):
+        other = sorted(set(expected.items()) ^ set(table.schema.items()), key=str)
         raise OutcomeTableError(
             f"expected a table with the columns of SCHEMA in their order, got one that differs in {other or 'order'}; "
             "build it with outcome_table or read_outcomes"

@@ -25,8 +25,14 @@ from refusal_index.outcomes.errors import TableError, other_separator, shortened
 from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
 from refusal_index.outcomes.text import sound_text
 
-TRUTH = {**dict.fromkeys(("true", "1", "yes", "1.0"), True), **dict.fromkeys(("false", "0", "no", "0.0"), False)}
+TRUTH = {
+    **dict.fromkeys(("true", "t", "1", "yes", "1.0"), True),
+    **dict.fromkeys(("false", "f", "0", "no", "0.0"), False),
+}
 """Words for yes and no, in lower case; "1.0" and "0.0" are what a table with gaps becomes on its way through pandas."""
+
+NOTHING = ("", "nan", "na", "null", "none")
+"""Words for an empty cell, in lower case, where a truth value, a grade or a number is expected: of pandas, R, SQL."""
 
 ROWS_AT_A_TIME = 1000
 ROWS_OF_PARQUET = 100_000

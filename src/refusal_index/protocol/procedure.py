@@ -49,6 +49,7 @@ class _Verdict:
     grade: Grade
     reply: str | None
     reason: str | None = None
+    answered: bool = False  # whether an answer was attempted, where that much is known of what is unscored
 
 
 def next_request(
@@ -149,7 +150,8 @@ def _graded(
             return _Verdict(told, text, f"{of}_{UNREADABLE}")
         grades.append(told)
     if len(set(grades)) > 1:
-        return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}")
+        # who differ between right and wrong agree that there was an answer
+        return _Verdict(Grade.UNSCORED, text, f"{of}_{DISAGREE}", answered=Grade.REFUSED not in grades)
     return _Verdict(grades[0], text)
 
 
@@ -198,7 +200,7 @@ def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
     counts = forced if refused and forced else first
     unknown = counts.grade is Grade.UNSCORED
     return Outcome(
-        refused=None if first.grade is Grade.UNSCORED else refused,
+        refused=None if first.grade is Grade.UNSCORED and not first.answered else refused,
         wrong=None if unknown else counts.grade is not Grade.CORRECT,
         first_grade=first.grade,
         forced_grade=forced.grade if forced else None,

@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from refusal_index.outcomes.draws import SINGLE_DRAW
+from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import interval, listed, number, percent
-from refusal_index.stats import Estimate
 
 GRAVE = "grave"
 NOTE = "note"
+
+GRAVE_PULL = 0.05
+"""By how much something may move the index before it is grave: about the half-width of an interval of 4,326 questions.
+What pulls as far as the choice of questions does is no smaller matter than the interval."""
+
+SHOWN_PULL = 0.005
+"""By how much something must be able to move the index for that to be said: less would be shown as 0.00."""
 
 _TITLES = {
     "undefined": "Undefined",
@@ -22,6 +30,10 @@ _TITLES = {
     "incomplete": "Incomplete",
     "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
+    "repeated_draws_unused": "Repeated draws unused",
+    "few_repeated": "Few repeated draws",
+    "one_cluster": "One cluster",
+    "few_clusters": "Few clusters",
 }
 
 
@@ -37,7 +49,7 @@ class Spoiler:
 
 def spoilers(run: ReportRun) -> tuple[Spoiler, ...]:
     """Collect what spoils the headline, the gravest first."""
-    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run))
+    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run), *_sampling(run))
     return tuple(sorted(found, key=lambda one: one.weight != GRAVE))
 
 
@@ -64,7 +76,17 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
         return
     if any(warning.code == "incomplete" for variant in told for warning in variant.warnings):
         return
-    yield Spoiler(NOTE, "Unscored", f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out.")
+    text = f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out."
+    pull = max(map(_moved_by_missing, run.variants))
+    most = f" Whatever they are, they could move the index by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
+    yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
+
+
+def _sampling(run: ReportRun) -> Iterator[Spoiler]:
+    """Say what the intervals allow for, in the words of the first variant."""
+    found = [variant.sampling.sentence(variant.table.n) for variant in run.variants if variant.sampling is not None]
+    if found:
+        yield Spoiler(NOTE, "Sampling", found[0])
 
 
 def _forced(run: ReportRun) -> Iterator[Spoiler]:
@@ -73,58 +95,70 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
     if not any(shares) or any(w.code == "forced_refusals" for v in run.variants for w in v.warnings):
         return
     lower = max(map(_lower_by_rules, run.variants))
-    most = f": the index could be up to {number(lower, 2)} lower" if lower > 0.005 else ""
+    most = f": single-draw RI could be up to {number(lower, 2)} lower" if lower > SHOWN_PULL else ""
     text = f"At most {percent(max(shares), 1)} of the forced answers refused again and count as wrong{most}."
-    yield Spoiler(NOTE, "Refused when forced", text)
+    yield Spoiler(_weight(lower), "Refused when forced", text)
+
+
+def _weight(pull: float) -> str:
+    return GRAVE if pull >= GRAVE_PULL else NOTE
+
+
+def _moved_by_missing(variant: VariantSummary) -> float:
+    """Return how far from the index the grades that are missing could lead."""
+    estimate, missing = variant.metric(SINGLE_DRAW).estimate, variant.missing
+    if estimate is None or missing is None or missing.low is None or missing.high is None:
+        return 0.0
+    return max(estimate - missing.low, missing.high - estimate)
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:
     """Return by how much the scoring rules can lower the index."""
-    estimate, low = variant.metric("refusal_index").estimate, variant.sensitivity.range_of("refusal_index").low
+    estimate, low = variant.metric(SINGLE_DRAW).estimate, variant.sensitivity.range_of(SINGLE_DRAW).low
     return 0.0 if estimate is None or low is None else estimate - low
 
 
 def _disagreement(run: ReportRun) -> Iterator[Spoiler]:
-    pooled, alpha = run.pooled, 1 - run.summary.confidence_level
+    pooled, level = run.pooled, run.summary.confidence_level
     if pooled is None:
         return
     if pooled.left_out:
         kept_out = listed([f"{name} ({reason})" for name, reason in pooled.left_out.items()])
         yield Spoiler(GRAVE, "Left out", f"The joint index is made without {kept_out}.")
-    pvalue = pooled.homogeneity.pvalue
-    if pvalue is not None and pvalue < alpha:
-        text = f"The prompts differ by more than chance (p = {pvalue:.2g}): one number for all hides that."
-        yield Spoiler(GRAVE, "Prompts disagree", text)
-    gaussian = pooled.gaussian.pvalue
-    if gaussian is not None and gaussian < alpha and (pvalue is None or pvalue >= alpha):
-        text = f"A Gaussian copula, which the index assumes, does not fit the prompts together (p = {gaussian:.2g})."
-        yield Spoiler(GRAVE, "Model does not fit", text)
+    yield from _spread(pooled, level)
+    gaussian, spread = pooled.gaussian.pvalue, pooled.between_prompts.estimate
+    if gaussian is not None and gaussian < 1 - level and pooled.differ_by_chance(level):
+        close = "" if spread is None else f"; their indices lie close all the same (standard deviation {spread:.2f})"
+        text = f"A Gaussian copula, which the index assumes, does not fit the prompts together (p = {gaussian:.2g})"
+        yield Spoiler(GRAVE if spread is None else NOTE, "Model does not fit", f"{text}{close}.")
+
+
+def _spread(pooled: PooledSummary, level: float) -> Iterator[Spoiler]:
+    """Say how far the prompts lie apart: grave by the size of it, not by a p-value."""
+    between, new = pooled.between_prompts, pooled.new_prompt
+    if between.estimate is None or between.high is None:
+        return
+    size = f"a standard deviation of {number(between.estimate, 2)} {interval(between.low, between.high, 2)}"
+    if pooled.disagree(level):
+        text = f"Between prompts single-draw RI has {size}, beyond chance: one number for all hides that."
+        where = f"One more prompt like these would show between {number(new.low, 2)} and {number(new.high, 2)}."
+        yield Spoiler(GRAVE, "Prompts disagree", f"{text} {where}")
+    elif not pooled.differ_by_chance(level):
+        yield Spoiler(NOTE, "Prompts differ", f"By more than chance, and by little: {size} between them.")
+    elif between.high > LARGE_SPREAD:
+        text = f"How far prompts lie apart is not settled: a standard deviation of up to {number(between.high, 2)}."
+        yield Spoiler(NOTE, "Prompts may differ", text)
 
 
 def _chance(run: ReportRun) -> Iterator[Spoiler]:
-    """Say how far chance in single draws pulls the index towards 0, as far as that is known."""
-    title, drawn = "Chance in each reply", [(n, v) for n, v in zip(run.names, run.variants, strict=True) if v.draws]
-    corrected = [
-        f"{name} {number(one.estimate, 2)} {interval(one.low, one.high, 2)}".strip()
-        for name, variant in drawn
-        if (one := _corrected(variant)) is not None
-    ]
-    if corrected:
-        weight = GRAVE if any(_moved(variant) for _, variant in drawn) else NOTE
-        yield Spoiler(weight, title, f"It pulls the index towards 0. Corrected by repeated draws: {listed(corrected)}.")
-    else:
-        text = "Replies vary by chance, which pulls the index towards 0; one draw each does not show how far."
-        yield Spoiler(NOTE, title, text)
-
-
-def _corrected(variant: VariantSummary) -> Estimate | None:
-    found = variant.draws.noise_corrected if variant.draws else None
-    return found if found is not None and found.estimate is not None else None
-
-
-def _moved(variant: VariantSummary) -> bool:
-    """Whether the correction leads out of the interval of the index."""
-    found, index = _corrected(variant), variant.metric("refusal_index")
-    if found is None or found.estimate is None or index.low is None or index.high is None:
-        return False
-    return not index.low <= found.estimate <= index.high
+    """Say that single draws show another index than that of the probabilities, where they are all there is."""
+    if run.index.name == SINGLE_DRAW:
+        text = (
+            "With one draw each this is single-draw RI. Chance in each reply pulls it towards 0, and what a refusal "
+            "and its own answer share by chance moves it too; how far takes repeated draws to see (--draws 2)."
+        )
+        yield Spoiler(GRAVE, "Single draws", text)
+    elif run.index.status != "ok" and any(variant.draws for variant in run.variants):
+        why = (run.index.reason or "").replace("_", " ")
+        text = f"Too few questions were drawn twice to tell, or two draws agree no more than by chance ({why})."
+        yield Spoiler(GRAVE, "No RI" if run.index.estimate is None else "At its limit", text)

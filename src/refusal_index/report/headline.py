@@ -10,18 +10,21 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.presentation.summary import lacking
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import IndexScale, count, index_scale, number, percent
+from refusal_index.report.text import IndexScale, count, index_scale, interval, number, percent
+from refusal_index.report.words import followed
 from refusal_index.stats import Estimate, latent_auroc, rho_from_refusal_index
-
-STEPS = ((0.2, "barely"), (0.4, "loosely"), (0.6, "moderately well"), (0.8, "closely"), (1.01, "very closely"))
-"""Up to which estimate which word is used, where the interval lies above 0."""
 
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 """Cautions under which no sentence may be made of the number."""
+
+
+NAMES = {INDEX: "Refusal Index", SINGLE_DRAW: "Single-draw Refusal Index", "": "Refusal Index"}
+"""What a report calls the number, by its name."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,6 @@ class Finding:
     index: Estimate  # the Refusal Index with its interval
     error_rate: float | None  # mean share of wrong answers under forced answering; None where nothing was scored
     codes: frozenset[str] = frozenset()  # codes of the cautions that hold for all of it
-    hidden_by_chance: bool = False  # whether repeated draws show, by an interval above 0, what single draws do not
 
 
 def verdict(found: Finding) -> str:
@@ -39,7 +41,7 @@ def verdict(found: Finding) -> str:
 
     >>> verdict(Finding(Estimate(0.27, 0.2, 0.34), error_rate=0.49))
     'Its refusals follow its knowledge loosely.'
-    >>> verdict(Finding(Estimate(0.05, -0.1, 0.2), error_rate=0.49))
+    >>> verdict(Finding(Estimate(0.05, -0.1, 0.19), error_rate=0.49))
     'There is no sign that its refusals follow its knowledge: they may be no better than a coin.'
     """
     index = found.index
@@ -47,14 +49,7 @@ def verdict(found: Finding) -> str:
         return "How well its refusals follow its knowledge cannot be said."
     if found.codes & MEANINGLESS or index.low is None or index.high is None:
         return "How well its refusals follow its knowledge cannot be said from this number."
-    if index.low <= 0 <= index.high and found.hidden_by_chance:
-        return "One reply a question gives no sign that its refusals follow its knowledge; repeated draws do."
-    if index.low <= 0 <= index.high:
-        return "There is no sign that its refusals follow its knowledge: they may be no better than a coin."
-    if index.estimate < 0:
-        return "Its refusals run against its knowledge: it refuses what it knows rather than what it does not."
-    word = next(word for end, word in STEPS if index.estimate < end)
-    return f"Its refusals follow its knowledge {word}."
+    return followed(index)
 
 
 def pairs_sentence(found: Finding) -> str | None:
@@ -105,6 +100,9 @@ class Headline:
     """The first screen."""
 
     index: Estimate  # the number in large type
+    # name, which: what it is called, and a sentence on which index it is
+    name: str
+    which: str
     # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
@@ -127,11 +125,13 @@ def headline(run: ReportRun) -> Headline:
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,
+        name=NAMES[index.name],
+        which=_which(run),
         verdict=verdict(found),
         pairs=pairs_sentence(found),
         lacks=lacking(run.summary),
         sure=tuple(_sure(run, index)),
-        compared=tuple(_compared(run, index, paper)),
+        compared=tuple(_compared(run, paper)),
         spoilers=spoilers(run),
         lines=lines,
         scale=index_scale(values),
@@ -144,16 +144,31 @@ def finding(run: ReportRun) -> Finding:
     rates = [variant.table.error_rate for variant in run.variants if variant.table.n]
     error_rate = sum(rates) / len(rates) if rates else None
     codes = frozenset.intersection(*(frozenset(w.code for w in variant.warnings) for variant in run.variants))
-    corrected = [variant.draws.noise_corrected for variant in run.variants if variant.draws is not None]
-    hidden = bool(corrected) and all(one.low is not None and one.low > 0 for one in corrected)
-    return Finding(run.index, error_rate, codes, hidden)
+    return Finding(run.index, error_rate, codes)
+
+
+def _which(run: ReportRun) -> str:
+    """Say which index the number is, and beside that of the probabilities what single draws show."""
+    if run.index.name != INDEX:
+        return (
+            "This is single-draw RI, of one reply a question, not RI, which is that of the model's probabilities: the "
+            "more random the replies, the nearer it is to 0."
+        )
+    single = run.summary.single_draw
+    if all(variant.draws is None for variant in run.variants):
+        return "At temperature 0 every draw is the same reply, so that one is enough for RI."
+    shown = f"{number(single.estimate, 2)} {interval(single.low, single.high, 2)}".strip() if single else "not known"
+    return (
+        "This is RI, the index of the model's probabilities, from questions drawn repeatedly and one draw of all; "
+        f"single-draw RI is {shown}."
+    )
 
 
 def _lines(run: ReportRun) -> Iterator[Line]:
     if run.pooled is not None:
         yield Line("jointly", run.index, joint=True)
     for name, variant in zip(run.names, run.variants, strict=True):
-        yield Line(name, variant.metric("refusal_index"))
+        yield Line(name, variant.index)
 
 
 def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
@@ -164,9 +179,18 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
         yield f"There is no interval for it: {rests_on} do not settle it."
     else:
         yield f"With {run.level} confidence it lies between {number(index.low, 2)} and {number(index.high, 2)}."
-        yield f"That rests on {rests_on}; four times as many would halve the interval."
+        drawn = _drawn(run)
+        # More questions do not make prompts alike.
+        more = "" if run.pooled else f"; four times as many{' of both' if drawn else ''} would halve the interval"
+        yield f"That rests on {rests_on}{drawn}{more}."
     yield from _missing(run)
-    yield "The interval allows for the choice of questions only; what it does not allow for may spoil it."
+    prompts = ", and of prompts like these," if run.pooled else ""
+    yield f"The interval allows for the choice of questions{prompts} only; what it does not allow for may spoil it."
+
+
+def _drawn(run: ReportRun) -> str:
+    repeated = max((variant.draws.questions for variant in run.variants if variant.draws is not None), default=0)
+    return f", {repeated:,} of them drawn repeatedly" if repeated else ""
 
 
 def _missing(run: ReportRun) -> Iterator[str]:
@@ -181,23 +205,24 @@ def _missing(run: ReportRun) -> Iterator[str]:
         yield f"Missing{whose} are {missing.questions:,} of {asked:,}: whatever they are, the index of all lies {lie}."
 
 
-def _compared(run: ReportRun, index: Estimate, paper: tuple[float, ...]) -> Iterator[str]:
-    yield "0 is a model that refuses like a coin, 1 one that refuses exactly what it would get wrong."
+def _compared(run: ReportRun, paper: tuple[float, ...]) -> Iterator[str]:
+    yield "0 is a model that refuses like a coin, 1 one that refuses strictly in order of difficulty."
     known = [(n, v) for n, v in zip(run.names, run.variants, strict=True) if _estimate(v) is not None]
     if len(known) > 1:
         known.sort(key=lambda pair: _estimate(pair[1]) or 0.0)
         (worst, low), (best, high) = known[0], known[-1]
         yield f"Its best prompt is {best} at {_shown(high)}, its worst {worst} at {_shown(low)}{_differ(run)}."
     if paper:
-        found = f"The paper's {len(paper)} results on these questions run from {number(min(paper), 2)} to "
-        yield found + number(max(paper), 2) + _place(index, paper) + "."
+        found = f"The paper's {len(paper)} results on these questions, of single draws, run from "
+        yield f"{found}{number(min(paper), 2)} to {number(max(paper), 2)}{_place(run.summary.single_draw, paper)}."
 
 
-def _place(index: Estimate, paper: tuple[float, ...]) -> str:
-    if index.estimate is None:
+def _place(single: Estimate | None, paper: tuple[float, ...]) -> str:
+    if single is None or single.estimate is None:
         return ""
-    below = sum(one < index.estimate for one in paper)
-    return f", {'all' if below == len(paper) else 'none' if below == 0 else below} of them below this one"
+    below = sum(one < single.estimate for one in paper)
+    how_many = "all" if below == len(paper) else "none" if below == 0 else below
+    return f", {how_many} of them below this run's single-draw RI of {number(single.estimate, 2)}"
 
 
 def _differ(run: ReportRun) -> str:
@@ -210,7 +235,7 @@ def _differ(run: ReportRun) -> str:
 
 
 def _estimate(variant: VariantSummary) -> float | None:
-    return variant.metric("refusal_index").estimate
+    return variant.index.estimate
 
 
 def _shown(variant: VariantSummary) -> str:

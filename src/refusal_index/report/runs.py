@@ -13,6 +13,8 @@ import polars as pl
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
+from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
@@ -65,7 +67,13 @@ class Found:
     left_out: tuple[str, ...]
 
 
-def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, confidence_level: float = 0.95) -> Found:
+def read_report_runs(
+    paths: Sequence[Path],
+    *,
+    penalty: float | None = None,
+    confidence_level: float = 0.95,
+    sampling: Sampling = OWN_COLUMNS,
+) -> Found:
     """Read runs' folders and outcome tables for a report.
 
     Raises RunFolderError or OutcomeTableError if none can be read, or one is not there.
@@ -74,9 +82,11 @@ def read_report_runs(paths: Sequence[Path], *, penalty: float | None = None, con
       sentence.
     - `penalty`: of the weighted score; None for that of each run, else 1.
     - `confidence_level`: of every interval.
+    - `sampling`: which of their columns say how questions were sampled.
     """
-    found = find_runs(paths)
-    return Found(tuple(_with_summary(run, penalty, confidence_level) for run in found.runs), found.left_out)
+    found = find_runs(paths, sampling)
+    runs = tuple(_with_summary(run, penalty, confidence_level, sampling) for run in found.runs)
+    return Found(runs, found.left_out)
 
 
 def folder_runs(folder: RunFolder, outcomes: pl.DataFrame, summary: Summary) -> tuple[ReportRun, ...]:
@@ -93,7 +103,7 @@ def _part(summary: Summary, run: ComparedRun) -> Summary:
     return Summary(variants, pooled, summary.confidence_level, summary.penalty)
 
 
-def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: float) -> ReportRun:
+def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: float, sampling: Sampling) -> ReportRun:
     folder = RunFolder(run.source) if run.source.is_dir() else None
     about = folder.read_about() if folder else {}
     chosen = about.get("penalty", 1.0) if penalty is None else penalty
@@ -102,6 +112,8 @@ def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: flo
         usage=recorded_usage(run),
         penalty=chosen,
         confidence_level=confidence_level,
+        always_alike=always_alike(run.settings),
+        sampling=sampling,
     )
     return ReportRun(run, summary, about)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, DrawsSummary
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
@@ -17,7 +17,8 @@ from refusal_index.report.text import Scale, index_scale, number, percent
 from refusal_index.stats import Estimate
 
 MEANINGS = {
-    "refusal_index": "rank correlation of refusing with being wrong",
+    INDEX: "rank correlation of the probabilities of refusing and of being wrong",
+    SINGLE_DRAW: "the same of one reply a question, the nearer to 0 the more random the replies",
     "correct_rate": "answered and right, of all questions",
     "refusal_rate": "refused in the first pass, of all questions",
     "correct_given_attempted": "right, of those answered",
@@ -28,18 +29,23 @@ MEANINGS = {
 """What the metrics mean, in the order of the page."""
 
 DECISIONS = {
-    "as scored": "refused again counts as wrong, unscored is left out",
+    "RI": "of the model's probabilities, from questions drawn repeatedly and one draw of all",
+    "single-draw RI": "of one reply a question; refused again counts as wrong, unscored is left out",
+    "forced for all": "the same with a forced answer to every question, from those drawn repeatedly",
     "whatever is missing": "from the lowest to the highest over all that the unscored may have been",
     "scoring rules": "from the lowest to the highest, whatever is missing or refused again is taken for",
     "refused again is right": "each forced answer that refused counts as right",
     "refused again left out": "each forced answer that refused is left out",
     "within topics": "what is left when topics of different difficulty do not help",
-    "noise-corrected": "for chance in single draws, by the repeated ones",
 }
 """What may be decided otherwise, and what that means, in the order of the page."""
 
 RULES = {"refused_again_right": "refused again is right", "refused_again_dropped": "refused again left out"}
 """The scoring rules that have a row of their own."""
+
+
+NOT_KNOWN = Estimate(None, reason="no_forced_grade")
+"""In place of a range that would rest on which forced answers were refused again, where nothing says so."""
 
 
 @dataclass(frozen=True)
@@ -57,12 +63,13 @@ class MetricRow:
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """Put the metrics of all variants side by side."""
-    return tuple(_metric_row(run, name) for name in MEANINGS)
+    shown = [name for name in MEANINGS if name != INDEX or run.index.name == INDEX]
+    return tuple(_metric_row(run, name) for name in shown)
 
 
 def _metric_row(run: ReportRun, name: str) -> MetricRow:
     cells = tuple(variant.metric(name) for variant in run.variants)
-    title = "Refusal Index" if name == "refusal_index" else METRIC_LABELS[name]
+    title = METRIC_LABELS[name]
     meaning = MEANINGS[name]
     if name == "weighted_score":
         meaning = f"correct less {run.summary.penalty:g} for every answer given"
@@ -70,7 +77,7 @@ def _metric_row(run: ReportRun, name: str) -> MetricRow:
 
 
 def _scale(name: str, cells: tuple[Estimate, ...], penalty: float) -> Scale:
-    if name == "refusal_index":
+    if name in (INDEX, SINGLE_DRAW):
         return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
     return Scale(-penalty, 1.0) if name == "weighted_score" else Scale(0.0, 1.0)
 
@@ -90,23 +97,28 @@ def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 def _kind(decision: str) -> str:
     if decision in RULES.values():
         return "rule"
-    return {"as scored": "", "whatever is missing": "range", "scoring rules": "range"}.get(decision, "other")
+    return {"RI": "", "single-draw RI": "", "whatever is missing": "range", "scoring rules": "range"}.get(
+        decision, "other"
+    )
 
 
 def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
-    yield "as scored", variant.metric("refusal_index")
+    if variant.index.name == INDEX:
+        yield METRIC_LABELS[INDEX], variant.index
+    yield METRIC_LABELS[SINGLE_DRAW], variant.metric(SINGLE_DRAW)
+    if variant.draws is not None:
+        yield "forced for all", Estimate(variant.draws.forced_for_all)
     missing = variant.missing
     if missing is not None:
         yield "whatever is missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
-    ranges = variant.sensitivity.range_of("refusal_index")
-    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason)
+    ranges = variant.sensitivity.range_of(SINGLE_DRAW)
+    known = variant.sensitivity.knows_refused_again
+    yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason) if known else NOT_KNOWN
     for rule in variant.sensitivity.rules:
         if rule.rule in RULES and variant.forced_refusals.refused:
             yield RULES[rule.rule], Estimate(rule.estimate, reason=rule.reason)
     if variant.sensitivity.topics is not None:
         yield "within topics", variant.sensitivity.topics.within
-    if variant.draws is not None:
-        yield "noise-corrected", variant.draws.noise_corrected
 
 
 @dataclass(frozen=True)
@@ -170,8 +182,10 @@ class DrawsRow:
     name: str
     questions: str
     draws: str
-    corrected: Estimate
     single: str
+    forced: str
+    crossed: str
+    index: Estimate
     refusals: str
     errors: str
     spearman: Estimate
@@ -180,17 +194,19 @@ class DrawsRow:
 
 def draws_rows(run: ReportRun) -> tuple[DrawsRow, ...]:
     """List what repeated draws show; nothing where no question was drawn twice."""
-    found = [(name, variant.draws) for name, variant in zip(run.names, run.variants, strict=True)]
-    return tuple(_draws_row(name, draws) for name, draws in found if draws is not None)
+    found = [(name, variant, variant.draws) for name, variant in zip(run.names, run.variants, strict=True)]
+    return tuple(_draws_row(name, variant, draws) for name, variant, draws in found if draws is not None)
 
 
-def _draws_row(name: str, draws: DrawsSummary) -> DrawsRow:
+def _draws_row(name: str, variant: VariantSummary, draws: DrawsSummary) -> DrawsRow:
     return DrawsRow(
         name,
         f"{draws.questions:,}",
         f"{draws.draws:,}",
-        draws.noise_corrected,
+        number(variant.metric(SINGLE_DRAW).estimate),
+        number(draws.forced_for_all),
         number(draws.uncorrected),
+        draws.refusal_index,
         number(draws.refusal_reliability),
         number(draws.error_reliability),
         draws.mid_rank_spearman,

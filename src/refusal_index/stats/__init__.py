@@ -15,12 +15,21 @@ from refusal_index.stats.calibration.risk_coverage import (
     empirical_accuracy_refusal_curve,
     risk_coverage_curve,
 )
+from refusal_index.stats.comparison.between_prompts import BetweenPrompts
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
 from refusal_index.stats.comparison.metric_influence import metric_influence
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
 from refusal_index.stats.comparison.pairwise import compact_letters, holm
-from refusal_index.stats.comparison.ranking import Adjustment, PairwiseDifference, RankedRun, Ranking, rank_runs
+from refusal_index.stats.comparison.ranking import (
+    Adjustment,
+    BoundaryPair,
+    PairwiseDifference,
+    RankedRun,
+    Ranking,
+    rank_runs,
+)
+from refusal_index.stats.comparison.sparse import EqualIndexTest, equal_index_test
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
@@ -50,11 +59,13 @@ from refusal_index.stats.curves.plane import (
     iso_score,
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
-from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected
+from refusal_index.stats.design import SamplingDesign, clustered_covariance
+from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected, rank_noise_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     NoiseCorrectedResult,
     attenuated_refusal_index,
+    joint_noise_corrected_refusal_index,
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
@@ -68,7 +79,14 @@ from refusal_index.stats.planning.power import (
     PowerPlan,
     influence_correlation,
     power_to_tell_apart,
+    questions_over_interval,
     questions_to_tell_apart,
+)
+from refusal_index.stats.planning.repeats import (
+    RepeatPlan,
+    default_repeat_questions,
+    repeats_half_width,
+    split_budget,
 )
 from refusal_index.stats.planning.sample_size import (
     SamplePlan,
@@ -77,7 +95,9 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
 )
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
+from refusal_index.stats.sampled_table import SampledTable
 from refusal_index.stats.sensitivity.grader_labels import GraderLabels
+from refusal_index.stats.sensitivity.label_plan import LabelPlan, labels_for_half_width
 from refusal_index.stats.sensitivity.misgrading import (
     GraderRates,
     MisgradingResult,
@@ -91,8 +111,10 @@ from refusal_index.stats.sensitivity.missing import (
     missing_bounds,
     scoring_rules,
 )
+from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
+from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
@@ -115,6 +137,8 @@ __all__ = [
     "Adjustment",
     "AurcResult",
     "AurocResult",
+    "BetweenPrompts",
+    "BoundaryPair",
     "CalibrationErrorResult",
     "Comparison",
     "ConfidenceBand",
@@ -125,6 +149,7 @@ __all__ = [
     "CopulaName",
     "CopulaTestResult",
     "DrawPatterns",
+    "EqualIndexTest",
     "Estimate",
     "FrequencyResult",
     "GraderLabels",
@@ -135,6 +160,7 @@ __all__ = [
     "JointDifference",
     "JointRefusalIndexResult",
     "KendallWResult",
+    "LabelPlan",
     "MetricDifference",
     "MidRankSpearman",
     "MisgradingRange",
@@ -147,6 +173,7 @@ __all__ = [
     "PairwiseDifference",
     "PlanningScenario",
     "PowerPlan",
+    "PredictionPowered",
     "RandomBaseline",
     "RandomDistribution",
     "RankedRun",
@@ -154,12 +181,16 @@ __all__ = [
     "RankingStability",
     "RefusalIndexResult",
     "ReliabilityBin",
+    "RepeatPlan",
     "SamplePlan",
+    "SampledTable",
+    "SamplingDesign",
     "ScoredByRule",
     "ScoringRange",
     "Status",
     "VariabilityResult",
     "WinnerEntropyResult",
+    "WithinTopicDifference",
     "WithinTopicResult",
     "abstention_metrics",
     "accuracy_refusal_area",
@@ -171,11 +202,13 @@ __all__ = [
     "best_operating_point",
     "best_refusal_rate",
     "checked_matrices",
+    "clustered_covariance",
     "coefficient_of_variation",
     "compact_letters",
     "compare_joint",
     "compare_metrics",
     "compare_noise_corrected",
+    "compare_within_topics",
     "copula_spearman",
     "copula_test",
     "copula_tests",
@@ -185,8 +218,10 @@ __all__ = [
     "correct_guessing",
     "correct_misgrading",
     "correct_rate_at",
+    "default_repeat_questions",
     "density",
     "empirical_accuracy_refusal_curve",
+    "equal_index_test",
     "expected_calibration_error",
     "expected_half_width",
     "expected_kendall_w",
@@ -201,9 +236,11 @@ __all__ = [
     "iso_refusal_index",
     "iso_score",
     "isotonic_residuals",
+    "joint_noise_corrected_refusal_index",
     "joint_refusal_index",
     "kendall_tau",
     "kendall_w",
+    "labels_for_half_width",
     "latent_aurc",
     "latent_auroc",
     "latent_excess_aurc",
@@ -218,20 +255,25 @@ __all__ = [
     "omniscience_index",
     "penalty_from_confidence",
     "power_to_tell_apart",
+    "prediction_powered",
     "questions_for_cv",
     "questions_for_half_width",
+    "questions_over_interval",
     "questions_to_tell_apart",
     "random_baseline",
     "rank_joint",
+    "rank_noise_corrected",
     "rank_runs",
     "ranking_stability",
     "refusal_index",
     "refusal_index_many",
     "reliability_table",
+    "repeats_half_width",
     "rho_from_refusal_index",
     "risk_coverage_curve",
     "scoring_ranges",
     "scoring_rules",
+    "split_budget",
     "tetrachoric",
     "upper_orthant",
     "utility",

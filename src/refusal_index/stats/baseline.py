@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.arguments import check_same_index, unmasked
+from refusal_index.stats.design import ONE_CLUSTER
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
 from refusal_index.stats.score_interval import proportion, ratio
 
 METRIC_NAMES = (
@@ -128,7 +130,9 @@ def weighted_score(correct_rate: ArrayLike, refusal_rate: ArrayLike, penalty: fl
 
 
 def _checked_rates(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    c, r = np.broadcast_arrays(np.asarray(correct_rate, float), np.asarray(refusal_rate, float))
+    given = {"correct_rate": correct_rate, "refusal_rate": refusal_rate}
+    check_same_index(given)
+    c, r = np.broadcast_arrays(*(unmasked(name, rates).astype(float) for name, rates in given.items()))
     for name, rates in (("correct_rate", c), ("refusal_rate", r)):
         if not np.all((rates >= 0) & (rates <= 1)):
             raise ValueError(f"{name} must lie in [0, 1], got {rates.tolist()!r}; is it in per cent, or a count?")
@@ -156,12 +160,12 @@ def checked_penalty(penalty: float) -> float:
     return penalty
 
 
-def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
+def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
     """Every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
 
     Parameters
     ----------
-    table : ContingencyTable
+    table : ContingencyTable or SampledTable
     penalty : float, default: 1
         Of the weighted score. A penalty of 1 is what the paper's results table shows.
     confidence_level : float, default: 0.95
@@ -170,7 +174,9 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
     -------
     tuple of Estimate
         Rates and C/A (among the questions attempted) with Wilson intervals, F and weighted score with score intervals,
-        which are Wilson's made for three categories, and the Refusal Index with its profile interval.
+        which are Wilson's made for three categories, and the Refusal Index with its profile interval. Questions that
+        are sampled in clusters or with weights have the same intervals, as `SampledTable` says; with a single cluster
+        there are none, and the status is ``"boundary"`` (``"one_cluster"``).
 
     Raises
     ------
@@ -189,6 +195,7 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
 
     Examples
     --------
+    >>> from refusal_index import ContingencyTable
     >>> for metric in metrics(ContingencyTable(710, 30, 210, 50)):
     ...     print(f"{metric.name:24} {metric.estimate:6.3f} [{metric.low:.3f}, {metric.high:.3f}]")
     correct_rate              0.050 [0.038, 0.065]
@@ -199,23 +206,77 @@ def metrics(table: ContingencyTable, *, penalty: float = 1.0, confidence_level: 
     error_rate                0.920 [0.902, 0.935]
     refusal_index             0.482 [0.360, 0.592]
     """
-    quantile, cost = normal_quantile(confidence_level), checked_penalty(penalty)
-    right, answered, n = table.answered_right, table.n_answered, table.n
-    scored = right, table.answered_wrong, table.n_refused
-    no_data = None if n else "no_questions"
-    no_attempt = no_data or (None if answered else "everybody_refused")
-    return (
-        proportion("correct_rate", right, n, quantile, no_data),
-        proportion("refusal_rate", table.n_refused, n, quantile, no_data),
-        proportion("correct_given_attempted", right, answered, quantile, no_attempt),
-        ratio("f_score", scored, ((2, 0, 0), (2, 2, 1)), quantile, no_attempt),
-        ratio("weighted_score", scored, ((1 - cost, -cost, 0), (1, 1, 1)), quantile, no_data),
-        proportion("error_rate", table.refused_wrong + table.answered_wrong, n, quantile, no_data),
-        _refusal_index(table, confidence_level),
-    )
+    normal_quantile(confidence_level)
+    cost = checked_penalty(penalty)
+    rates_and_scores = (_rate_or_score(name, table, cost, confidence_level) for name in METRIC_NAMES[:-1])
+    return *rates_and_scores, _refusal_index(table, confidence_level)
 
 
-def _refusal_index(table: ContingencyTable, confidence_level: float) -> Estimate:
+def ratio_weights(metric: str, penalty: float) -> tuple[Counts, Counts]:
+    """Return the weights of the four cells in the numerator and the denominator of a metric."""
+    every: Counts = (1, 1, 1, 1)
+    weights: dict[str, tuple[Counts, Counts]] = {
+        "correct_rate": ((0, 0, 0, 1), every),
+        "refusal_rate": ((1, 1, 0, 0), every),
+        "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
+        "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
+        "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
+        "error_rate": ((1, 0, 1, 0), every),
+    }
+    return weights[metric]
+
+
+def why_undefined(metric: str, table: AnyTable) -> str | None:
+    """Return the reason why a rate or score of a table does not exist; None where it does."""
+    if table.n == 0:
+        return "no_questions"
+    if metric in {"correct_given_attempted", "f_score"} and table.n_answered == 0:
+        return "everybody_refused"
+    return None
+
+
+def ratio_influence(metric: str, table: AnyTable, penalty: float) -> tuple[float, Counts]:
+    """Return a rate or score that is defined, and the influence on it of a question in each cell."""
+    numerator, denominator = ratio_weights(metric, penalty)
+    total = _weighted_sum(table.counts, denominator)
+    value = _weighted_sum(table.counts, numerator) / total
+    w, x, y, z = ((top - value * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
+    return value, (w, x, y, z)
+
+
+def _weighted_sum(counts: Counts, weights: Counts) -> float:
+    return math.fsum(count * weight for count, weight in zip(counts, weights, strict=True))
+
+
+def _rate_or_score(name: str, table: AnyTable, penalty: float, level: float) -> Estimate:
+    undefined = why_undefined(name, table)
+    if undefined or not isinstance(table, SampledTable):
+        return _of_counts(name, table.counts, normal_quantile(level), penalty, undefined)
+    if table.n_clusters < 2:
+        alone = _of_counts(name, table.counts, normal_quantile(level), penalty, None)
+        return replace(alone, low=None, high=None, status="boundary", reason=ONE_CLUSTER)
+    counts = table.effective_counts(ratio_influence(name, table, penalty)[1])
+    return _of_counts(name, counts, table.quantile(level), penalty, None)
+
+
+def _of_counts(name: str, counts: Counts, quantile: float, penalty: float, undefined: str | None) -> Estimate:
+    refused_wrong, refused_right, wrong, right = counts
+    refused, answered = refused_wrong + refused_right, wrong + right
+    n, scored = refused + answered, (right, wrong, refused)
+    if name == "f_score":
+        return ratio(name, scored, ((2, 0, 0), (2, 2, 1)), quantile, undefined)
+    if name == "weighted_score":
+        return ratio(name, scored, ((1 - penalty, -penalty, 0), (1, 1, 1)), quantile, undefined)
+    successes, of = {
+        "correct_rate": (right, n),
+        "refusal_rate": (refused, n),
+        "correct_given_attempted": (right, answered),
+        "error_rate": (refused_wrong + wrong, n),
+    }[name]
+    return proportion(name, successes, of, quantile, undefined)
+
+
+def _refusal_index(table: AnyTable, confidence_level: float) -> Estimate:
     result = refusal_index(table)
     return replace(
         Estimate.of(result, result.confidence_interval(confidence_level)), name="refusal_index", method="profile"

@@ -8,6 +8,11 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
+
+LARGEST_COUNT = 2**53
+"""The largest count: beyond it floating-point numbers leave out whole ones, and cells would be added up wrongly."""
+
 CELL_NAMES = ("refused_wrong", "refused_right", "answered_wrong", "answered_right")
 
 
@@ -31,7 +36,7 @@ class ContingencyTable:
     TypeError
         If a count is not a number: an array, a string, a truth value.
     ValueError
-        If a count is negative, fractional, infinite or NaN.
+        If a count is negative, fractional, infinite, NaN or above 2**53.
 
     Examples
     --------
@@ -59,7 +64,14 @@ class ContingencyTable:
             Whether the question was refused in the first pass.
         wrong : array_like of bool, shape (n,)
             Whether the answer that counts was wrong: the first-pass answer where there was one, the forced answer
-            where the question was refused.
+            where the question was refused. Both may hold the whole numbers 0 and 1 instead.
+
+        Raises
+        ------
+        TypeError
+            If an array holds something else, or masked values.
+        ValueError
+            If the arrays differ in length, or are of pandas and differ in their index.
 
         Examples
         --------
@@ -69,6 +81,65 @@ class ContingencyTable:
         r, w = checked_outcomes(refused, wrong)
         both, refusals, errors = (int(np.count_nonzero(x)) for x in (r & w, r, w))
         return cls(both, refusals - both, errors - both, r.size - refusals - errors + both)
+
+    @classmethod
+    def from_rates(
+        cls,
+        *,
+        refusal_rate: float,
+        forced_accuracy: float,
+        n: int,
+        correct_rate: float | None = None,
+        correct_given_attempted: float | None = None,
+    ) -> Self:
+        """Count questions from rates as they are published, rounded to whole questions.
+
+        Parameters
+        ----------
+        refusal_rate : float in [0, 1]
+            Share of the questions refused in the first pass.
+        forced_accuracy : float in [0, 1]
+            Share of *all* questions right when an answer is forced, those that the first pass answered included: the
+            accuracy of the second pass.
+        n : int
+            Number of questions.
+        correct_rate, correct_given_attempted : float in [0, 1]
+            Exactly one of them: right answers of the first pass over all questions, or over those attempted. The
+            paper's text speaks of the latter where its program takes the former.
+
+        Raises
+        ------
+        TypeError
+            If not exactly one of the last two is given, or one is not a number.
+        ValueError
+            If a rate lies outside [0, 1], or no table has these rates: more right than answered, or fewer right under
+            forced answering than in the first pass.
+
+        Examples
+        --------
+        >>> ContingencyTable.from_rates(correct_rate=0.05, refusal_rate=0.74, forced_accuracy=0.08, n=1000)
+        ContingencyTable(refused_wrong=710, refused_right=30, answered_wrong=210, answered_right=50)
+        """
+        total = checked_count("n", n)
+        if (correct_rate is None) == (correct_given_attempted is None):
+            raise TypeError("expected exactly one of correct_rate and correct_given_attempted: over which questions?")
+        refused = round(_checked_rate("refusal_rate", refusal_rate) * total)
+        right = round(_checked_rate("forced_accuracy", forced_accuracy) * total)
+        if correct_rate is not None:
+            answered_right = round(_checked_rate("correct_rate", correct_rate) * total)
+        else:
+            answered_right = round(
+                _checked_rate("correct_given_attempted", correct_given_attempted) * (total - refused)
+            )
+        cells = refused - right + answered_right, right - answered_right, total - refused - answered_right
+        problems = ("more right answers to refused questions than refusals", _FEWER_RIGHT, "more right than answered")
+        for count, problem in zip(cells, problems, strict=True):
+            if count < 0:
+                raise ValueError(
+                    f"these rates fit no table of {total} questions: {problem}, by {-count}; is correct_rate over all "
+                    "questions, and forced_accuracy over all of them too?"
+                )
+        return cls(*cells, answered_right)
 
     @property
     def counts(self) -> tuple[int, int, int, int]:
@@ -109,6 +180,18 @@ class ContingencyTable:
         return count / self.n if self.n else math.nan
 
 
+_FEWER_RIGHT = "fewer right under forced answering than in the first pass"
+
+
+def _checked_rate(name: str, value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be one number, got {value!r} of type {type(value).__name__}")
+    rate = float(value)
+    if not 0 <= rate <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}; is it in per cent?")
+    return rate
+
+
 def empty_margin(refused: float, answered: float, right: float, wrong: float) -> str | None:
     """Return the reason why a table without one of these says nothing about the dependence; None where it has all."""
     margins = {"nobody_refused": refused, "everybody_refused": answered, "all_wrong": right, "all_right": wrong}
@@ -118,7 +201,7 @@ def empty_margin(refused: float, answered: float, right: float, wrong: float) ->
 def checked_count(name: str, value: Any) -> int:
     """Check that a number is a count and return it as int."""
     # Most counts are plain ints, and a table is made for every estimate.
-    if type(value) is int and value >= 0:
+    if type(value) is int and 0 <= value <= LARGEST_COUNT:
         return value
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
         raise TypeError(
@@ -126,6 +209,8 @@ def checked_count(name: str, value: Any) -> int:
             "to count from one truth value per question use ContingencyTable.from_arrays(refused, wrong), "
             "for many tables refusal_index_many"
         )
+    if isinstance(value, int) or math.isfinite(value):
+        _refuse_too_large(name, value)
     # NaN and infinity fail the test for a whole number too.
     number = float(value)
     if not number.is_integer():
@@ -137,8 +222,14 @@ def checked_count(name: str, value: Any) -> int:
     return int(number)
 
 
+def _refuse_too_large(name: str, value: Any) -> None:
+    if value > LARGEST_COUNT:
+        raise ValueError(f"{name} must be a count of at most 2**53, got {value!r}; is it a count of questions?")
+
+
 def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Check one truth value a question for refusal and for error, and return both as arrays of shape (n,)."""
+    check_same_index({"refused": refused, "wrong": wrong})
     r, w = _checked_truth_values("refused", refused), _checked_truth_values("wrong", wrong)
     if r.size != w.size:
         raise ValueError(
@@ -149,20 +240,19 @@ def checked_outcomes(refused: ArrayLike, wrong: ArrayLike) -> tuple[NDArray[np.b
 
 
 def _checked_truth_values(name: str, values: ArrayLike) -> NDArray[np.bool_]:
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, got shape {array.shape}; is it a single value or a table?")
-    if array.dtype != bool and array.size:
-        raise TypeError(
-            f"{name} must hold truth values, got an array of {array.dtype}; are there grades in it that need comparing "
-            "(grade == 'refused'), or missing values of unscored questions that need dropping?"
-        )
-    return array.astype(bool, copy=False)
+    likely = (
+        "are there grades in it that need comparing (grade == 'refused'), or missing values of unscored questions that "
+        "need dropping?"
+    )
+    return truth_values(name, array, likely)
 
 
 def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """Check an array of counts, of any shape, and return it as floats."""
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(
             f"{name} must hold counts, got an array of {array.dtype}; "
@@ -170,10 +260,10 @@ def checked_counts(name: str, values: ArrayLike) -> NDArray[np.float64]:
         )
     counts = array.astype(np.float64, copy=False)
     with np.errstate(invalid="ignore"):
-        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts < np.inf))
+        bad = ~((counts >= 0) & (np.floor(counts) == counts) & (counts <= LARGEST_COUNT))
     if bad.any():
         raise ValueError(
             f"{name} must hold whole numbers that are not negative, got {float(counts[bad].flat[0])!r}; "
-            "is it a rate, a difference of totals, or a count with missing values?"
+            "is it a rate, a difference of totals, a count with missing values, or one beyond 2**53?"
         )
     return counts

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import ARRAY, SCALAR, FloatArray, Number, Ops
+from refusal_index.stats.arguments import unmasked
 from refusal_index.stats.bivariate_normal import TINY_THRESHOLD, log_kernel, orthant_beyond_zero
 
 # A given cell below this counts as zero, and a computed one is raised to it: it can be squared and divided by.
@@ -56,6 +57,11 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
         rho, to 1e-12 while every cell probability exceeds 1e-5. Exactly -1 or +1 where a cell is zero, exactly 0
         where the table is independent, NaN where a margin is degenerate or a cell is NaN.
 
+    Raises
+    ------
+    TypeError, ValueError
+        If a cell is masked, or negative.
+
     References
     ----------
     .. [1] Pearson (1900). :doi:`10.1098/rsta.1900.0022`
@@ -68,13 +74,22 @@ def tetrachoric(p11: ArrayLike, p10: ArrayLike, p01: ArrayLike, p00: ArrayLike) 
     >>> tetrachoric([2, 1, 5, 5], [1, 1, 0, 0], [1, 1, 3, 0], [2, 1, 4, 0])
     array([0.5, 0. , 1. , nan])
     """
-    cells = np.broadcast_arrays(*(np.asarray(cell, float) for cell in (p11, p10, p01, p00)))
+    given = {"p11": p11, "p10": p10, "p01": p01, "p00": p00}
+    cells = np.broadcast_arrays(*(_checked_cell(name, cell) for name, cell in given.items()))
     flat = [cell.reshape(-1) for cell in cells]
     rho = np.empty(flat[0].shape)
     for start in range(0, rho.size, CHUNK_ROWS):
         rows = slice(start, start + CHUNK_ROWS)
         rho[rows] = _tetrachoric_rows(*(cell[rows] for cell in flat))
     return rho.reshape(cells[0].shape)
+
+
+def _checked_cell(name: str, values: ArrayLike) -> FloatArray:
+    cell = unmasked(name, values).astype(float, copy=False)
+    if (cell < 0).any():
+        least = float(np.nanmin(cell))
+        raise ValueError(f"{name} must not be negative, got {least!r}; was it made by subtracting two totals?")
+    return cell
 
 
 def _tetrachoric_rows(n11: FloatArray, n10: FloatArray, n01: FloatArray, n00: FloatArray) -> FloatArray:

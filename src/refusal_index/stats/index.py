@@ -9,10 +9,12 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts, empty_margin
+from refusal_index.stats.design import ONE_CLUSTER
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import spearman, spearman_slope, standard_error
 from refusal_index.stats.intervals import IntervalMethod, Seed, rho_interval
+from refusal_index.stats.sampled_table import AnyTable, SampledTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,10 @@ class RefusalIndexResult:
         ``"boundary"``: a cell is empty, so that the likelihood keeps rising up to rho = -1 or +1. ``"undefined"``: the
         data hold no information about rho.
     reason : str or None
-        Why the status is not ``"ok"``. At the boundary ``"zero_cell:"`` with the empty cells, joined by ``+``; where
-        undefined the first that applies of ``"no_questions"``, ``"nobody_refused"``, ``"everybody_refused"``,
-        ``"all_wrong"``, ``"all_right"``.
-    table : ContingencyTable
+        Why the status is not ``"ok"``. At the boundary ``"zero_cell:"`` with the empty cells, joined by ``+``, or
+        ``"one_cluster"``, which leaves the standard error unknown; where undefined the first that applies of
+        ``"no_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``.
+    table : ContingencyTable or SampledTable
     """
 
     estimate: float | None
@@ -43,7 +45,7 @@ class RefusalIndexResult:
     standard_error: float | None
     status: Status
     reason: str | None
-    table: ContingencyTable
+    table: AnyTable
 
     def confidence_interval(
         self,
@@ -63,7 +65,7 @@ class RefusalIndexResult:
             ``"jeffreys"``: posterior
             quantiles under Jeffreys' prior for the four cells. ``"delta"``: normal interval for ``atanh(rho)``.
             ``"bootstrap"``: percentiles over resampled questions, as in the paper; resamples without a defined estimate
-            are left out.
+            are left out. With clusters or weights the first or the third.
         n_resamples : int, optional
             Posterior draws (10,000 by default) or bootstrap resamples (1,000 by default).
         rng : int or numpy.random.Generator, optional
@@ -72,7 +74,8 @@ class RefusalIndexResult:
         -------
         ConfidenceInterval
             ``(low, high)``. At the boundary the profile and the Jeffreys interval end at the estimate; the delta and
-            bootstrap intervals, which cannot see beyond an empty cell, are ``(nan, nan)``. Where undefined all are.
+            bootstrap intervals, which cannot see beyond an empty cell, are ``(nan, nan)``. Where undefined all are, and
+            for a single cluster.
 
         Examples
         --------
@@ -86,13 +89,21 @@ class RefusalIndexResult:
 
 
 @overload
-def refusal_index(table: ContingencyTable, /) -> RefusalIndexResult: ...
+def refusal_index(table: AnyTable, /) -> RefusalIndexResult: ...
 @overload
-def refusal_index(*, refused: ArrayLike, wrong: ArrayLike) -> RefusalIndexResult: ...
+def refusal_index(
+    *, refused: ArrayLike, wrong: ArrayLike, cluster: ArrayLike | None = None, weight: ArrayLike | None = None
+) -> RefusalIndexResult: ...
 
 
 def refusal_index(
-    table: ContingencyTable | None = None, /, *, refused: ArrayLike | None = None, wrong: ArrayLike | None = None
+    table: AnyTable | None = None,
+    /,
+    *,
+    refused: ArrayLike | None = None,
+    wrong: ArrayLike | None = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> RefusalIndexResult:
     """Estimate the Refusal Index from a table of counts or from one outcome per question.
 
@@ -105,10 +116,13 @@ def refusal_index(
 
     Parameters
     ----------
-    table : ContingencyTable
+    table : ContingencyTable or SampledTable
         Counts of refused and answered, wrong and right questions. Give this or both arrays.
     refused, wrong : array_like of bool, shape (n,)
         As for `ContingencyTable.from_arrays`.
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`. The estimate is that of the
+        weighted cells; standard error and interval allow for both.
 
     Returns
     -------
@@ -118,7 +132,7 @@ def refusal_index(
     Raises
     ------
     TypeError, ValueError
-        If neither or both forms are given, or the arrays are not truth values of one length.
+        If neither or both forms are given, the arrays are not truth values of one length, or as `SamplingDesign.of`.
 
     Notes
     -----
@@ -151,10 +165,10 @@ def refusal_index(
     if table is None:
         if refused is None or wrong is None:
             raise TypeError("refusal_index needs a ContingencyTable, or both refused= and wrong=")
-        table = ContingencyTable.from_arrays(refused, wrong)
-    elif refused is not None or wrong is not None:
+        table = _counted(refused, wrong, cluster, weight)
+    elif any(given is not None for given in (refused, wrong, cluster, weight)):
         raise TypeError("refusal_index takes a ContingencyTable or the arrays refused= and wrong=, not both")
-    elif not isinstance(table, ContingencyTable):
+    elif not isinstance(table, AnyTable):
         raise TypeError(
             f"table must be a ContingencyTable, got {type(table).__name__}; "
             "for four counts write refusal_index(ContingencyTable(...)), for arrays of counts refusal_index_many(...)"
@@ -162,7 +176,15 @@ def refusal_index(
     return _estimate(table)
 
 
-def _estimate(table: ContingencyTable) -> RefusalIndexResult:
+def _counted(
+    refused: ArrayLike, wrong: ArrayLike, cluster: ArrayLike | None, weight: ArrayLike | None
+) -> ContingencyTable | SampledTable:
+    if cluster is None and weight is None:
+        return ContingencyTable.from_arrays(refused, wrong)
+    return SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight)
+
+
+def _estimate(table: AnyTable) -> RefusalIndexResult:
     undefined = _why_undefined(table)
     if undefined:
         return RefusalIndexResult(None, None, None, "undefined", undefined, table)
@@ -172,10 +194,12 @@ def _estimate(table: ContingencyTable) -> RefusalIndexResult:
         return RefusalIndexResult(end, end, None, "boundary", "zero_cell:" + "+".join(empty), table)
     rho = tetrachoric_of_counts(*table.counts)
     error = standard_error(table, rho) * spearman_slope(rho)
+    if math.isnan(error):
+        return RefusalIndexResult(spearman(rho), rho, None, "boundary", ONE_CLUSTER, table)
     return RefusalIndexResult(spearman(rho), rho, error, "ok", None, table)
 
 
-def _why_undefined(table: ContingencyTable) -> str | None:
+def _why_undefined(table: AnyTable) -> str | None:
     if table.n == 0:
         return "no_questions"
     right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong

@@ -15,6 +15,7 @@ from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.bivariate_normal import log_kernel
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimator import tetrachoric_of_counts
+from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
 
 
 def spearman(rho: float) -> float:
@@ -33,25 +34,34 @@ def spearman_slope(rho: float) -> float:
     return 6 / (math.pi * math.sqrt(4 - rho * rho))
 
 
-def cell_influence(table: ContingencyTable, rho: float) -> tuple[float, ...]:
+def cell_influence(table: AnyTable, rho: float) -> Counts:
     """Influence on rho of a question in each cell, in the order of `ContingencyTable.counts`.
 
     `rho` is the estimate of that table and lies strictly between -1 and 1.
     """
-    n, r, mu = table.n, table.refusal_rate, table.error_rate
+    return proportion_influence(table.refused_wrong / table.n, table.refusal_rate, table.error_rate, rho)
+
+
+def proportion_influence(both: float, r: float, mu: float, rho: float) -> Counts:
+    """Influence on rho of each cell, from the proportion of the first and the two margins, all between 0 and 1."""
     h, k = -SCALAR.ndtri(r), -SCALAR.ndtri(mu)
     spread = math.sqrt((1 - rho) * (1 + rho))
     alpha, beta = SCALAR.ndtr((rho * h - k) / spread), SCALAR.ndtr((rho * k - h) / spread)
     t = math.sqrt((1 - rho) / (1 + rho))
     density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
-    centre = table.refused_wrong / n - alpha * r - beta * mu
-    numerators = 1 - alpha - beta - centre, -alpha - centre, -beta - centre, -centre
-    return tuple(numerator / density for numerator in numerators)
+    centre = both - alpha * r - beta * mu
+    w, x, y, z = 1 - alpha - beta - centre, -alpha - centre, -beta - centre, -centre
+    return w / density, x / density, y / density, z / density
 
 
-def standard_error(table: ContingencyTable, rho: float) -> float:
-    """Return the standard error of rho at the estimate `rho` of `table`, thresholds estimated."""
+def standard_error(table: AnyTable, rho: float) -> float:
+    """Return the standard error of rho at the estimate `rho` of `table`, thresholds estimated.
+
+    NaN where all questions belong to one cluster.
+    """
     influence = cell_influence(table, rho)
+    if isinstance(table, SampledTable):
+        return math.sqrt(table.variance(influence))
     total = sum(count * value * value for count, value in zip(table.counts, influence, strict=True))
     return math.sqrt(total) / table.n
 

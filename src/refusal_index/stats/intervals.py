@@ -18,21 +18,24 @@ from typing import Literal, get_args
 import numpy as np
 
 from refusal_index.stats._ops import SCALAR, FloatArray
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.arguments import share, whole_number
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.influence import standard_error
+from refusal_index.stats.influence import cell_influence, standard_error
 from refusal_index.stats.profile import boundary_limit, profile_limits
+from refusal_index.stats.sampled_table import AnyTable, SampledTable
 
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
 
+# Student's distribution has no variance below: a question or two outweigh all others, and nothing is ruled out.
+FEWEST_DEGREES = 2
 BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
 
 
 def rho_interval(
-    table: ContingencyTable,
+    table: AnyTable,
     rho: float | None,
     confidence_level: float,
     method: IntervalMethod,
@@ -46,7 +49,10 @@ def rho_interval(
         raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
     if n_resamples is not None:
         checked_resamples(n_resamples)
-    if rho is None:
+    if isinstance(table, SampledTable):
+        _check_sampled(method)
+        quantile = table.quantile(confidence_level)
+    if rho is None or math.isnan(quantile):
         return NO_INTERVAL
     if method == "profile":
         return _profile(table, rho, quantile, confidence_level)
@@ -59,37 +65,48 @@ def rho_interval(
 
 def checked_resamples(n_resamples: int) -> int:
     """Return the number of resamples if there is at least one."""
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples!r}")
-    return n_resamples
+    return whole_number("n_resamples", n_resamples, 1)
 
 
 def normal_quantile(confidence_level: float) -> float:
     """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
-    if not 0 < confidence_level < 1:
-        raise ValueError(
-            f"confidence_level must lie strictly between 0 and 1, got {confidence_level!r}; is it in per cent?"
-        )
-    return float(-SCALAR.ndtri((1 - confidence_level) / 2))
+    return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
 
 
-def _profile(table: ContingencyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
-    n11, n10, n01, n00 = table.counts
+def _check_sampled(method: str) -> None:
+    if method not in {"profile", "delta"}:
+        raise ValueError(f"method must be 'profile' or 'delta' with clusters or weights, got {method!r}")
+
+
+def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
+    interior = abs(rho) < 1
+    if isinstance(table, SampledTable) and table.degrees_of_freedom < FEWEST_DEGREES:
+        return ConfidenceInterval(-1.0, 1.0)
+    if isinstance(table, SampledTable):
+        n11, n10, n01, n00 = table.effective_counts(cell_influence(table, rho) if interior else None)
+    else:
+        n11, n10, n01, n00 = table.counts
     counts = float(n11), float(n10), float(n01), float(n00)
-    if abs(rho) < 1:
-        return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
+    if interior:
+        try:
+            return ConfidenceInterval(*profile_limits(counts, rho, standard_error(table, rho), root_chi2))
+        except ArithmeticError:
+            # With a cell of next to nothing and a quantile as large the likelihood is flat to the last digit.
+            if not isinstance(table, SampledTable):
+                raise
+            return ConfidenceInterval(-1.0, 1.0)
     limit = boundary_limit(counts, rho, math.sqrt(-2 * math.log1p(-level)))
     return ConfidenceInterval(min(rho, limit), max(rho, limit))
 
 
-def _delta(table: ContingencyTable, rho: float, quantile: float) -> ConfidenceInterval:
+def _delta(table: AnyTable, rho: float, quantile: float) -> ConfidenceInterval:
     if abs(rho) == 1:
         return NO_INTERVAL
     z, reach = math.atanh(rho), quantile * standard_error(table, rho) / ((1 - rho) * (1 + rho))
     return ConfidenceInterval(math.tanh(z - reach), math.tanh(z + reach))
 
 
-def _jeffreys(table: ContingencyTable, rho: float, level: float, n_draws: int, rng: Seed) -> ConfidenceInterval:
+def _jeffreys(table: AnyTable, rho: float, level: float, n_draws: int, rng: Seed) -> ConfidenceInterval:
     shapes = np.array(table.counts)[:, np.newaxis] + 0.5
     # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
     posterior = tetrachoric(*np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_draws)))
@@ -98,7 +115,7 @@ def _jeffreys(table: ContingencyTable, rho: float, level: float, n_draws: int, r
     return ConfidenceInterval(-1.0 if rho == -1 else low, 1.0 if rho == 1 else high)
 
 
-def _bootstrap(table: ContingencyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
+def _bootstrap(table: AnyTable, rho: float, level: float, n_resamples: int, rng: Seed) -> ConfidenceInterval:
     if abs(rho) == 1:
         # A cell that is empty once is empty in every resample, so that the bootstrap would claim certainty.
         return NO_INTERVAL

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from refusal_index.stats.arguments import unmasked
 from refusal_index.stats.estimate import Status
 
 
@@ -40,7 +41,7 @@ def cohen_kappa(counts: ArrayLike) -> CohenKappaResult:
     >>> cohen_kappa([[9, 0], [0, 0]]).reason
     'both graders gave every answer the same one grade'
     """
-    table = np.asarray(counts, dtype=float)
+    table = unmasked("counts", counts).astype(float)
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(f"counts: expected a square table, got one of shape {table.shape}")
     if not np.all((table >= 0) & (table == np.floor(table)) & np.isfinite(table)):

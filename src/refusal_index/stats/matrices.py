@@ -7,6 +7,7 @@ there is ignored.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from refusal_index.stats.arguments import check_rows, check_same_index, truth_values
 from refusal_index.stats.contingency import ContingencyTable
 
 BoolArray = NDArray[np.bool_]
@@ -32,9 +33,9 @@ def checked_matrices(
     Raises
     ------
     TypeError
-        If an argument holds something other than truth values.
+        If an argument holds something other than truth values or 0 and 1, or masked values.
     ValueError
-        If an argument is not two-dimensional, or the shapes differ.
+        If an argument is not two-dimensional, the shapes differ, or the indexes of pandas do.
 
     Examples
     --------
@@ -42,6 +43,7 @@ def checked_matrices(
     >>> refused.tolist(), wrong.tolist()
     ([[True, False, False]], [[True, True, False]])
     """
+    check_same_index({"refused": refused, "wrong": wrong, "scored": scored})
     r, w = _checked_matrix("refused", refused), _checked_matrix("wrong", wrong)
     s = np.ones_like(r) if scored is None else _checked_matrix("scored", scored)
     for name, matrix in (("wrong", w), ("scored", s)):
@@ -61,6 +63,11 @@ def cell_codes(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> NDArr
     return np.where(scored, 2 * ~refused + ~wrong, 4)
 
 
+def repeat_each_other(*matrices: BoolArray) -> bool:
+    """Whether all rows of each matrix are the same."""
+    return all(bool((matrix == matrix[0]).all()) for matrix in matrices)
+
+
 def row_tables(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> tuple[ContingencyTable, ...]:
     """Count the scored questions of each row; the matrices are those of `checked_matrices`."""
     rows = cell_codes(refused, wrong, scored)
@@ -68,6 +75,7 @@ def row_tables(refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> tuple
 
 
 def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
+    check_rows(name, values)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -80,9 +88,7 @@ def _checked_matrix(name: str, values: ArrayLike) -> BoolArray:
             f"{name} must be two-dimensional, one row a run and one column a question, got shape {array.shape}; "
             "is it the outcomes of a single run?"
         )
-    if array.dtype != bool and array.size:
-        raise TypeError(
-            f"{name} must hold truth values, got an array of {array.dtype}; are there grades in it that need comparing "
-            "(grade == 'refused'), or missing values that scored should mark?"
-        )
-    return array.astype(bool, copy=False)
+    likely = (
+        "are there grades in it that need comparing (grade == 'refused'), or missing values that scored should mark?"
+    )
+    return truth_values(name, array, likely)

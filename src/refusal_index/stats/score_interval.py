@@ -20,7 +20,7 @@ from refusal_index.stats.estimate import Estimate
 Triple = tuple[float, float, float]
 
 
-def wilson_interval(successes: int, n: int, quantile: float) -> tuple[float, float]:
+def wilson_interval(successes: float, n: float, quantile: float) -> tuple[float, float]:
     """Score interval for a proportion, `quantile` standard errors to either side; n is positive."""
     square = quantile * quantile
     share = successes / n
@@ -53,7 +53,7 @@ def ratio_score_interval(
     return estimate, _crossing(excess, estimate, min(ratios)), _crossing(excess, estimate, max(ratios))
 
 
-def proportion(name: str, successes: int, n: int, quantile: float, undefined: str | None) -> Estimate:
+def proportion(name: str, successes: float, n: float, quantile: float, undefined: str | None) -> Estimate:
     """Estimate a proportion with Wilson's interval; `undefined` is the reason why there is none."""
     if undefined:
         return Estimate(None, status="undefined", reason=undefined, name=name, method="wilson")

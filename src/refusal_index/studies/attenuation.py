@@ -14,7 +14,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
+from refusal_index.outcomes.matching import DrawnOutcomes, drawn_outcomes
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
 from refusal_index.studies import style
@@ -37,27 +37,30 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     notes: list[str] = []
     for run, name in zip(runs, display_names(runs), strict=True):
         for variant, outcomes in run.variants.items():
-            matrix, where = draw_matrix(outcomes), {"model": name, "dataset": run.dataset, "variant": variant or ALL}
-            if len(matrix.refused) < 2:
+            where = {"model": name, "dataset": run.dataset, "variant": variant or ALL}
+            (drawn,) = drawn_outcomes([outcomes])
+            if len(drawn.repeated.refused) < 2:
                 notes.append(f"{name}, {variant or ALL} is left out: no question was drawn twice with forced answers.")
                 continue
-            found = list(draws_rows(matrix, options))
+            found = list(draws_rows(drawn, options))
             rows += ({**where, **row} for row in found)
             if found[-1]["estimate"] is None:
                 notes.append(f"{name}, {variant or ALL}: the corrected index is undefined ({found[-1]['reason']}).")
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
 
 
-def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[str, Any]]:
+def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the index of one draw, of two draws crossed, and corrected from more and more draws.
 
-    - `matrix`: draws of the questions that were drawn more than once, all forced.
+    - `drawn`: draws of the questions that were drawn more than once, all forced, and a single draw of all questions,
+      which the corrected index takes in.
     - `options`: level and seed of the intervals.
     """
-    refused, wrong, scored = matrix.arrays
+    refused, wrong, scored = drawn.repeated.arrays
+    single = [row[0] for row in drawn.single.arrays]
     both = scored[0] & scored[1]
     for kind, answers in ((SINGLE, wrong[0]), (CROSSED, wrong[1])):
         found = refusal_index(refused=refused[0][both], wrong=answers[both])
@@ -65,10 +68,10 @@ def draws_rows(matrix: OutcomeMatrix, options: StudyOptions) -> Iterator[dict[st
         yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
-        corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count])
-        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level, rng=options.seed))
+        corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
+        index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level))
         yield {
-            **_row(CORRECTED, count, corrected.patterns.n_questions, index),
+            **_row(CORRECTED, count, corrected.n_repeated, index),
             "uncorrected": corrected.uncorrected,
             "refusal_reliability": corrected.refusal_reliability,
             "error_reliability": corrected.error_reliability,
@@ -207,8 +210,8 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         "run's own, which takes the first answer where there is one. "
         "The corrected index is that of the probabilities behind the draws: the crossed tetrachoric correlation over "
         "the root of both reliabilities, which are the tetrachoric correlations of two draws of the same question, 1 "
-        f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, over "
-        "resampled questions for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
+        f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, "
+        "Fieller's for the corrected index, which can reach 1 where reliabilities are low. Below, for what "
         "has more than three draws: at the left the corrected index by the number of draws and, dashed, all draws "
         "crossed without correction; at the right the reliability of refusals and, dashed, of errors."
         + _left_out(frame)

@@ -16,18 +16,20 @@ import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
 from scipy.stats import pearsonr, rankdata
 
-from refusal_index.outcomes.draws import p_answering
-from refusal_index.outcomes.matching import OutcomeMatrix, draw_matrix
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import auroc
 from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.stability.sampling_noise import DisattenuatedCorrelation
 from refusal_index.studies import style
+from refusal_index.studies.auroc_points import AREA, Point, errors_of, points_of
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, level_text, model_name, variant_scores
+from refusal_index.studies.resampling import FloatArray
+from refusal_index.studies.sampling_error import without_noise
+from refusal_index.studies.scores import COMPARED, INDEX, chosen_runs, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "auroc_correlation"
@@ -39,32 +41,31 @@ NEEDS = (
 FEWEST_POINTS = 3
 FEWEST_MODELS = 4
 FEW_DRAWS = 10
-Key = tuple[str, str | None, str | None]
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Correlation:
-    """Pearson's and Spearman's correlation over the points, and an interval for the first."""
+    """Spearman's and Pearson's correlation over the points, and an interval for each."""
 
-    # pearson, spearman: none where one of the two sides does not vary
-    pearson: float | None
+    # spearman, pearson: none where one of the two sides does not vary
     spearman: float | None
-    # low, high: by Fisher's z for Pearson's correlation; None where undefined
-    low: float | None
-    high: float | None
-    # what the interval counts as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
-    # four points or more, so that it is too narrow; None without an interval
+    pearson: float | None
+    # by Fisher's z, with the variance of Bonett and Wright for ranks; None where undefined
+    spearman_interval: tuple[float | None, float | None]
+    pearson_interval: tuple[float | None, float | None]
+    # what the intervals count as independent: ``"models"``, or ``"points"`` where there are fewer than four models but
+    # four points or more, so that they are too narrow; None without an interval
     basis: str | None
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than three points have repeated draws."""
     chosen, _ = chosen_runs(runs)
-    draws = _most_draws(runs)
-    points, notes = _points(chosen, draws, options)
+    points, notes = points_of(chosen, runs, options)
     if len(points) < FEWEST_POINTS:
         found = f"of these runs {len(points)} {'has' if len(points) == 1 else 'have'} them"
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}; {found}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}; {found}.", notes)
     frame = _frame(points, options.confidence_level)
     counts = sorted(set(frame["draws"]))
     if counts[0] < FEW_DRAWS:
@@ -73,111 +74,119 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             f"P(Answering) comes from {span} draws: from few draws it is coarse, which pulls its "
             "AUROC towards 1/2; the paper draws 100."
         )
+    reason = frame.filter(metric=INDEX)["noise_reason"][0]
+    if reason:
+        side, _, why = reason.partition(":")
+        whose = "RI" if side == "first" else "the AUROC"
+        notes.append(f"What sampling errors leave of r of RI is not known ({why.replace('_', ' ')} of {whose}).")
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 
-def _most_draws(runs: Sequence[ComparedRun]) -> dict[Key, tuple[ComparedRun, OutcomeMatrix]]:
-    """Find for every model, dataset and variant the run with the most draws, where there are two or more."""
-    found: dict[Key, tuple[ComparedRun, OutcomeMatrix]] = {}
-    for run in runs:
-        for variant, outcomes in run.variants.items():
-            key, matrix = (model_name(run), run.dataset, variant), draw_matrix(outcomes)
-            if len(matrix.refused) > 1 and (key not in found or len(matrix.refused) > len(found[key][1].refused)):
-                found[key] = run, matrix
-    return found
-
-
-def _points(
-    runs: Sequence[ComparedRun], draws: dict[Key, tuple[ComparedRun, OutcomeMatrix]], options: StudyOptions
-) -> tuple[list[dict[str, Any]], list[str]]:
-    points: list[dict[str, Any]] = []
-    notes: list[str] = []
-    for run in runs:
-        for variant, scores in zip(run.variants, variant_scores(run, options), strict=True):
-            where = f"{model_name(run)}, {run.dataset or ALL}, {variant or ALL}"
-            source, matrix = draws.get((model_name(run), run.dataset, variant), (None, None))
-            if source is None or matrix is None:
-                notes.append(f"{where} is left out: no question was drawn twice.")
-                continue
-            area = auroc(*p_answering(matrix))
-            if area.estimate is None:
-                notes.append(f"{where} is left out: the AUROC is undefined ({area.reason}).")
-                continue
-            if source is not run:
-                notes.append(f"P(Answering) of {where} comes from {source.label}.")
-            ends = area.confidence_interval(options.confidence_level).or_none()
-            common = {"model": model_name(run), "dataset": run.dataset, "variant": variant or ALL}
-            drawn = {"draws": len(matrix.refused), "questions": len(matrix.question_ids), "drawn_in": source.label}
-            score = {"auroc": area.estimate, "auroc_low": ends[0], "auroc_high": ends[1]}
-            points.append({**common, **drawn, **score, "metrics": scores.metrics})
-    return points, notes
-
-
-def _frame(points: Sequence[dict[str, Any]], confidence_level: float) -> pl.DataFrame:
+def _frame(points: Sequence[Point], confidence_level: float) -> pl.DataFrame:
     rows = [row for name in COMPARED for row in _metric_rows(name, points, confidence_level)]
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def _metric_rows(name: str, points: Sequence[dict[str, Any]], level: float) -> Iterator[dict[str, Any]]:
-    defined = [point for point in points if point["metrics"][name].estimate is not None]
-    found = correlation(
-        [point["metrics"][name].estimate for point in defined],
-        [point["auroc"] for point in defined],
-        n_models=len({point["model"] for point in defined}),
-        confidence_level=level,
-    )
+def _metric_rows(name: str, points: Sequence[Point], level: float) -> Iterator[dict[str, Any]]:
+    defined = [point for point in points if point.metrics[name].estimate is not None]
+    headline = [point for point in defined if not point.sparse]
+    found, of_all = (_correlation(name, some, level) for some in (headline, defined))
+    noise = _noise(name, headline)
+    shared = {
+        "spearman": found.spearman,
+        "spearman_low": found.spearman_interval[0],
+        "spearman_high": found.spearman_interval[1],
+        "pearson": found.pearson,
+        "pearson_low": found.pearson_interval[0],
+        "pearson_high": found.pearson_interval[1],
+        "interval_over": found.basis,
+        "n_points": len(headline),
+        "pearson_ceiling": noise.ceiling,
+        "pearson_without_noise": noise.estimate,
+        "noise_reason": noise.reason,
+        "spearman_all": of_all.spearman,
+        "pearson_all": of_all.pearson,
+        "n_points_all": len(defined),
+    }
     for point in points:
-        metric = point["metrics"][name]
+        metric, ends = point.metrics[name], point.auroc.confidence_interval(level).or_none()
         own = {"metric": name, "value": metric.estimate, "low": metric.low, "high": metric.high}
-        given = {key: value for key, value in point.items() if key != "metrics"}
-        yield {
-            **own,
-            **given,
-            "pearson": found.pearson,
-            "pearson_low": found.low,
-            "pearson_high": found.high,
-            "interval_over": found.basis,
-            "spearman": found.spearman,
-            "n_points": len(defined),
-        }
+        where = {"model": point.model, "dataset": point.dataset, "variant": point.variant, "sparse": point.sparse}
+        drawn = {"draws": point.draws, "questions": point.questions, "drawn_in": point.drawn_in}
+        score = {"auroc": point.auroc.estimate, "auroc_low": ends[0], "auroc_high": ends[1]}
+        yield {**own, **where, **drawn, **score, **shared}
 
 
-def correlation(
-    values: Sequence[float], others: Sequence[float], *, n_models: int, confidence_level: float = 0.95
-) -> Correlation:
+def _correlation(name: str, points: Sequence[Point], level: float) -> Correlation:
+    return correlation(
+        *_both_sides(name, points), n_models=len({point.model for point in points}), confidence_level=level
+    )
+
+
+def _both_sides(name: str, points: Sequence[Point]) -> tuple[FloatArray, FloatArray]:
+    values = [point.metrics[name].estimate for point in points]
+    return np.array(values, float), np.array([point.auroc.estimate for point in points], float)
+
+
+def _noise(name: str, points: Sequence[Point]) -> DisattenuatedCorrelation:
+    """Take the sampling errors of both sides out, over the points that have them."""
+    own, areas = errors_of(points, (name, AREA))
+    known = np.isfinite(own).all(axis=1) & np.isfinite(areas).all(axis=1)
+    values, others = _both_sides(name, points)
+    return without_noise(values[known], others[known], own[known], areas[known])
+
+
+def correlation(values: ArrayLike, others: ArrayLike, *, n_models: int, confidence_level: float = 0.95) -> Correlation:
     """Correlate two sides of some points that come from fewer models.
 
     - `values`, `others`: one number a point each.
-    - `n_models`: how many models the points come from. Points of one model do not count as independent: Fisher's
-      interval has the standard error ``1 / sqrt(n_models - 3)``, which is cautious.
-    - `confidence_level`: of the interval.
+    - `n_models`: how many models the points come from. Points of one model do not count as independent: the intervals
+      have the standard error ``1 / sqrt(n_models - 3)``, times ``sqrt(1 + r^2 / 2)`` for ranks, which is cautious.
+    - `confidence_level`: of the intervals.
+
+    References
+    ----------
+    .. [1] Bonett, D. G. and Wright, T. A. (2000). Sample size requirements for estimating Pearson, Kendall and Spearman
+       correlations. Psychometrika, 65, 23-28. :doi:`10.1007/BF02294183`
 
     >>> found = correlation([0.1, 0.2, 0.3, 0.5, 0.4], [0.6, 0.55, 0.7, 0.8, 0.75], n_models=5)
-    >>> round(found.pearson, 3), round(found.spearman, 3), round(found.low, 2), found.basis
-    (0.915, 0.9, 0.17, 'models')
+    >>> round(found.spearman, 3), round(found.pearson, 3), round(found.pearson_interval[0], 2), found.basis
+    (0.9, 0.915, 0.17, 'models')
     """
     x, y = np.array(values, float), np.array(others, float)
     if x.size < FEWEST_POINTS or np.ptp(x) == 0 or np.ptp(y) == 0:
-        return Correlation(None, None, None, None, None)
+        return Correlation(None, None, (None, None), (None, None), None)
     pearson, spearman = float(pearsonr(x, y).statistic), float(pearsonr(rankdata(x), rankdata(y)).statistic)
     basis = "models" if n_models >= FEWEST_MODELS else "points" if x.size >= FEWEST_MODELS else None
-    if basis is None or abs(pearson) >= 1:
-        return Correlation(pearson, spearman, None, None, None)
+    if basis is None:
+        return Correlation(spearman, pearson, (None, None), (None, None), None)
     reach = normal_quantile(confidence_level) / math.sqrt((n_models if basis == "models" else x.size) - 3)
-    low, high = (math.tanh(math.atanh(pearson) + side * reach) for side in (-1, 1))
-    return Correlation(pearson, spearman, low, high, basis)
+    of_ranks = _fisher(spearman, reach * math.sqrt(1 + spearman**2 / 2))
+    return Correlation(spearman, pearson, of_ranks, _fisher(pearson, reach), basis)
+
+
+def _fisher(r: float, reach: float) -> tuple[float | None, float | None]:
+    # Rounding can leave a perfect correlation a little inside of 1.
+    if abs(r) > 1 - ROUNDING:
+        return None, None
+    return math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a metric with both correlations."""
+    """Print one row a metric with both correlations, without sparse points and with them."""
     first = frame.group_by("metric", maintain_order=True).first()
     rows = [
         {
             "metric": METRIC_LABELS[row["metric"]],
+            "Spearman": with_interval(row["spearman"], row["spearman_low"], row["spearman_high"], digits=2),
             "Pearson": with_interval(row["pearson"], row["pearson_low"], row["pearson_high"], digits=2),
             "interval over": row["interval_over"] or "-",
-            "Spearman": number(row["spearman"], 2),
+            "ceiling": number(row["pearson_ceiling"], 2),
+            "without noise": number(row["pearson_without_noise"], 2),
             "points": row["n_points"],
+            "Spearman of all": number(row["spearman_all"], 2),
+            "Pearson of all": number(row["pearson_all"], 2),
+            "points of all": row["n_points_all"],
         }
         for row in first.iter_rows(named=True)
     ]
@@ -212,16 +221,21 @@ def _draw_metric(axes: Axes, rows: pl.DataFrame) -> None:
         for x, y in spans:
             if None not in (*x, *y):
                 axes.plot(x, y, color=colour, linewidth=0.7, alpha=0.45)
-        axes.plot(row["value"], row["auroc"], markers[row["model"]], color=colour, markersize=4)
+        face = style.PAPER if row["sparse"] else colour
+        axes.plot(row["value"], row["auroc"], markers[row["model"]], color=colour, markerfacecolor=face, markersize=4)
     axes.set_xlabel(_correlation_text(rows.row(0, named=True)), fontsize=7)
 
 
 def _correlation_text(row: dict[str, Any]) -> str:
-    if row["pearson"] is None:
+    if row["spearman"] is None:
         return f"no correlation: {row['n_points']} points, or all alike"
-    interval = "" if row["pearson_low"] is None else f" [{row['pearson_low']:.2f}, {row['pearson_high']:.2f}]"
+    interval = "" if row["spearman_low"] is None else f" [{row['spearman_low']:.2f}, {row['spearman_high']:.2f}]"
     star = "*" if row["interval_over"] == "points" else ""
-    return f"r = {row['pearson']:.2f}{interval}{star}, rank {row['spearman']:.2f}"
+    ceiling = "" if row["pearson_ceiling"] is None else f" of {row['pearson_ceiling']:.2f}"
+    lines = [f"rank {row['spearman']:.2f}{interval}{star}, r = {row['pearson']:.2f}{ceiling}"]
+    if row["n_points_all"] > row["n_points"] and row["spearman_all"] is not None:
+        lines.append(f"with hollow ones: rank {row['spearman_all']:.2f}, r = {row['pearson_all']:.2f}")
+    return "\n".join(lines)
 
 
 def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
@@ -240,20 +254,29 @@ def _name_models(axes: Axes, rows: pl.DataFrame) -> None:
 
 
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
-    points, models = frame.filter(metric=COMPARED[0]).height, frame["model"].n_unique()
+    own = frame.filter(metric=COMPARED[0])
+    models, sparse = frame["model"].n_unique(), own["sparse"].sum()
     basis = set(frame["interval_over"].drop_nulls())
-    few = f" {points} points are few: read the intervals first." if models < 10 else ""
+    few = f" {own.height} points are few: read the intervals first." if models < 10 else ""
     how = (
         "* the interval takes the points as independent, which those of one model are not, and is too narrow; four "
         "models or more give one that counts models."
         if "points" in basis
-        else "Intervals of r are Fisher's with as many independent points as there are models."
+        else "Intervals are Fisher's with as many independent points as there are models."
+    )
+    apart = (
+        f" {sparse} hollow points are at the boundary or have fewer than five questions in a cell; they are in the "
+        "second line of numbers only."
+        if sparse
+        else ""
     )
     return (
-        f"Each metric against the AUROC of P(Answering) for right answers under forced answering, over {points} "
+        f"Each metric against the AUROC of P(Answering) for right answers under forced answering, over {own.height} "
         f"combinations of model and prompt variant ({models} models). P(Answering) is the share of the further draws "
         "that answered, without the first draw, from which the answer is taken; the metrics come from first "
         "draws, so where both come from one run they share questions. Lines are "
-        f"{level_text(options)} intervals of each point. r is Pearson's correlation, rank Spearman's. {how}{few} "
-        f"The weighted score has a penalty of {options.penalty:g}."
+        f"{level_text(options)} intervals of each point. First Spearman's rank correlation with its interval, then "
+        "Pearson's r of what it could be: its noise ceiling, the root of the shares of both variances that are not "
+        "sampling error (from the influence of each question). The frame also has r without sampling errors. "
+        f"{how}{apart}{few} The weighted score has a penalty of {options.penalty:g}."
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 NOTHING = "-"
+MOST_NAMED = 4
 
 
 def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str:
@@ -38,3 +41,13 @@ def widened(frame: pl.DataFrame, index: list[str], on: str, cell: str) -> pl.Dat
     names = frame[on].unique(maintain_order=True).to_list()
     wide = frame.pivot(on, index=index, values=cell, maintain_order=True)
     return wide.select(*index, *names).with_columns(pl.col(name).fill_null(NOTHING) for name in names)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name a few of many things, and count the rest.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e", "f"])
+    ('a; b', 'a; b; c; d and 2 more')
+    """
+    more = len(names) - MOST_NAMED
+    return "; ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

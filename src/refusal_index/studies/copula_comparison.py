@@ -45,7 +45,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     defined, undefined = defined_tables(chosen)
     notes, tables = (*notes, *undefined), [one.table for one in defined]
     if not tables:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     tests, said = _tests(chosen)
     rows = [_fit_row(row, len(tables)) for row in stats.copula_win_rates(tables, count_df=True)]
     frame = pl.DataFrame([*rows, *tests], schema=_SCHEMA, orient="row")
@@ -57,7 +57,7 @@ _SCHEMA = {
     "tables": pl.Int64,
     **dict.fromkeys(("log_likelihood", "aic", "bic", "gaussian_wins_log_likelihood", "gaussian_wins_aic"), pl.Float64),
     **dict.fromkeys(("gaussian_wins_bic", "ties", "parameter", "statistic"), pl.Float64),
-    "degrees_of_freedom": pl.Int64,
+    "degrees_of_freedom": pl.Float64,
     "pvalue": pl.Float64,
     "status": pl.String,
     "reason": pl.String,

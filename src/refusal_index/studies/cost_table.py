@@ -13,7 +13,7 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.summary import recorded_usage
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, number
+from refusal_index.studies.cells import NOTHING, listed, number
 from refusal_index.studies.scores import ALL
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -42,8 +42,8 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     rows = [row for run in runs for row in _run_rows(run)]
     frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
-    note = f"Requests and tokens are not known of {'; '.join(unmeasured)}: only a run's folder keeps them."
-    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
+    note = f"Requests and tokens are not known of {listed(unmeasured)}: only a run's folder keeps them."
+    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed, foot=None)
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:

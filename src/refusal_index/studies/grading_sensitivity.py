@@ -52,7 +52,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             parts += misgrading_rows(one.table, options)
         rows += ({**one.where, **part} for part in parts)
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=_SCHEMA)
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, (*notes, *_impossible(frame)), printed)
 
@@ -81,11 +81,15 @@ def misgrading_rows(table: stats.ContingencyTable, options: StudyOptions) -> Ite
 
 
 def misgrading_bounds_rows(table: stats.ContingencyTable) -> Iterator[dict[str, Any]]:
-    """Yield the range of the corrected index while both error rates go from 0 to one and to five in a hundred."""
+    """Yield the range of the corrected index while the error rates go from 0 to one and to five in a hundred.
+
+    Those of refused and of answered questions may differ, or are the same.
+    """
     for rate in (0.01, LARGEST_RATE):
-        found = stats.misgrading_range(table, (0.0, rate), (0.0, rate))
-        ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
-        yield {"part": "misgrading_range", "name": f"up_to_{rate:g}", "rate": rate, "questions": float(table.n), **ends}
+        for name, same in (("differing", False), ("same_rates", True)):
+            found = stats.misgrading_range(table, (0.0, rate), (0.0, rate), same_rates=same)
+            ends = {"low": found.low, "high": found.high, "status": found.status, "reason": found.reason}
+            yield {"part": "misgrading_range", "name": name, "rate": rate, "questions": float(table.n), **ends}
 
 
 def scoring_rows(
@@ -135,7 +139,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
         row["their bounds"] = _range(again)
         row["all missing"] = _range(part.filter(part="bounds", name="everything").row(0, named=True))
         for rate in (0.01, LARGEST_RATE):
-            found = part.filter(part="misgrading_range", rate=rate).row(0, named=True)
+            found = part.filter(part="misgrading_range", name="differing", rate=rate).row(0, named=True)
             row[f"misgrading up to {rate:.0%}"] = _range(found)
         rows.append(row)
     return pl.DataFrame(rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,20 @@ from matplotlib.figure import Figure
 from refusal_index import stats
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.stats.stability.sampling_noise import kendall_w_ceiling
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, number, widened, with_interval
+from refusal_index.studies.cells import NOTHING, listed, number, widened, with_interval
+from refusal_index.studies.sampling_error import RunErrors
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, run_index
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.truth_contrast import (
+    AVERAGE_CONTRAST,
+    CONTRAST,
+    HEADINGS,
+    Errors,
+    contrast_note,
+    contrast_rows,
+)
 
 NAME = "hallucination_table"
 TITLE = "Refusal Index over datasets"
@@ -30,6 +41,7 @@ NEEDS = (
 )
 
 INDEX, AVERAGE = "refusal_index", "average"
+CEILING = "kendall_w_ceiling"
 AGREEMENT = ("kendall_w", "kendall_w_ties", "kendall_w_random", "winner_entropy", "winner_entropy_random")
 UNAVAILABLE = ("unanswerable", "inconsistent")
 AVAILABLE = ("counterfactual", "precise_wiki", "simpleqa", "almanac")
@@ -50,26 +62,34 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if len({run.dataset for run in chosen}) < 2:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [_run_row(run, options) for run in chosen]
-    frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
-    notes = (*notes, *missing_notes(chosen), *_agreement_notes(frame))
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, notes, printed)
+    names, level = [(row[1], row[2]) for row in rows], options.confidence_level
+    errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
+    frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"), errors, level, options.seed)
+    notes = (*notes, *missing_notes(chosen), *_agreement_notes(frame), *contrast_note(frame))
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, notes, printed, _groups(frame))
 
 
-def with_agreement(frame: pl.DataFrame) -> pl.DataFrame:
-    """Add the average of each dataset, and the agreement of the datasets' rankings of models.
+def with_agreement(
+    frame: pl.DataFrame, errors: Errors = MappingProxyType({}), confidence_level: float = 0.95, seed: int = 0
+) -> pl.DataFrame:
+    """Add the average of each dataset, the agreement of the datasets' rankings, and the contrast of kinds of datasets.
 
     - `frame`: rows of the statistic ``refusal_index``, with the columns `statistic`, `model`, `dataset` and `estimate`.
+    - `errors`: of the indices, for their intervals; empty where not known.
     - returned: with further rows of ``average``, ``kendall_w`` (without and, as ``kendall_w_ties``, with the correction
-      for ties), ``winner_entropy`` and what both are on average for random rankings. Agreement takes the models that
-      have an index on every dataset.
+      for ties), ``winner_entropy``, what both are on average for random rankings, what W would be if only sampling
+      errors kept the rankings apart (``kendall_w_ceiling``), and the contrasts of `contrast_rows`. Agreement takes the
+      models that have an index on every dataset.
     """
     averages = frame.group_by("dataset", "truth", maintain_order=True).agg(pl.col("estimate").mean())
     rows = [*_agreement_rows(frame)]
+    further = [*_ceiling_rows(frame, errors, seed), *contrast_rows(frame, errors, confidence_level)]
     return pl.concat(
         [
             frame,
             averages.with_columns(pl.lit(AVERAGE).alias("statistic")),
             pl.DataFrame(rows, schema=["statistic", "estimate", "reason"], orient="row"),
+            pl.DataFrame(further, schema=SCHEMA),
         ],
         how="diagonal_relaxed",
     ).select(frame.columns)
@@ -106,13 +126,23 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Lay the table out as the paper does: one row a model, one column a dataset, the averages below."""
-    cells = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE])).with_columns(pl.col("model").fill_null("Average"))
-    return widened(
-        cells.with_columns(pl.Series("cell", [_cell(row) for row in cells.iter_rows(named=True)])),
-        ["model"],
-        "dataset",
-        "cell",
-    ).rename({"model": "Model"})
+    shown = frame.filter(pl.col("statistic").is_in([INDEX, AVERAGE, CONTRAST, AVERAGE_CONTRAST]))
+    order = pl.col("truth").replace_strict({"available": 0, "unavailable": 1}, default=2)
+    cells = shown.with_columns(
+        pl.col("model").fill_null("Average"), pl.col("dataset").fill_null("available less unavailable")
+    ).sort(order, maintain_order=True)
+    # Models keep their order, and the average stays below them.
+    models = [*shown["model"].drop_nulls().unique(maintain_order=True), "Average"]
+    return (
+        widened(
+            cells.with_columns(pl.Series("cell", [_cell(row) for row in cells.iter_rows(named=True)])),
+            ["model"],
+            "dataset",
+            "cell",
+        )
+        .sort(pl.col("model").replace_strict({name: place for place, name in enumerate(models)}))
+        .rename({"model": "Model"})
+    )
 
 
 def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tuple[str, ...]]:
@@ -121,7 +151,7 @@ def _once_each(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], tu
     for run in runs:
         kept.setdefault((run.model, run.dataset), run)
     again = [run.label for run in runs if kept[run.model, run.dataset] is not run]
-    note = f"Left out, since their model has another run on the same dataset: {'; '.join(again)}."
+    note = f"Left out, since their model has another run on the same dataset: {listed(again)}."
     return tuple(kept.values()), (note,) if again else ()
 
 
@@ -179,6 +209,22 @@ def _agreement_rows(frame: pl.DataFrame) -> Iterator[tuple[str, float | None, st
     yield "winner_entropy_random", stats.expected_winner_entropy(settings, models) if several else None, entropy.reason
 
 
+def _ceiling_rows(frame: pl.DataFrame, errors: Errors, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield what W would be if the datasets ranked the models alike but for sampling errors."""
+    wide = frame.drop_nulls("estimate").pivot("dataset", index="model", values="estimate", maintain_order=True)
+    whole = wide.drop_nulls()
+    keys = [(model, dataset) for dataset in wide.columns[1:] for model in whole["model"]]
+    if not keys or any(key not in errors for key in keys):
+        return
+    held = np.array([errors[key] for key in keys])
+    if np.isnan(held).any():
+        yield {"statistic": CEILING, "reason": "index_at_boundary"}
+        return
+    found = kendall_w_ceiling(whole.drop("model").to_numpy().T, held @ held.T, rng=seed)
+    ends = {"estimate": found.estimate, "low": found.low, "high": found.high}
+    yield {"statistic": CEILING, **ends, "reason": found.reason}
+
+
 def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     found = {row[0]: row[1:] for row in frame.select("statistic", "estimate", "reason").rows() if row[0] in AGREEMENT}
     w, reason = found["kendall_w"]
@@ -188,7 +234,27 @@ def _agreement_notes(frame: pl.DataFrame) -> tuple[str, ...]:
         f"Kendall's W {w:.4f} ({number(found['kendall_w_ties'][0], 4)} with the correction for ties; "
         f"{number(found['kendall_w_random'][0], 4)} on average for random rankings), winner entropy "
         f"{number(found['winner_entropy'][0], 4)} ({number(found['winner_entropy_random'][0], 4)} for random ones).",
+        *ceiling_note(frame),
     )
+
+
+def ceiling_note(frame: pl.DataFrame) -> Iterator[str]:
+    """Say what W would be if only sampling errors kept the rankings apart."""
+    for row in frame.filter(pl.col("statistic") == CEILING).iter_rows(named=True):
+        if row["estimate"] is None:
+            yield f"What W could be with these sampling errors is not known ({row['reason'].replace('_', ' ')})."
+        else:
+            ends = f"{number(row['low'], 2)} to {number(row['high'], 2)}"
+            yield (
+                "If all datasets ranked the models alike, sampling errors would leave W at "
+                f"{number(row['estimate'], 2)} on average ({ends} in nine cases of ten)."
+            )
+
+
+def _groups(frame: pl.DataFrame) -> dict[str, str]:
+    """Give the datasets of either kind their heading, where there are both kinds."""
+    known = dict(frame.drop_nulls("truth").select("dataset", "truth").rows())
+    return {name: HEADINGS[truth] for name, truth in known.items()} if len(set(known.values())) > 1 else {}
 
 
 def _cell(row: dict[str, Any]) -> str:
@@ -207,8 +273,14 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         f"Refusal Index of each model on each dataset with {level_text(options)} intervals, jointly over prompt "
         "variants where there are several. Grey lines are averages over the models. Kendall's W and winner entropy say "
         "how far the datasets rank the models alike; W is to be compared with its average for random rankings, one "
-        "over the number of datasets, not with 0."
+        "over the number of datasets, not with 0, and with what sampling errors leave of it where all rank alike, not "
+        "with 1."
     )
+    if (frame["statistic"] == CONTRAST).any():
+        text += (
+            " The contrast of datasets in which the truth is to be had, in the context or from training, with those in "
+            "which it is not has an interval over questions for each model and Student's over models for the average."
+        )
     if frame["within_source"].is_not_null().any():
         text += (
             " In a mix of datasets part of the index is telling the sources apart: hollow marks are the index within "

@@ -1,4 +1,4 @@
-"""The Refusal Index against the correct answer rate and against C/A, with regression lines."""
+"""The Refusal Index against the correct answer rate, C/A and the refusal rate, with regression lines."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
+from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
+from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, name_in_tables, paper_context
 from refusal_index.studies.regression import (
     FEWEST,
+    HEADLINE,
     REGRESSION_SCHEMA,
-    draw_scatter,
-    name_points,
-    run_families,
+    SPARSE,
+    r_squared_text,
+    regression_note,
     with_regression,
 )
 from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
+from refusal_index.studies.sampling_error import (
+    RunErrors,
+    is_sparse,
+    noise_columns,
+    printed_errors,
+    without_noise,
+)
+from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
+    INDEX,
     dataset_name,
     level_text,
     mean_of,
@@ -35,22 +45,27 @@ from refusal_index.studies.scores import (
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "index_and_accuracy"
-TITLE = "Refusal Index and accuracy"
+TITLE = "Refusal Index, accuracy and refusal rate"
 NEEDS = "runs of three models or more on one dataset; on SimpleQA one is enough, among the paper's models"
 
-METRICS = ("correct_rate", "correct_given_attempted")
-AXIS_LABELS = {"correct_rate": "Correct answer rate", "correct_given_attempted": "Correct given attempted (C/A)"}
+METRICS = ("correct_rate", "correct_given_attempted", "refusal_rate")
+AXIS_LABELS = {
+    "correct_rate": "Correct answer rate",
+    "correct_given_attempted": "Correct given attempted (C/A)",
+    "refusal_rate": "Refusal rate",
+}
 POINT_SCHEMA = {
     **dict.fromkeys(("metric", "source", "model", "family"), pl.String),
     **dict.fromkeys(("value", "value_low", "value_high", "refusal_index", "low", "high"), pl.Float64),
     "mean_refusal_index": pl.Float64,
     "variants": pl.Int64,
+    "sparse": pl.Boolean,
 }
 SCHEMA = {**POINT_SCHEMA, **REGRESSION_SCHEMA, "above_line": pl.Boolean}
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
-    """Regress the index on two measures of accuracy.
+    """Regress the index on two measures of accuracy, and on the refusal rate.
 
     Raises NotPossibleError if fewer than three models have an index, and the paper's are not there to compare with.
     """
@@ -59,18 +74,30 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen for row in _run_rows(run, known, options)]
     undefined = [run.label for run in chosen if run.label not in {row[2] for row in rows}]
     if undefined:
-        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {'; '.join(undefined)}.")
+        notes = (*notes, f"Left out, since the index or the accuracy is undefined: {listed(undefined)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame["model"].n_unique() < FEWEST:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
-    frame = regressed(frame, options.confidence_level)
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
+    frame = regressed(frame, options.confidence_level, RunErrors(chosen, options))
     notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
 
 
-def regressed(frame: pl.DataFrame, confidence_level: float) -> pl.DataFrame:
+def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
     """Add the line of each metric and source, and which models lie above it."""
-    lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level)
+
+    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
+        numbers = rows["refusal_index"], rows["value"]
+        if rows["source"][0] == PAPER:
+            own, other = (
+                printed_errors(rows["low"], rows["high"]),
+                printed_errors(rows["value_low"], rows["value_high"]),
+            )
+            return noise_columns(disattenuated_correlation(*numbers, own, other))
+        models = rows["model"].to_list()
+        return noise_columns(without_noise(*numbers, *(errors.of(models, name) for name in (INDEX, rows["metric"][0]))))
+
+    lined = with_regression(frame, "value", by=("metric", "source"), confidence_level=confidence_level, noise=noise)
     ordered = pl.col("metric").replace_strict({name: place for place, name in enumerate(METRICS)})
     return lined.with_columns((pl.col("refusal_index") > pl.col("fitted")).alias("above_line")).sort(
         ordered, maintain_order=True
@@ -80,13 +107,13 @@ def regressed(frame: pl.DataFrame, confidence_level: float) -> pl.DataFrame:
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw one panel a metric."""
     crowded = frame.filter(pl.col("source") == PAPER).height > 0
-    figure.set_size_inches(7.0 if crowded else style.WIDTH, 3.4 if crowded else 2.8)
+    figure.set_size_inches(7.6 if crowded else 7.0, 3.4 if crowded else 2.7)
     panels = figure.subplots(1, len(METRICS), sharey=True)
     parts = [frame.filter(pl.col("metric") == metric) for metric in METRICS]
     for axes, metric, own in zip(panels, METRICS, parts, strict=True):
         axes.set_xlabel(AXIS_LABELS[metric])
         axes.margins(x=0.18, y=0.1)
-        axes.set_title(_r_squared_text(own))
+        axes.set_title(r_squared_text(own), fontsize=7, fontweight="normal")
         draw_scatter(axes, own, "value", run_families(frame))
     panels[0].set_ylabel("Refusal Index")
     name_points(figure, zip(panels, parts, strict=True), "value")
@@ -100,11 +127,12 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
             *(METRIC_LABELS[row["metric"]], row["model"], row["family"]),
             with_interval(row["value"], row["value_low"], row["value_high"]),
             with_interval(row["refusal_index"], row["low"], row["high"]),
-            *(number(row["fitted"]), side[row["above_line"]], number(row["r_squared"])),
+            *(number(row["fitted"]), side[row["above_line"]], number(row["spearman"])),
+            *(number(row["r_squared"]), number(row["r_squared_ceiling"])),
         )
         for row in frame.iter_rows(named=True)
     ]
-    columns = ["Against", "Model", "Family", "Accuracy", "RI", "Line", "Lies", "R squared"]
+    columns = ["Against", "Model", "Family", "Rate", "RI", "Line", "Lies", "Rank correlation", "R squared", "Ceiling"]
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
@@ -122,7 +150,8 @@ def _run_rows(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> I
         ends = (only.low, only.high)
         if len(scores) > 1:
             ends = percentile_interval(resampled[metric].mean(axis=1), options.confidence_level)
-        estimate = (index.estimate, index.low, index.high, overall.mean, overall.variants)
+        sparse = index.status != "ok" or is_sparse([one.table for one in scores])
+        estimate = (index.estimate, index.low, index.high, overall.mean, overall.variants, sparse)
         yield (metric, RUN, run.label, family_of(name_in_tables(run, known), known), value, *ends, *estimate)
 
 
@@ -131,41 +160,30 @@ def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
         index = tuple(row[f"refusal_index{end}"] for end in ("", "_low", "_high"))
         for metric in METRICS:
             value = tuple(row[f"{metric}{end}"] for end in ("", "_low", "_high"))
-            yield (metric, PAPER, row["model"], row["family"], *value, *index, index[0], None)
-
-
-def _r_squared_text(own: pl.DataFrame) -> str:
-    """Return the title of a panel: how much of the index accuracy explains, in the runs and in the paper."""
-    parts = []
-    for source, whose in ((RUN, ""), (PAPER, "paper ")):
-        line = own.filter(pl.col("source") == source).drop_nulls("r_squared")
-        if line.height:
-            parts.append(f"{whose}$R^2$ = {line['r_squared'][0]:.3f}")
-    return ", ".join(parts)
+            yield (metric, PAPER, row["model"], row["family"], *value, *index, index[0], None, False)
 
 
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique(["metric", "source"], maintain_order=True)
-    return tuple(
-        f"{'The paper' if row['source'] == PAPER else 'The runs'}, RI against {METRIC_LABELS[row['metric']]}: "
-        f"R squared {row['r_squared']:.3f} over {row['points']} models, p = {number(row['pvalue'], 2)} of a slope of 0."
-        for row in lines.iter_rows(named=True)
-    )
+    return tuple(regression_note(row, METRIC_LABELS[row["metric"]]) for row in lines.iter_rows(named=True))
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
     """Say what is shown, and what the paper's two values of R squared are."""
     text = (
-        f"Refusal Index against the correct answer rate and against C/A on {dataset_name(runs[0].dataset)} "
-        f"({questions_text(runs)}), one point a model, coloured by family. The index is the joint one over a model's "
-        "prompt variants (column mean_refusal_index holds the variants' mean, which the paper takes), accuracy is the "
-        "mean over the variants, "
+        "Refusal Index against the correct answer rate, C/A and the refusal rate on "
+        f"{dataset_name(runs[0].dataset)} ({questions_text(runs)}), one point a model, coloured by family. The index "
+        "is the joint one over a model's prompt variants (column mean_refusal_index holds the variants' mean, which "
+        "the paper takes), the rates are means over the variants, "
         f"bars are {level_text(options)} intervals (of a mean over {RESAMPLES:,} resamples of the questions). Lines "
-        "are least squares, with a pointwise band where there are more than three models."
+        f"are least squares, with a pointwise band where there are more than three models. {HEADLINE}"
     )
+    if frame.filter(pl.col("sparse")).height:
+        text += f" {SPARSE}"
     if frame["source"].eq(PAPER).any():
         text += (
-            " In grey the paper's 16 rows, as printed. Their R squared is .010 against the correct answer rate and "
-            ".232 against C/A; the paper prints .242 and .235 for the former, which fit the latter."
+            " In grey the paper's 16 rows, as printed; their errors are taken from the printed intervals. Their R "
+            "squared is .010 against the correct answer rate and .232 against C/A; the paper prints .242 and .235 for "
+            "the former, which fit the latter."
         )
     return text

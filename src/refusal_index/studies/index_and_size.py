@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import (
     PAPER,
     RUN,
@@ -21,14 +23,25 @@ from refusal_index.studies.paper_figures import (
     name_in_tables,
     paper_context,
 )
-from refusal_index.studies.regression import REGRESSION_SCHEMA, draw_scatter, name_points, run_families, with_regression
+from refusal_index.studies.regression import (
+    HEADLINE,
+    REGRESSION_SCHEMA,
+    SPARSE,
+    r_squared_text,
+    regression_note,
+    with_regression,
+)
+from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
+from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
+    INDEX,
     dataset_name,
     level_text,
     missing_notes,
     of_one_dataset,
     questions_text,
     run_index,
+    table_of,
 )
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -45,6 +58,7 @@ POINT_SCHEMA = {
     "model": pl.String,
     "family": pl.String,
     **dict.fromkeys((SIZE, "active_parameters_billion", "refusal_index", "low", "high"), pl.Float64),
+    "sparse": pl.Boolean,
 }
 DRAWN_AT = "drawn_at_billion"
 """Where a model is drawn: at its size, or beside it where others have the same."""
@@ -65,17 +79,30 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     rows = [row for run in chosen if (row := _run_row(run, known, options)) is not None]
     left_out = [run.label for run in chosen if run.label not in {row[1] for row in rows}]
     if left_out:
-        notes = (*notes, f"Left out, without an index or a known number of parameters: {'; '.join(left_out)}.")
+        notes = (*notes, f"Left out, without an index or a known number of parameters: {listed(left_out)}.")
     frame = pl.DataFrame([*_paper_rows(chosen), *rows], schema=POINT_SCHEMA, orient="row")
     if not rows or frame.height < 2:
         raise NotPossibleError(
-            f"It needs {NEEDS}. Known here: {', '.join(row[1] for row in rows) or 'none'}, "
-            f"of {', '.join(run.label for run in chosen)}."
+            f"It needs {NEEDS}. Known here: {listed([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
         )
-    frame = with_regression(frame, SIZE, by=("source",), confidence_level=options.confidence_level, logarithmic=True)
-    frame = side_by_side(frame)
+    frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
     notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
+
+
+def regressed(frame: pl.DataFrame, confidence_level: float, errors: RunErrors) -> pl.DataFrame:
+    """Add the line of each source on the logarithm of size, which has no sampling error."""
+
+    def noise(rows: pl.DataFrame) -> dict[str, float | str | None]:
+        numbers, exact = (rows["refusal_index"], rows[SIZE].log10()), np.zeros(rows.height)
+        if rows["source"][0] == PAPER:
+            return noise_columns(disattenuated_correlation(*numbers, printed_errors(rows["low"], rows["high"]), exact))
+        own = errors.of(rows["model"].to_list(), INDEX)
+        return noise_columns(disattenuated_correlation(*numbers, own @ own.T, exact))
+
+    return with_regression(
+        frame, SIZE, by=("source",), confidence_level=confidence_level, noise=noise, logarithmic=True
+    )
 
 
 def side_by_side(frame: pl.DataFrame) -> pl.DataFrame:
@@ -99,6 +126,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
     axes = figure.subplots()
     axes.set_xscale("log")
     axes.set(xlabel="Parameters", ylabel="Refusal Index")
+    axes.set_title(r_squared_text(frame), fontsize=7, fontweight="normal")
     axes.margins(x=0.2, y=0.1)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _place: size_text(value)))
     axes.xaxis.set_minor_formatter(NullFormatter())
@@ -135,26 +163,23 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _run_row(run: ComparedRun, known: pl.DataFrame, options: StudyOptions) -> tuple[Any, ...] | None:
     index, name = run_index(run, options).index, name_in_tables(run, known)
+    sparse = index.status != "ok" or is_sparse([table_of(run, variant) for variant in run.variants])
     row = find_model(name, known)
     if index.estimate is None or row is None or row[SIZE] is None:
         return None
     sizes = (row[SIZE], row["active_parameters_billion"])
-    return (RUN, run.label, family_of(name, known), *sizes, index.estimate, index.low, index.high)
+    return (RUN, run.label, family_of(name, known), *sizes, index.estimate, index.low, index.high, sparse)
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
     names = ("model", "family", SIZE, "active_parameters_billion", "refusal_index")
     for row in paper_context(runs).drop_nulls(SIZE).iter_rows(named=True):
-        yield (PAPER, *(row[name] for name in names), row["refusal_index_low"], row["refusal_index_high"])
+        yield (PAPER, *(row[name] for name in names), row["refusal_index_low"], row["refusal_index_high"], False)
 
 
 def _regression_notes(frame: pl.DataFrame) -> tuple[str, ...]:
     lines = frame.drop_nulls("r_squared").unique("source", maintain_order=True)
-    return tuple(
-        f"{'The paper' if row['source'] == PAPER else 'The runs'}, RI against the logarithm of size: R squared "
-        f"{row['r_squared']:.3f} over {row['points']} models, p = {number(row['pvalue'], 2)} of a slope of 0."
-        for row in lines.iter_rows(named=True)
-    )
+    return tuple(regression_note(row, "the logarithm of size") for row in lines.iter_rows(named=True))
 
 
 def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataFrame) -> str:
@@ -163,8 +188,10 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataF
         f"Refusal Index against the number of parameters on {dataset_name(runs[0].dataset)} ({questions_text(runs)}), "
         "one point a model, coloured by family; mixtures of experts by all their parameters. The index is the joint "
         f"one over a model's prompt variants, with {level_text(options)} intervals. Lines are least squares on the "
-        "logarithm, with a pointwise band where there are more than three models."
+        f"logarithm, with a pointwise band where there are more than three models. {HEADLINE}"
     )
+    if frame.filter(pl.col("sparse")).height:
+        text += f" {SPARSE}"
     if frame[SIZE].is_duplicated().any():
         text += " Models of the same size are drawn side by side around it, to be seen; the line takes the size itself."
     if frame["source"].eq(PAPER).any():

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.stats.curves.remaining_gap import remaining_gap
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
@@ -52,7 +53,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
                 point = _observed("other_variant", table_of(one.run, other), options.confidence_level)
                 rows.append({**one.where, "variant": other or ALL, **point})
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     return Study(NAME, TITLE, _caption(options), pl.DataFrame(rows, schema=_SCHEMA), draw, notes, printed)
 
 
@@ -85,6 +86,14 @@ def point_rows(table: stats.ContingencyTable, options: StudyOptions) -> Iterator
         *stats.abstention_metrics(table, confidence_level=level),
     ):
         yield _metric(metric)
+    yield _gap(table, options)
+
+
+def _gap(table: stats.ContingencyTable, options: StudyOptions) -> dict[str, Any]:
+    found = remaining_gap(table)
+    low, high = found.confidence_interval(options.confidence_level, rng=options.seed).or_none()
+    ends = {"estimate": found.estimate, "low": low, "high": high, "status": found.status, "reason": found.reason}
+    return {"part": "gap", "name": "remaining_gap", "refusal_rate": table.error_rate, **ends}
 
 
 def _curve(table: stats.ContingencyTable, level: float) -> Iterator[dict[str, Any]]:
@@ -158,6 +167,8 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
             found = part.filter(part="metric", name=name).row(0, named=True)
             digits = 1 if name == "omniscience_index" else 2
             row[label] = with_interval(found["estimate"], found["low"], found["high"], found["reason"], digits=digits)
+        gap = part.filter(part="gap").row(0, named=True)
+        row["gap left"] = with_interval(gap["estimate"], gap["low"], gap["high"], gap["reason"], digits=2)
         rows.append(row)
     return pl.DataFrame(rows)
 
@@ -245,6 +256,8 @@ def _caption(options: StudyOptions) -> str:
         "right answers for a wrong one (open circle, square, diamond). Below: the regret, utility at the best point "
         f"less today's, with {level} posterior intervals, which include 0 where today's point may be the best. The "
         "frame also has the utilities, the Omniscience Index (100 times right less wrong), and precision, recall and "
-        "F1 of refusing as the detection of wrong answers. A best point at an end says to answer or to refuse "
+        "F1 of refusing as the detection of wrong answers. The gap left (part gap) is what would remain between chance "
+        "(1) and perfect refusal (0) if the model refused as often as it errs, along its curve: a well-chosen refusal "
+        "rate does not close it. A best point at an end says to answer or to refuse "
         "everything: for an index of 0 or below a refusal tells nothing."
     )

@@ -35,7 +35,7 @@ SCHEMA = {
     "other_prompt": pl.String,
     "both_answered": pl.Int64,
     "same": pl.Int64,
-    **dict.fromkeys(("agreement", "low", "high", "kappa"), pl.Float64),
+    **dict.fromkeys(("agreement", "low", "high", "kappa", "kappa_ceiling"), pl.Float64),
     "reason": pl.String,
 }
 
@@ -47,11 +47,27 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """
     chosen, notes = of_one_dataset(runs)
     rows = [row for run in chosen for row in _run_rows(run, options)]
-    frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    columns = [name for name in SCHEMA if name != "kappa_ceiling"]
+    frame = with_ceiling(pl.DataFrame(rows, schema={name: SCHEMA[name] for name in columns}, orient="row"))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError(f"It needs {NEEDS}; no two prompts of these answered a question in common.")
     notes = (*notes, *missing_notes(chosen))
-    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
+    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed, foot=None)
+
+
+def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add how large kappa could be between two prompts: the root of what two draws of each have with themselves.
+
+    Two prompts under which every question is right equally often have it, where both are right equally often in all.
+    None where either was drawn once, or where its own draws agree no better than chance.
+    """
+    own = frame.filter(pl.col("prompt") == pl.col("other_prompt"), pl.col("kappa") > 0)
+    joined = frame
+    for side in ("prompt", "other_prompt"):
+        kappas = own.select("model", pl.col("prompt").alias(side), pl.col("kappa").alias(f"{side}_kappa"))
+        joined = joined.join(kappas, on=["model", side], how="left", maintain_order="left")
+    ceiling = (pl.col("prompt_kappa") * pl.col("other_prompt_kappa")).sqrt()
+    return joined.with_columns(kappa_ceiling=ceiling).select(list(SCHEMA))
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
@@ -165,5 +181,5 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
         f"{level_text(options)} Wilson interval and the number of such questions. On the diagonal two draws of the "
         "same prompt, where questions were drawn repeatedly: what chance alone leaves. Forced answers that refuse "
         "again are no answers. Where nearly everything is wrong, prompts agree by chance: the column kappa allows for "
-        "that."
+        "that, and kappa_ceiling says how large it could be if the prompts changed nothing, from repeated draws."
     )

@@ -20,7 +20,9 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.studies.cells import number
+from refusal_index.stats.stability.sampling_noise import AgreementCeiling, kendall_w_ceiling
+from refusal_index.studies.cells import NOTHING, listed, number
+from refusal_index.studies.sampling_error import RunErrors
 from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 from refusal_index.studies.style import GREY, INK, MODEL_COLOURS, PALE, WIDTH
@@ -36,6 +38,8 @@ REMOVED_LABELS: Mapping[str, str] = {
     "both": "-Both",
 }
 FIT_OVER = ("all", "model")
+CEILING_COLUMNS = ("kendall_w_ceiling", "kendall_w_ceiling_low", "kendall_w_ceiling_high", "ceiling_reason")
+AT_BOUNDARY = AgreementCeiling(None, None, None, "undefined", "index_at_boundary")
 N_RESAMPLES = 500
 
 FloatMatrix = NDArray[np.float64]
@@ -50,13 +54,14 @@ class Grid:
     models: tuple[str, ...]
     settings: tuple[str, ...]
     scores: Mapping[str, FloatMatrix]  # by metric, shape (settings, models)
+    sources: tuple[tuple[tuple[ComparedRun, str | None], ...], ...]  # the run and its variant, setting by setting
     notes: tuple[str, ...]  # what was left out
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     """Make the study; raises NotPossibleError if fewer than two models share two settings."""
     grid = grid_of(runs, options.penalty)
-    frame = stability_frame(grid.scores, options.seed)
+    frame = with_ceiling(stability_frame(grid.scores, options.seed), grid, options)
     return Study(NAME, TITLE, _caption(grid, options), frame, draw, grid.notes, paper_layout)
 
 
@@ -71,23 +76,25 @@ def grid_of(runs: Sequence[ComparedRun], penalty: float) -> Grid:
     Raises NotPossibleError if fewer than two models share two settings in which all metrics are defined.
     """
     chosen, notes = chosen_runs(runs)
-    tables: dict[Setting, dict[str, stats.ContingencyTable]] = {}
+    found: dict[Setting, dict[str, tuple[ComparedRun, str | None]]] = {}
     for run in chosen:
         for variant in run.variants:
-            tables.setdefault((run.dataset, variant), {})[model_name(run)] = table_of(run, variant)
+            found.setdefault((run.dataset, variant), {})[model_name(run)] = run, variant
     models = tuple(dict.fromkeys(map(model_name, chosen)))
     rows: dict[str, list[dict[str, float]]] = {}
-    for setting, by_model in tables.items():
-        scores = {model: _scores(table, penalty) for model, table in by_model.items()}
+    sources = []
+    for setting, by_model in found.items():
+        scores = {model: _scores(table_of(*source), penalty) for model, source in by_model.items()}
         problem = _why_left_out(models, scores)
         if problem:
             notes = (*notes, f"The setting {setting_name(setting)} is left out: {problem}.")
         else:
             rows[setting_name(setting)] = [_defined(scores[model]) for model in models]
+            sources.append(tuple(by_model[model] for model in models))
     if len(models) < 2 or len(rows) < 2:
-        raise NotPossibleError(_why_not_possible(models, rows, notes))
+        raise NotPossibleError(_why_not_possible(models, rows), notes)
     matrices = {name: np.array([[scores[name] for scores in row] for row in rows.values()]) for name in COMPARED}
-    return Grid(models, tuple(rows), matrices, notes)
+    return Grid(models, tuple(rows), matrices, tuple(sources), notes)
 
 
 def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | None]:
@@ -98,23 +105,23 @@ def _scores(table: stats.ContingencyTable, penalty: float) -> dict[str, float | 
 def _why_left_out(models: Iterable[str], scores: Mapping[str, Mapping[str, float | None]]) -> str | None:
     missing = [model for model in models if model not in scores]
     if missing:
-        return f"it is missing for {', '.join(missing)}"
+        return f"it is missing for {listed(missing)}"
     undefined = [
         f"{METRIC_LABELS[name]} of {model}"
         for model, values in scores.items()
         for name, value in values.items()
         if value is None
     ]
-    return f"{', '.join(undefined)} is undefined" if undefined else None
+    return f"{listed(undefined)} is undefined" if undefined else None
 
 
 def _defined(scores: Mapping[str, float | None]) -> dict[str, float]:
     return {name: value for name, value in scores.items() if value is not None}
 
 
-def _why_not_possible(models: Sequence[str], settings: Iterable[str], notes: Sequence[str]) -> str:
-    found = f"{len(models)} ({', '.join(models)}) and the settings that they share {'; '.join(settings) or 'none'}"
-    return " ".join([f"It needs {NEEDS}; the models are {found}.", *notes])
+def _why_not_possible(models: Sequence[str], settings: Iterable[str]) -> str:
+    found = f"{len(models)} ({listed(models)}) and the settings that they share {listed(list(settings)) or 'none'}"
+    return f"It needs {NEEDS}; the models are {found}."
 
 
 def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFrame:
@@ -133,6 +140,26 @@ def stability_frame(scores: Mapping[str, FloatMatrix], seed: int) -> pl.DataFram
         if found.removed != "nothing" or fit_over == FIT_OVER[0]
     ]
     return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def with_ceiling(frame: pl.DataFrame, grid: Grid, options: StudyOptions) -> pl.DataFrame:
+    """Add what W of each metric would be, nothing removed, if only sampling errors kept the settings apart."""
+    runs = {(run.label, run.dataset): run for setting in grid.sources for run, _ in setting}
+    errors = RunErrors(list(runs.values()), options, list(runs))
+    ceilings = []
+    for name, matrix in grid.scores.items():
+        held = np.array(
+            [
+                errors.of_variants((run.label, run.dataset), name)[list(run.variants).index(variant)]
+                for setting in grid.sources
+                for run, variant in setting
+            ]
+        )
+        found = kendall_w_ceiling(matrix, held @ held.T, rng=options.seed) if np.isfinite(held).all() else AT_BOUNDARY
+        ceilings.append((name, "nothing", found.estimate, found.low, found.high, found.reason))
+    columns = ["metric", "removed", *CEILING_COLUMNS]
+    added = pl.DataFrame(ceilings, schema=columns, orient="row", infer_schema_length=None)
+    return frame.join(added, on=["metric", "removed"], how="left", maintain_order="left")
 
 
 def _row(
@@ -181,8 +208,10 @@ def paper_layout(frame: pl.DataFrame, fit_over: str = FIT_OVER[0]) -> pl.DataFra
     rows = frame.filter(pl.col("fit_over").is_null() | (pl.col("fit_over") == fit_over))
     random = rows.filter(metric=rows["metric"][-1])
     table = [{"metric": "Random", **_printed_cells(random, "random_")}]
+    table[0] |= {"W ceiling": NOTHING} if CEILING_COLUMNS[0] in frame.columns else {}
     for (metric,), part in rows.group_by("metric", maintain_order=True):
-        table.append({"metric": METRIC_LABELS[str(metric)], **_printed_cells(part)})
+        ceiling = {"W ceiling": number(part[CEILING_COLUMNS[0]][0], 2)} if CEILING_COLUMNS[0] in part.columns else {}
+        table.append({"metric": METRIC_LABELS[str(metric)], **_printed_cells(part), **ceiling})
     return pl.DataFrame(table)
 
 
@@ -225,6 +254,8 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
         low, high = row[f"random_{statistic}_low"], row[f"random_{statistic}_high"]
         axes.plot([low, high], [y, y], color=PALE, linewidth=3.5, solid_capstyle="butt")
         axes.plot(row[f"random_{statistic}"], y, marker="|", color=GREY, markersize=5)
+        if row.get(f"{statistic}_ceiling") is not None:
+            axes.plot(row[f"{statistic}_ceiling"], y, marker="|", color=INK, markersize=7, markeredgewidth=1.2)
         colour = MODEL_COLOURS[1] if row["metric"] == "refusal_index" else INK
         axes.plot(row[statistic], y, "o", color=colour, markerfacecolor="white" if own else colour, markersize=4.5)
     axes.grid(visible=False, axis="y")
@@ -232,14 +263,15 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, statistic: str) -> None:
 
 def _caption(grid: Grid, options: StudyOptions) -> str:
     return (
-        f"Agreement of {len(grid.settings)} settings ({'; '.join(grid.settings)}) on the ranking of "
-        f"{len(grid.models)} models ({', '.join(grid.models)}): Kendall's W (without the correction for ties, as the "
+        f"Agreement of {len(grid.settings)} settings ({listed(grid.settings)}) on the ranking of "
+        f"{len(grid.models)} models ({listed(grid.models)}): Kendall's W (without the correction for ties, as the "
         "paper defines it; the frame has both) and winner entropy, for each metric as it is and after removing the "
         "monotonic effects of correct rate, refusal rate and both by (additive) isotonic regression. Filled: one "
         "function for all models; open: one for each model over its settings, as the paper's appendix words it, which "
         "takes each model's mean away too. Grey: 5 to 95 % of random rankings, shuffled within each setting and put "
         f"through the same regressions ({N_RESAMPLES} shuffles), with their mean. Without regression random W is "
-        "1/settings on average. "
+        "1/settings on average. Black ticks: what W would be on average if all settings ranked the models alike and "
+        "only sampling errors kept them apart, with nothing removed; not where a metric has no standard error. "
         '"Nothing left" marks a metric that the removed effects explain completely, so that nothing can be ranked. '
         f"The weighted score has a penalty of {options.penalty:g}."
     )

@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index.outcomes.comparison import CompareOptions, RunRanking, rank
+from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats import PairwiseDifference, RankedRun
@@ -46,7 +47,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         frames.append(frame)
         notes = (*notes, *said)
     if not frames:
-        raise NotPossibleError(f"It needs {NEEDS}. {' '.join(notes)}")
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     return Study(NAME, TITLE, _caption(frames, options), pl.concat(frames), draw, notes, printed)
 
 
@@ -54,7 +55,12 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
     """Rank the runs of one dataset, and say what is to be known about it."""
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {model_name(runs[0])} only")
-    settings = CompareOptions(penalty=options.penalty, confidence_level=options.confidence_level, seed=options.seed)
+    settings = CompareOptions(
+        metric=SINGLE_DRAW,
+        penalty=options.penalty,
+        confidence_level=options.confidence_level,
+        seed=options.seed,
+    )
     found = rank(runs, settings)
     names = [model_name(run) for run in runs]
     unranked = (

@@ -1,21 +1,22 @@
-"""Straight lines through points of models, and scatter plots with names, families and such a line."""
+"""Straight lines through points of models, and what is said of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
+from scipy.stats import rankdata
 
-from refusal_index.studies import style
+from refusal_index.outcomes.presentation.blocks import pvalue
+from refusal_index.studies.cells import number
 from refusal_index.studies.paper_figures import PAPER, RUN
-from refusal_index.studies.point_labels import label_points
+from refusal_index.studies.sampling_error import NOISE_SCHEMA
 
 FEWEST = 3
 """Points: two always lie on a line."""
@@ -69,25 +70,45 @@ def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_
 
 
 REGRESSION_SCHEMA = {
-    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept", "r_squared", "pvalue"), pl.Float64),
-    "points": pl.Int64,
+    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept"), pl.Float64),
+    **dict.fromkeys(("spearman", "r_squared", "pvalue", "spearman_all", "r_squared_all"), pl.Float64),
+    **dict.fromkeys(("points", "points_all"), pl.Int64),
+    **NOISE_SCHEMA,
 }
 """The columns that `with_regression` adds."""
 
+HEADLINE = (
+    "Titles give Spearman's rank correlation, and R squared of how much it could be: its noise ceiling, the share of "
+    "the variance of both sides that is not sampling error (from the influence of each question on each number, so "
+    "that errors which models share, being asked the same questions, count as shared). Chance, and errors that both "
+    "sides of a model share, can carry it beyond."
+)
+SPARSE = (
+    "Hollow points are at the boundary, or under no prompt have five questions in every cell; they are not in the line "
+    "and its numbers."
+)
+"""What captions say of scatter plots."""
+
+Noise = Callable[[pl.DataFrame], Mapping[str, float | str | None]]
+"""Gives the columns of `NOISE_SCHEMA` for the rows of a regression."""
+
 
 def with_regression(
-    frame: pl.DataFrame, x: str, *, by: Sequence[str], confidence_level: float, logarithmic: bool = False
+    frame: pl.DataFrame, x: str, *, by: Sequence[str], confidence_level: float, noise: Noise, logarithmic: bool = False
 ) -> pl.DataFrame:
     """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
 
-    - `frame`: with the columns `x`, `by` and ``refusal_index``; points that lack either are not in the regression.
+    Points that are ``sparse`` are not in the line and its figures, but only in those that end in ``_all``.
+
+    - `frame`: with the columns `x`, `by`, ``sparse`` and ``refusal_index``; a point without a number is left out.
     - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
     - `by`: columns that tell the groups.
     - `confidence_level`: of the pointwise band of the line.
+    - `noise`: says of the points in a line how far their sampling errors pull its R squared down.
     - `logarithmic`: whether x is taken by its logarithm.
     """
     parts = [
-        _regressed(group, x, confidence_level, logarithmic=logarithmic)
+        _regressed(group, x, confidence_level, noise, logarithmic=logarithmic)
         for _, group in frame.group_by(by, maintain_order=True)
     ]
     return (
@@ -97,103 +118,102 @@ def with_regression(
     )
 
 
-def _regressed(group: pl.DataFrame, x: str, confidence_level: float, *, logarithmic: bool) -> pl.DataFrame:
+def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
+    """Return Spearman's rank correlation; None for fewer than three points, or where either has no spread.
+
+    >>> spearman([1, 2, 3, 4], [1, 3, 2, 10])
+    0.8
+    """
+    line = fit_line(rankdata(x), rankdata(y))
+    return None if line is None else round(math.copysign(math.sqrt(line.r_squared), line.slope), 12)
+
+
+def _regressed(
+    group: pl.DataFrame, x: str, confidence_level: float, noise: Noise, *, logarithmic: bool
+) -> pl.DataFrame:
     empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
-    known = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
-    across = known[x].log10().to_numpy() if logarithmic else known[x].to_numpy()
-    up = known["refusal_index"].to_numpy()
+    every = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
+    known = every.filter(~pl.col("sparse"))
+    across, up = _coordinates(known, x, logarithmic=logarithmic)
     line = fit_line(across, up)
     if line is None:
         return empty
+    with_sparse = _coordinates(every, x, logarithmic=logarithmic)
+    line_of_all = fit_line(*with_sparse)
     at = (group[x].log10() if logarithmic else group[x]).to_numpy()
     fitted, reach = line.at(at), line_band(line, across, up, at, confidence_level)
+    # The line is not drawn out to points that are not in it.
+    fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
     numbers = {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared, "pvalue": line.pvalue}
+    numbers |= {"spearman": spearman(across, up), "spearman_all": spearman(*with_sparse)}
+    numbers["r_squared_all"] = line_of_all.r_squared if line_of_all else None
+    said = noise(known)
     return group.with_columns(
         pl.Series("fitted", fitted).fill_nan(None),
         pl.Series("fitted_low", fitted - reach).fill_nan(None),
         pl.Series("fitted_high", fitted + reach).fill_nan(None),
         *(pl.lit(value, pl.Float64).alias(name) for name, value in numbers.items()),
+        *(pl.lit(said[name], kind).alias(name) for name, kind in NOISE_SCHEMA.items()),
         pl.lit(line.n, pl.Int64).alias("points"),
+        pl.lit(every.height, pl.Int64).alias("points_all"),
+    ).select(empty.columns)
+
+
+def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.ndarray, np.ndarray]:
+    return (rows[x].log10() if logarithmic else rows[x]).to_numpy(), rows["refusal_index"].to_numpy()
+
+
+def regression_note(row: Mapping[str, Any], against: str) -> str:
+    """Say what a regression found: the rank correlation first, R squared with its noise ceiling, and with all points.
+
+    - `row`: any of its rows.
+    - `against`: what the index was regressed on.
+    """
+    whose = "The paper" if row["source"] == PAPER else "The runs"
+    apart = row["points_all"] - row["points"]
+    more = (
+        f" With {apart} more, at the boundary or with fewer than five questions in a cell: rank correlation "
+        f"{number(row['spearman_all'])}, R squared {number(row['r_squared_all'])}."
+    )
+    return (
+        f"{whose}, RI against {against}: rank correlation {number(row['spearman'])}, R squared "
+        f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
+        f"{_ceiling_text(row)}.{more if apart else ''}"
     )
 
 
-def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:
-    """Draw models by family, the paper's in grey, and the line of each group with its band; name them after that.
+def p_text(value: float | None) -> str:
+    """Return a p-value as a sentence has it.
 
-    - `axes`: with their scale.
-    - `frame`: one row a model.
-    - `x`: the column that was regressed on; its intervals are in ``x_low`` and ``x_high``, where there are any.
-    - `families`: of the runs of all panels, so that a family looks alike in each.
-    - `at`: the column of the points' places, where these are not x itself.
+    >>> p_text(0.25), p_text(1e-9)
+    ('p = 0.2500', 'p <.0001')
     """
-    colours, markers = style.model_colours(families), style.model_markers(families)
-    for source, colour in ((PAPER, style.PALE), (RUN, style.INK)):
-        _draw_line(axes, frame.filter(pl.col("source") == source), x, colour)
-    for row in frame.iter_rows(named=True):
-        own, place = row["source"] == RUN, row[at or x]
-        colour, marker = (colours[row["family"]], markers[row["family"]]) if own else (style.LIGHT, "o")
-        style.interval_along_y(axes, place, row["low"], row["high"], colour, 0.9)
-        style.interval_along_x(axes, row["refusal_index"], row.get(f"{x}_low"), row.get(f"{x}_high"), colour, 0.9)
-        axes.plot(place, row["refusal_index"], marker, color=colour, markersize=4.5 if own else 3, zorder=3)
+    shown = pvalue(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
-def run_families(frame: pl.DataFrame) -> list[str]:
-    """Return the families of the runs, in order of appearance."""
-    return frame.filter(pl.col("source") == RUN)["family"].unique(maintain_order=True).to_list()
+def _ceiling_text(row: Mapping[str, Any]) -> str:
+    ceiling, without = row["r_squared_ceiling"], row["r_squared_without_noise"]
+    if ceiling is None or without is None:
+        side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
+        whose = "the index" if side == "first" else "the other side"
+        return f"how much of it sampling errors leave is not known ({why.replace('_', ' ')} of {whose})"
+    beyond = ", beyond 1: too much of the spread is chance to say" if without > 1 else ""
+    leave = f"sampling errors leave at most about {number(ceiling)}"
+    if row["r_squared"] > ceiling:
+        leave += " where both sides err independently, which over the same questions they do not"
+    return f"{leave}; without them it would be {number(without)}{beyond}"
 
 
-def name_points(figure: Figure, panels: Iterable[tuple[Axes, pl.DataFrame]], x: str, *, at: str | None = None) -> None:
-    """Name what `draw_scatter` drew: beside the points, or, of many, with numbers and a key below the panels.
+def r_squared_text(rows: pl.DataFrame) -> str:
+    """Return the title of a panel: rank correlation, and how much of the index a line explains, of how much it could.
 
-    - `figure`: grows by the key.
-    - `panels`: each with its rows.
-    - `x`, `at`: as in `draw_scatter`.
+    - `rows`: of one panel, the runs' and the paper's.
     """
-    drawn = list(panels)
-    models = pl.concat([rows.select("source", "model", "family") for _, rows in drawn]).unique(maintain_order=True)
-    # The runs before the paper's, whose names would take the places beside them.
-    models = models.sort(pl.col("source") == PAPER, maintain_order=True)
-    colours = style.model_colours(run_families(models))
-    names, many = style.short_names(models["model"].to_list()), models.height > style.MOST_LABELS
-    texts, inks = {}, {}
-    for place, (source, model, family) in enumerate(models.iter_rows(), 1):
-        texts[source, model] = str(place) if many else names[model]
-        inks[source, model] = colours[family] if source == RUN else style.GREY
-    if many:
-        style.outside_key(figure, [(text, names[whose[1]], inks[whose]) for whose, text in texts.items()])
-    for axes, rows in drawn:
-        order = rows.sort(pl.col("source") == PAPER, maintain_order=True)
-        whose = order.select("source", "model").rows()
-        label_points(
-            axes,
-            order.select(at or x, "refusal_index").rows(),
-            [texts[one] for one in whose],
-            [inks[one] for one in whose],
-            size=6.0 if many else 7.0,
-            avoid=_drawn_over(rows, x, at),
-        )
-
-
-def _draw_line(axes: Axes, group: pl.DataFrame, x: str, colour: str) -> None:
-    line = group.drop_nulls("fitted").sort(x)
-    if line.height:
-        across = line[x].to_numpy()
-        axes.plot(across, line["fitted"].to_numpy(), color=colour, linewidth=1.0, zorder=1)
-        if line["points"][0] > FEWEST:
-            band = (line["fitted_low"].to_numpy(), line["fitted_high"].to_numpy())
-            axes.fill_between(across, *band, color=colour, alpha=0.12, linewidth=0, zorder=0.5)
-
-
-def _drawn_over(frame: pl.DataFrame, x: str, at: str | None) -> list[tuple[float, float]]:
-    """Return points of the lines and of the runs' own intervals, for names to keep clear of."""
-    clear = []
-    for _, group in frame.drop_nulls("fitted").group_by("source", maintain_order=True):
-        line = group.sort(x)
-        across = np.linspace(float(line[x][0]), float(line[x][-1]), 25)
-        clear += list(zip(across.tolist(), np.interp(across, line[x], line["fitted"]).tolist(), strict=True))
-    for row in frame.filter(pl.col("source") == RUN).drop_nulls(["low", "high"]).iter_rows(named=True):
-        clear += [(row[at or x], float(y)) for y in np.linspace(row["low"], row["high"], 9)]
-        if row.get(f"{x}_low") is not None:
-            across = np.linspace(row[f"{x}_low"], row[f"{x}_high"], 9)
-            clear += [(float(place), row["refusal_index"]) for place in across]
-    return clear
+    parts = []
+    for source, whose in ((RUN, ""), (PAPER, "paper: ")):
+        for row in rows.filter(pl.col("source") == source).drop_nulls("r_squared").head(1).iter_rows(named=True):
+            ceiling = row["r_squared_ceiling"]
+            of = "" if ceiling is None else f" of {ceiling:.2f}"
+            parts.append(f"{whose}rank {number(row['spearman'], 2)}, $R^2$ {row['r_squared']:.2f}{of}")
+    return "\n".join(parts)

@@ -22,7 +22,7 @@ from refusal_index.stats import auroc, expected_calibration_error, reliability_t
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import wilson_interval
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
+from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.scores import ALL, dataset_name, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -56,13 +56,13 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         common = {**named, "dataset": run.dataset, "drawn_in": run.label, "draws": draws}
         rows += ({**common, **row} for row in curve_rows(*scores, confidence_level=options.confidence_level))
     if not rows:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     if coarse:
         notes.append(
-            f"P(Answering) takes as few values as there are draws, here of {', '.join(coarse)}; the paper draws 100."
+            f"P(Answering) takes as few values as there are draws, here of {listed(coarse)}; the paper draws 100."
         )
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
 
 
 def _most_drawn(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, str | None, OutcomeMatrix], ...]:
@@ -195,10 +195,8 @@ def _say(axes: Axes, line: int, text: str, colour: str) -> None:
 def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     first = frame.group_by("model", "dataset", "variant", maintain_order=True).first()
     many = first.height > style.MOST_BANDS
-    runs = "; ".join(
-        f"{row['model']}, {row['variant']}, {row['draws']} draws of {row['questions']:,} questions"
-        for row in first.iter_rows(named=True)
-    )
+    each = "{model}, {variant}, {draws} draws of {questions:,} questions"
+    runs = listed([each.format(**row) for row in first.iter_rows(named=True)])
     return (
         f"P(Answering) against right answers under forced answering ({runs}; of each model the run with the most "
         "draws). P(Answering) is the share of the further draws that answered; the answer is that of the first draw. "

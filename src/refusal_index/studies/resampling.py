@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import refusal_index_many
+from refusal_index.stats import ContingencyTable, refusal_index_many
 from refusal_index.studies.study import StudyOptions
 
 FloatArray = NDArray[np.float64]
@@ -27,7 +27,31 @@ def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, F
     - returned: by metric an array of shape (resamples, variants), NaN where it is undefined. The weighted score depends
       on its penalty and is to be made of the two rates.
     """
-    counts = _resampled_counts(outcome_matrix(list(run.variants.values())), np.random.default_rng(options.seed))
+    return metrics_of_counts(
+        _resampled_counts(outcome_matrix(list(run.variants.values())), np.random.default_rng(options.seed))
+    )
+
+
+def resampled_together(runs: Sequence[ComparedRun], options: StudyOptions) -> list[Mapping[str, FloatArray]]:
+    """Return the metrics of all variants of each run, as `resampled_metrics` does, on questions drawn for all alike."""
+    every = outcome_matrix([rows for run in runs for rows in run.variants.values()])
+    counts = _resampled_counts(every, np.random.default_rng(options.seed))
+    ends = np.cumsum([len(run.variants) for run in runs])
+    return [metrics_of_counts(part) for part in np.split(counts, ends[:-1], axis=1)]
+
+
+def resampled_tables(table: ContingencyTable, options: StudyOptions) -> Mapping[str, FloatArray]:
+    """Return the metrics of one table on resampled questions, shape (resamples, 1), as `resampled_metrics` does.
+
+    Drawing its four counts has the law of drawing its questions, and costs nothing.
+    """
+    shares = np.array(table.counts) / max(1, table.n)
+    counts = np.random.default_rng(options.seed).multinomial(table.n, shares, size=RESAMPLES)
+    return metrics_of_counts(counts[:, np.newaxis].astype(np.float64))
+
+
+def metrics_of_counts(counts: FloatArray) -> Mapping[str, FloatArray]:
+    """Return the metrics of counts of shape (..., 4), by name."""
     refused_wrong, refused_right, answered_wrong, answered_right = np.moveaxis(counts, -1, 0)
     total, answered = counts.sum(axis=-1), answered_wrong + answered_right
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -42,6 +66,13 @@ def resampled_metrics(run: ComparedRun, options: StudyOptions) -> Mapping[str, F
         "f_score": harmonic,
         "refusal_index": np.asarray(index),
     }
+
+
+def metric_draws(draws: Mapping[str, FloatArray], metric: str, penalty: float | None) -> FloatArray:
+    """Return the draws of a metric, those of the weighted score made of the two rates."""
+    if metric != "weighted_score":
+        return draws[metric]
+    return draws["correct_rate"] - (0.0 if penalty is None else penalty) * (1 - draws["refusal_rate"])
 
 
 def percentile_interval(values: FloatArray, confidence_level: float) -> tuple[float | None, float | None]:

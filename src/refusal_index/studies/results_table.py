@@ -14,6 +14,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import widened, with_interval
 from refusal_index.studies.paper_figures import PAPER, RUN, SIMPLEQA, paper_context
+from refusal_index.studies.resampling import RESAMPLES, metric_draws, percentile_interval, resampled_tables
 from refusal_index.studies.scores import (
     COMPARED,
     INDEX,
@@ -39,6 +40,8 @@ SCHEMA = {
     "estimate": pl.Float64,
     "low": pl.Float64,
     "high": pl.Float64,
+    "bootstrap_low": pl.Float64,
+    "bootstrap_high": pl.Float64,
     "status": pl.String,
     "reason": pl.String,
 }
@@ -72,33 +75,51 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Lay the table out as the paper does: one row a run and variant, one column a metric."""
-    cells = [with_interval(*row) for row in frame.select("estimate", "low", "high", "reason").iter_rows()]
-    named = frame.with_columns(
-        pl.Series("cell", cells), pl.col("metric").replace_strict(METRIC_LABELS).alias("heading")
+    """Lay the table out as the paper does: one row a run and variant, one column a metric; the bootstrap below.
+
+    The paper's own rows, whose intervals are of the bootstrap, and the joint index have no second row.
+    """
+    own = frame.with_columns(
+        pl.when(pl.col("source") == RUN).then(pl.lit("analytic")).otherwise(pl.lit(BOOTSTRAP)).alias("intervals"),
     )
-    wide = widened(named, ["model", "dataset", "variant", "n"], "heading", "cell")
-    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant"})
+    resampled = own.filter(pl.col("bootstrap_low").is_not_null().any().over(_LINE)).with_columns(
+        pl.lit(BOOTSTRAP).alias("intervals"),
+        pl.col("bootstrap_low").alias("low"),
+        pl.col("bootstrap_high").alias("high"),
+    )
+    rows = pl.concat([own, resampled])
+    cells = [with_interval(*row) for row in rows.select("estimate", "low", "high", "reason").iter_rows()]
+    named = rows.with_columns(pl.Series("cell", cells), pl.col("metric").replace_strict(METRIC_LABELS).alias("heading"))
+    wide = widened(named, [*_LINE[:3], "n", "intervals"], "heading", "cell")
+    return wide.rename({"model": "Model", "dataset": "Dataset", "variant": "Variant", "intervals": "Intervals"})
+
+
+_LINE = ["model", "dataset", "variant", "source"]
+BOOTSTRAP = "bootstrap"
 
 
 def _variant_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     for scores in variant_scores(run, options):
         whose = (run.label, run.dataset, scores.variant, RUN, scores.table.n, scores.unscored)
+        draws = resampled_tables(scores.table, options)
         for name in COMPARED:
-            yield (*whose, name, *scores.metrics[name].to_document().values())
+            estimate, low, high, status, reason = scores.metrics[name].to_document().values()
+            ends = percentile_interval(metric_draws(draws, name, options.penalty)[:, 0], options.confidence_level)
+            yield (*whose, name, estimate, low, high, *(ends if estimate is not None else (None, None)), status, reason)
 
 
 def _joint_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ...]]:
     if len(run.variants) > 1:
         index = run_index(run, options).index
-        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *index.to_document().values())
+        ends = (index.estimate, index.low, index.high, None, None)
+        yield (run.label, run.dataset, JOINT, RUN, None, None, INDEX, *ends, index.status, index.reason)
 
 
 def _paper_rows(runs: Sequence[ComparedRun]) -> Iterator[tuple[Any, ...]]:
     for row in paper_context(runs).iter_rows(named=True):
         for name in COMPARED:
             ends = (row[f"{name}_low"], row[f"{name}_high"])
-            yield (row["model"], SIMPLEQA, None, PAPER, None, None, name, row[name], *ends, "ok", None)
+            yield (row["model"], SIMPLEQA, None, PAPER, None, None, name, row[name], *ends, None, None, "ok", None)
 
 
 def _places(
@@ -171,7 +192,9 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions, frame: pl.DataF
         f"Every metric of {len(runs)} run{'s' if len(runs) > 1 else ''} ({questions_text(runs)}) under every prompt "
         f"variant, with {level_text(options)} intervals: Wilson's for the rates, a score interval for F and the "
         "weighted score, profile likelihood for the Refusal Index. The weighted score has a penalty of "
-        f"{options.penalty:g}; the paper's text names 0.2, and its printed scores are those of a penalty of 1."
+        f"{options.penalty:g}; the paper's text names 0.2, and its printed scores are those of a penalty of 1. The "
+        f"table also has the percentile intervals of {RESAMPLES:,} resamples of the questions, as the paper has them; "
+        "of an index with small cells they cover too seldom."
     )
     if JOINT in frame["variant"]:
         text += " Joint is the index over all variants, which allows for their sharing their questions."

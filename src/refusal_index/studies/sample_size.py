@@ -25,7 +25,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, widened
+from refusal_index.studies.cells import listed, number, widened
 from refusal_index.studies.scores import ALL, chosen_runs, display_names, level_text, reference_variant, table_of
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -69,11 +69,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         if not _told_from_zero(source.table, options):
             near_zero.append(name)
     if not sources:
-        raise NotPossibleError(" ".join([f"It needs {NEEDS}.", *notes]))
+        raise NotPossibleError(f"It needs {NEEDS}.", notes)
     if near_zero:
-        said = (
-            f"RI cannot be told from 0 for {', '.join(near_zero)}: what its scatter is of its size means little there."
-        )
+        said = f"RI cannot be told from 0 for {listed(near_zero)}: what its scatter is of its size means little there."
         notes = (*notes, said)
     frame = pl.concat([spread_frame(source.table, options).select(*_named(source), pl.all()) for source in sources])
     return Study(NAME, TITLE, _caption(sources, options), frame, draw, notes, printed)
@@ -232,7 +230,7 @@ def _caption(sources: Sequence[_Source], options: StudyOptions) -> str:
         "deviation over the absolute value on all questions. Points: subsets, with "
         f"{level_text(options)} intervals of their standard deviation; lines: the closed form from the run's own "
         "table, with the correction for subsets of one finite set of questions, dashed for new questions. "
-        f"Dotted: {CV_WANTED:g}. New questions needed for that: {'; '.join(needed)}. The ratio of these "
+        f"Dotted: {CV_WANTED:g}. New questions needed for that: {listed(needed)}. The ratio of these "
         "numbers depends on the rates and the index; the paper's 25 % more for RI is not a rule. Subsets without a "
         "defined index are left out and counted in the frame."
     )

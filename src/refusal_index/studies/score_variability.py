@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,20 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, widened
-from refusal_index.studies.resampling import RESAMPLES, FloatArray, percentile_interval, resampled_metrics
+from refusal_index.studies.cells import listed, number, widened
+from refusal_index.studies.paper_figures import PAPER_PENALTY
+from refusal_index.studies.relative_variability import HEURISTIC, RATIO, ratio_notes, ratio_rows
+from refusal_index.studies.resampling import (
+    RESAMPLES,
+    FloatArray,
+    metric_draws,
+    percentile_interval,
+    resampled_metrics,
+    resampled_together,
+)
 from refusal_index.studies.scores import (
     COMPARED,
+    INDEX,
     VariantScores,
     dataset_name,
     level_text,
@@ -43,11 +53,13 @@ SCHEMA = {
     "variants": pl.Int64,
     **dict.fromkeys(("mean", "mean_low", "mean_high", "delta_signed", "delta_absolute", "delta_low"), pl.Float64),
     **dict.fromkeys(("delta_high", "range_absolute", "cv", "cv_low", "cv_high", "cv_sample"), pl.Float64),
+    "cv_chance": pl.Float64,
+    **dict.fromkeys(("ratio", "ratio_low", "ratio_high"), pl.Float64),
     "reason": pl.String,
 }
 NEAR_ZERO = pl.col("mean_low").le(0) & pl.col("mean_high").ge(0)
 """Rows whose mean cannot be told from 0: what is divided by it says nothing."""
-_SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample")
+_SPREADS = ("delta_signed", "delta_absolute", "range_absolute", "cv", "cv_sample", "cv_chance")
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
@@ -61,10 +73,16 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}; each of these has one variant.")
     single = [run.label for run in chosen if len(run.variants) == 1]
     if single:
-        notes = (*notes, f"Left out, since under one prompt variant only: {'; '.join(single)}.")
+        notes = (*notes, f"Left out, since under one prompt variant only: {listed(single)}.")
     rows = [row for run in several for row in _run_rows(run, options)]
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
-    notes = (*notes, *missing_notes(several), *_undefined_notes(frame))
+    notes = (
+        *notes,
+        *missing_notes(several),
+        *_undefined_notes(frame),
+        *ratio_notes(ratios := _ratios(several, frame, options)),
+    )
+    frame = pl.concat([frame, ratios], how="diagonal").select(frame.columns)
     return Study(NAME, TITLE, _caption(several, options), frame, draw, notes, printed)
 
 
@@ -83,8 +101,39 @@ def with_averages(frame: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([frame, averages], how="diagonal").select(list(SCHEMA))
 
 
+def _ratios(runs: Sequence[ComparedRun], frame: pl.DataFrame, options: StudyOptions) -> pl.DataFrame:
+    """Compare the variability of RI with that of the heuristic metrics, over models in which all have a clear mean."""
+    names = (INDEX, *HEURISTIC)
+    heard = frame.filter(pl.col("penalty").is_null() | (pl.col("penalty") == PAPER_PENALTY))
+    near_zero = set(heard.filter(NEAR_ZERO & pl.col("metric").is_in(names))["model"])
+    found = {run.label: variant_scores(run, options) for run in runs}
+    sound = [
+        run for run in runs if run.label not in near_zero and all(_defined(found[run.label], name) for name in names)
+    ]
+    schema = {name: SCHEMA[name] for name in ("model", "metric", "penalty", "ratio", "ratio_low", "ratio_high")}
+    if not sound or len({len(run.variants) for run in sound}) > 1:
+        return pl.DataFrame(schema=schema)
+    values = {
+        name: np.array(
+            [
+                [_value(one, name, PAPER_PENALTY if name == WEIGHTED else None) for one in found[run.label]]
+                for run in sound
+            ],
+            float,
+        )
+        for name in names
+    }
+    rows = ratio_rows(values, resampled_together(sound, options), PAPER_PENALTY, options.confidence_level)
+    return pl.DataFrame(list(rows), schema=schema)
+
+
+def _defined(scores: Sequence[VariantScores], metric: str) -> bool:
+    return all(one.metrics[metric].estimate is not None for one in scores)
+
+
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
     """Draw the normalised difference on the left and the coefficient of variation on the right, one line a metric."""
+    frame = frame.filter(pl.col("model") != RATIO)
     lines = frame.select("metric", "penalty").unique(maintain_order=True).rows()
     models = [model for model in frame["model"].unique(maintain_order=True) if model != AVERAGE]
     figure.set_size_inches(style.WIDTH, 0.9 + len(lines) * max(0.3, 0.09 * len(models)))
@@ -113,7 +162,7 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
     """Lay the table out as the paper does: differences above, coefficients of variation below, one column a metric."""
-    parts = []
+    frame, parts = frame.filter(pl.col("model") != RATIO), []
     for heading, name, signed in _PARTS:
         cells = [number(value, 2, signed=signed) for value in frame[name]]
         labels = [_line_label(*line).replace("\n", " ") for line in frame.select("metric", "penalty").rows()]
@@ -129,6 +178,7 @@ _PARTS = (
     ("Difference over |mean|", "delta_absolute", True),
     ("Range over |mean|", "range_absolute", False),
     ("Coefficient of variation", "cv", False),
+    ("Of which chance alone", "cv_chance", False),
 )
 
 
@@ -137,7 +187,7 @@ def _run_rows(run: ComparedRun, options: StudyOptions) -> Iterator[tuple[Any, ..
     for metric in COMPARED:
         for penalty in _penalties(options) if metric == WEIGHTED else (None,):
             values = [_value(one, metric, penalty) for one in scores]
-            draws = _resampled(resampled, metric, penalty)
+            draws = metric_draws(resampled, metric, penalty)
             yield (run.label, metric, penalty, *_spread(values, scores, draws, options))
 
 
@@ -152,19 +202,13 @@ def _value(scores: VariantScores, metric: str, penalty: float | None) -> float |
     return None if correct is None or refused is None else float(weighted_score(correct, refused, penalty))
 
 
-def _resampled(resampled: Mapping[str, FloatArray], metric: str, penalty: float | None) -> FloatArray:
-    if penalty is None:
-        return resampled[metric]
-    return resampled["correct_rate"] - penalty * (1 - resampled["refusal_rate"])
-
-
 def _spread(
     values: Sequence[float | None], scores: Sequence[VariantScores], draws: FloatArray, options: StudyOptions
 ) -> tuple[Any, ...]:
     """Return the columns from `variants` on, over the variants in which the metric is defined."""
     defined = [place for place, value in enumerate(values) if value is not None]
     if not defined:
-        return (0, *[None] * 12, "undefined_under_every_variant")
+        return (0, *[None] * 16, "undefined_under_every_variant")
     metric = np.array([values[place] for place in defined], float)
     refused = np.array([scores[place].metrics["refusal_rate"].estimate for place in defined], float)
     signed, absolute = (normalized_difference(metric, refused, denominator=way) for way in ("mean", "absolute_mean"))
@@ -178,8 +222,17 @@ def _spread(
     mean_ends = percentile_interval(draws[:, defined].mean(axis=1), options.confidence_level)
     return (
         *(len(defined), float(metric.mean()), *mean_ends, signed.estimate, absolute.estimate, *delta_ends, width),
-        *(cv.estimate, *cv_ends, sample.estimate, absolute.reason or cv.reason),
+        *(cv.estimate, *cv_ends, sample.estimate, _cv_of_chance(draws[:, defined], metric), None, None, None),
+        absolute.reason or cv.reason,
     )
+
+
+def _cv_of_chance(draws: FloatArray, metric: FloatArray) -> float | None:
+    """Return the coefficient of variation that sampling errors alone would give, were the metric alike everywhere."""
+    if len(metric) < 2 or metric.mean() == 0 or not np.isfinite(draws).all():
+        return None
+    errors = draws - draws.mean(axis=0)
+    return float(np.sqrt(np.mean(errors.var(axis=1))) / abs(metric.mean()))
 
 
 def _resampled_spread(draws: FloatArray, refused: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -223,13 +276,13 @@ def _named(metric: str, penalty: float | None) -> str:
 
 
 def _undefined_notes(frame: pl.DataFrame) -> tuple[str, ...]:
-    near = frame.filter(NEAR_ZERO).select("model", "metric", "penalty").rows()
+    near = frame.filter(NEAR_ZERO).group_by("metric", "penalty", maintain_order=True).agg("model").rows()
     undefined = frame.filter(pl.col("reason").is_not_null()).select("model", "metric", "reason").rows()
     return (
         *(
-            f"{model}: the mean of {_named(metric, penalty)} cannot be told from 0, so that what is divided by it says "
-            "nothing; it is not in the average."
-            for model, metric, penalty in near
+            f"The mean of {_named(metric, penalty)} cannot be told from 0 for {listed(models)}: what is divided by it "
+            "says nothing, and is not in the average."
+            for metric, penalty, models in near
         ),
         *(
             f"{model}: the variability of {METRIC_LABELS[metric]} is undefined ({reason.replace('_', ' ')})."
@@ -251,5 +304,6 @@ def _caption(runs: Sequence[ComparedRun], options: StudyOptions) -> str:
         "its numbers are not. The weighted score has a penalty of 1 as in the paper's printed results and of 0.2 as in "
         f"its text. Bars are {level_text(options)} percentile intervals over {RESAMPLES:,} resamples of the questions, "
         "the same for all variants; a coefficient of variation is never negative, so that chance alone keeps it above "
-        "0. Black lines are averages over the models; arrows are values beyond the axis, whose mean is near 0."
+        "0 (column cv_chance: by how much, from the same resamples). Black lines are averages over the models; arrows "
+        "are values beyond the axis, whose mean is near 0."
     )

@@ -13,7 +13,9 @@ from refusal_index.outcomes.counts import completeness, contingency_table
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import ContingencyTable, Estimate, metrics, refusal_index
+from refusal_index.outcomes.variant_metrics import variant_metrics
+from refusal_index.stats import ContingencyTable, Estimate, refusal_index
+from refusal_index.studies.cells import listed
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 INDEX = "refusal_index"
@@ -84,7 +86,7 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     left_out = [run.label for run in runs if run.dataset != chosen]
     note = (
         f"Runs on one dataset are compared, here {dataset_name(chosen)}; left out, since on another dataset: "
-        f"{'; '.join(left_out)}."
+        f"{listed(left_out)}."
     )
     kept = [run for run in runs if run.dataset == chosen]
     models = Counter(run.model for run in kept)
@@ -123,7 +125,7 @@ def questions_text(runs: Sequence[ComparedRun]) -> str:
 
 def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
     table = contingency_table(outcomes)
-    found = metrics(table, penalty=options.penalty, confidence_level=options.confidence_level)
+    found = variant_metrics(outcomes, options.penalty, options.confidence_level)
     return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
 
 
@@ -154,8 +156,8 @@ def chosen_runs(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], t
         if key not in best or _graded(run) > _graded(best[key]):
             best[key] = run
     notes = (
-        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has more graded questions of the same "
-        "model and dataset."
+        f"{run.label} is left out: {best[model_name(run), run.dataset].label} has no fewer graded questions of the "
+        "same model and dataset."
         for run in runs
         if best[model_name(run), run.dataset] is not run
     )

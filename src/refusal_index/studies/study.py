@@ -8,8 +8,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -21,9 +21,29 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.style import house_style, new_figure
 
+SINGLE_DRAWS = (
+    "RI here is the paper's, of single draws: chance in single replies pulls it towards 0, the more so the more a "
+    "model's replies vary. The study attenuation shows by how much."
+)
+"""What is said with every study of the index as the paper has it."""
+
 
 class NotPossibleError(RefusalIndexError, ValueError):
-    """The runs do not allow a study; the message says which runs it needs, and what was found."""
+    """The runs do not allow a study; the message says which runs it needs, and what was found.
+
+    - `brief`: what it needs, as a sentence.
+    - `notes`: what was left out and why, a sentence each.
+    """
+
+    def __init__(self, brief: str, notes: Sequence[str] = ()) -> None:
+        super().__init__(" ".join([brief, *notes]))
+        self.brief, self.notes = brief, tuple(notes)
+
+    @property
+    def short(self) -> str:
+        """The first sentence, with how many notes say what was left out."""
+        notes = len(self.notes)
+        return self.brief + (f" ({notes:,} note{'s' if notes > 1 else ''} on what was left out.)" if notes else "")
 
 
 @dataclass(frozen=True)
@@ -52,6 +72,13 @@ class Study:
     notes: tuple[str, ...] = ()  # what was left out and why, a sentence each
     # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    groups: Mapping[str, str] = field(default_factory=dict)  # by column of the printed table the heading above it
+    foot: str | None = SINGLE_DRAWS  # what kind of index it is of; None where it is of none, or says so itself
+
+    @property
+    def full_caption(self) -> str:
+        """The caption with its foot, for where the study stands by itself."""
+        return f"{self.caption} {self.foot}" if self.foot else self.caption
 
     def figure(self) -> Figure:
         """Draw the figure in the style of the package, without touching Matplotlib's global state.
@@ -76,6 +103,8 @@ STUDY_NAMES = (
     "ranking_with_ties",
     "index_and_accuracy",
     "index_and_size",
+    "index_predictors",
+    "thinking",
     "hallucination_table",
     "copula_comparison",
     "sample_size",

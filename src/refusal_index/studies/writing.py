@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,11 @@ def escaped(text: str) -> str:
     return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
 
 
-def latex_table(table: pl.DataFrame, caption: str, label: str) -> str:
-    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1."""
+def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
+    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1.
+
+    - `groups`: by column the heading above it; columns side by side share one.
+    """
     shown = table.head(LONGEST)
     right = [kind.is_numeric() or name not in _text_columns(shown) for name, kind in shown.schema.items()]
     lines = [
@@ -68,6 +72,7 @@ def latex_table(table: pl.DataFrame, caption: str, label: str) -> str:
         "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
         f"\\begin{{tabular}}{{{''.join('r' if it else 'l' for it in right)}}}",
         "\\toprule",
+        *_group_lines(shown.columns, groups or {}),
         _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
         "\\midrule",
         *(_line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row]) for row in shown.iter_rows()),
@@ -78,6 +83,22 @@ def latex_table(table: pl.DataFrame, caption: str, label: str) -> str:
     if table.height > LONGEST:
         lines.append(f"% {table.height - LONGEST:,} further rows are in {label}.csv.")
     return "\n".join(lines) + "\n"
+
+
+def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
+    """Write the headings of groups of columns, each with a rule below; nothing where there are none."""
+    if not any(name in groups for name in columns):
+        return
+    cells, rules, place = [], [], 1
+    for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
+        width = len(list(members))
+        cells.append(
+            f"\\multicolumn{{{width}}}{{c}}{{\\textbf{{{escaped(heading)}}}}}" if heading else " & " * (width - 1)
+        )
+        rules += [f"\\cmidrule(lr){{{place}-{place + width - 1}}}"] if heading else []
+        place += width
+    yield _line(cells)
+    yield " ".join(rules)
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -133,7 +154,7 @@ def csv_text(study: Study) -> str:
 def tex_text(study: Study) -> str:
     """Return the table as LaTeX."""
     table = study.frame if study.printed is None else study.printed(study.frame)
-    return latex_table(table, f"{study.title}. {study.caption}", study.name)
+    return latex_table(table, f"{study.title}. {study.full_caption}", study.name, study.groups)
 
 
 def index_text(
@@ -154,17 +175,29 @@ def index_text(
         variants = ", ".join(str(variant or "all") for variant in run.variants)
         parts.append("| " + " | ".join(markdown(text) for text in (run.label, run.dataset or "-", variants)) + " |")
     parts += ["", *(f"- Left out: {markdown(problem)}" for problem in left_out)] if left_out else []
+    feet = dict.fromkeys(study.foot for study, _ in made if study.foot)
+    parts += [line for foot in feet for line in ("", markdown(foot))]
     for study, paths in made:
         parts += ["", f"## {study.title}", ""]
         picture = next((path.name for kind in ("svg", "png") for path in paths if path.suffix == f".{kind}"), None)
         parts += [f"![{study.title}]({picture})", ""] if picture else []
         parts += [markdown(study.caption), ""]
-        parts += [f"- {markdown(note)}" for note in study.notes] + ([""] if study.notes else [])
+        parts += [f"- {markdown(note)}" for note in few_notes(study)] + ([""] if study.notes else [])
         parts.append("Files: " + ", ".join(f"[{path.name}]({path.name})" for path in paths))
     if missing:
         parts += ["", "## Not made", ""]
         parts += [f"- **{title}** (`{name}`): {markdown(reason)}" for name, title, reason in missing]
     return "\n".join(parts) + "\n"
+
+
+MOST_NOTES = 8
+
+
+def few_notes(study: Study) -> tuple[str, ...]:
+    """Return the notes of a study, the first of many with how many more there are."""
+    more = len(study.notes) - MOST_NOTES
+    said = (f"And {more:,} more notes, which 'refusal-index study {study.name}' prints.",) if more > 0 else ()
+    return (*study.notes[:MOST_NOTES], *said)
 
 
 def markdown(text: str) -> str:

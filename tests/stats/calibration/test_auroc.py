@@ -100,7 +100,7 @@ def test_methods_switch_at_twenty_of_a_kind() -> None:
     ("score", "outcome", "error", "message"),
     [
         (["a"], [True], TypeError, "score must hold numbers, got an array of <U1"),
-        ([0.1], [1], TypeError, "outcome must hold truth values, got an array of int64; are there grades"),
+        ([0.1], [2], TypeError, "outcome must hold truth values, got an array of int64 with 2 in it; are there grades"),
         ([0.1, 0.2], [True], ValueError, r"got shapes \(2,\) and \(1,\); was one of them filtered"),
         ([np.nan], [True], ValueError, "score must be finite, got NaN or infinity"),
     ],

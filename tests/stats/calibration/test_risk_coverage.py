@@ -99,6 +99,6 @@ def test_without_questions_or_without_difference() -> None:
 @pytest.mark.parametrize("function", [aurc, risk_coverage_curve, empirical_accuracy_refusal_curve])
 def test_invalid_input_is_an_error(function) -> None:
     with pytest.raises(TypeError, match="outcome must hold truth values"):
-        function([0.1, 0.2], [0, 1])
+        function([0.1, 0.2], [0, 2])
     with pytest.raises(ValueError, match="was one of them filtered"):
         function([0.1, 0.2], [True])

@@ -125,7 +125,7 @@ def test_boundary_interval_of_the_index_against_square_and_add() -> None:
     first, second = (40, 0, 30, 30), (60, 20, 30, 40)
     difference = unpaired(first, second)["refusal_index"]
     assert (difference.status, difference.reason) == ("boundary", "first:zero_cell:refused_right")
-    assert (difference.first, difference.standard_error, difference.pvalue) == (1.0, None, None)
+    assert (difference.first, difference.standard_error, difference.method) == (1.0, None, "power_divergence")
     (low_a, _), (low_b, high_b) = (
         refusal_index(ContingencyTable(*t)).confidence_interval(0.9) for t in (first, second)
     )
@@ -183,7 +183,11 @@ def test_results_hold_none_where_the_status_says_so_and_turn_round_with_the_runs
     for difference, turned in zip(from_codes(codes).differences, from_codes(codes[::-1]).differences, strict=True):
         assert (difference.estimate is None) == (difference.status == "undefined")
         assert (difference.reason is None) == (difference.status == "ok")
-        assert (difference.standard_error is None) == (difference.pvalue is None)
+        assert (difference.pvalue is None) == (difference.method is None)
+        if difference.name == "refusal_index":
+            assert (difference.pvalue is None) == (difference.status == "undefined")
+        elif difference.pvalue is None:
+            assert difference.standard_error is None
         if difference.status == "ok":
             assert difference.standard_error > 0
         low, high = difference.confidence_interval()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import copula_test as simulation
+from benchmarks.coverage import joint as many
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
@@ -13,8 +14,9 @@ from scipy.stats import chi2
 from tests.tiers import one_fast
 
 from refusal_index.stats import upper_orthant
+from refusal_index.stats.bivariate_normal import density
 from refusal_index.stats.copulas.families import COPULA_NAMES, copula_family
-from refusal_index.stats.copulas.moments import fit_common_strength, inverse_correlation
+from refusal_index.stats.copulas.moments import fit_common_strength
 from refusal_index.stats.copulas.nested import fit_nested, nested_copula_test
 from refusal_index.stats.copulas.shared import copula_test, copula_tests
 
@@ -61,8 +63,9 @@ def test_moments_against_brute_force() -> None:
     refused, wrong = drawn(600, 0.5, 1)
     scored = np.random.default_rng(2).random(refused.shape) < 0.8
 
-    def statistic(z: float) -> float:
-        gaps, influences = [], []
+    def parts(z: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Moments over their standard deviations, what a question adds to each, and their slopes in z."""
+        gaps, added, slopes = [], [], []
         for r_row, w_row, s_row in zip(refused, wrong, scored, strict=True):
             r, w = r_row[s_row].astype(float), w_row[s_row].astype(float)
             h, k, rho = -ndtri(r.mean()), -ndtri(w.mean()), math.tanh(z)
@@ -72,27 +75,35 @@ def test_moments_against_brute_force() -> None:
             # Each influence is scaled from its observed to its modelled standard deviation.
             cells = np.array([p11, r.mean() - p11, w.mean() - p11, 1 - r.mean() - w.mean() + p11])
             by_cell = np.array([1 - alpha - beta, -alpha, -beta, 0.0])
-            modelled = math.sqrt(cells @ by_cell**2 - (cells @ by_cell) ** 2)
-            influence = np.zeros(len(r_row))
-            influence[s_row] = (values - values.mean()) / values.std() * modelled / len(r)
-            gaps.append((r * w).mean() - p11)
-            influences.append(influence)
-        covariance = np.array(influences) @ np.array(influences).T
-        return float(np.array(gaps) @ np.linalg.solve(covariance, gaps))
+            modelled = math.sqrt((cells @ by_cell**2 - (cells @ by_cell) ** 2) / len(r))
+            row = np.zeros(len(r_row))
+            row[s_row] = (values - values.mean()) / values.std() / math.sqrt(len(r))
+            gaps.append(((r * w).mean() - p11) / modelled)
+            added.append(row)
+            slopes.append(float(density(h, k, rho)) * (1 - rho**2) / modelled)
+        return np.array(gaps), np.array(added), np.array(slopes)
 
-    best = minimize_scalar(statistic, bounds=(0, 2), method="bounded", options={"xatol": 1e-10})
+    best = minimize_scalar(
+        lambda z: float(np.sum(parts(z)[0] ** 2)), bounds=(0, 2), method="bounded", options={"xatol": 1e-10}
+    )
+    gaps, added, slopes = parts(best.x)
+    direction = slopes / np.linalg.norm(slopes)
+    added -= np.outer(direction, direction @ added)
+    products, others = added.T @ added, ~np.eye(added.shape[1], dtype=bool)
+    freedom = np.outer(products.diagonal(), products.diagonal())[others].sum() / (products**2)[others].sum()
     result = copula_test(refused, wrong, scored)
     assert math.atanh(result.parameter) == pytest.approx(best.x, abs=1e-5)
-    assert result.statistic == pytest.approx(best.fun, rel=1e-5)
+    assert result.degrees_of_freedom == pytest.approx(freedom, rel=1e-4)
+    assert result.statistic == pytest.approx(gaps @ gaps * freedom / np.trace(products), rel=1e-4)
+    assert result.pvalue == pytest.approx(chi2.sf(result.statistic, freedom), rel=1e-3)
 
 
 @pytest.mark.parametrize("family", COPULA_NAMES)
 def test_both_tests_agree_on_nested_data(family: str) -> None:
     moments, ratio = copula_test(*questions(COUNTS), family=family), nested_copula_test(COUNTS, family)
-    assert moments.degrees_of_freedom == ratio.degrees_of_freedom == 3
+    assert 1 <= moments.degrees_of_freedom <= ratio.degrees_of_freedom == 3
     assert moments.tables == ratio.tables
-    assert moments.parameter == pytest.approx(ratio.parameter, rel=0.05)
-    assert moments.statistic == pytest.approx(ratio.statistic, rel=0.3)
+    assert moments.parameter == pytest.approx(ratio.parameter, rel=0.1)
     assert (moments.pvalue < 0.05) == (ratio.pvalue < 0.05)
 
 
@@ -101,7 +112,7 @@ def test_both_tests_agree_over_simulated_nested_data(truth: str) -> None:
     counts = simulation.SCENARIOS["B"].tables(truth, 100, np.random.default_rng(3))
     spec = copula_family("gaussian")
     by_moments = fit_common_strength(spec, simulation.nested_moments(counts)).statistic
-    assert np.corrcoef(by_moments, fit_nested(spec, counts).statistic)[0, 1] > 0.98
+    assert np.corrcoef(by_moments, fit_nested(spec, counts).statistic)[0, 1] > 0.8
 
 
 def test_a_table_that_a_family_predicts_exactly_has_statistic_zero() -> None:
@@ -135,7 +146,7 @@ def test_size_where_nothing_is_nested() -> None:
 @pytest.mark.slow
 def test_power_against_facts_of_all_truths() -> None:
     rng = np.random.default_rng(13)
-    cells = [(name, truth) for name, power in simulation.POWER.items() for truth in power]
+    cells = [(name, truth) for name, power in simulation.POWER["moments"].items() for truth in power]
     rows = [row for name, truth in cells for row in simulation.nested_rows(simulation.SCENARIOS[name], truth, 250, rng)]
     assert len(rows) == 40
     assert [row for row in rows if not row.holds] == []
@@ -145,7 +156,7 @@ def test_families_are_sorted_by_fit() -> None:
     refused, wrong = questions(simulation.SCENARIOS["D"].tables("clayton", 1, np.random.default_rng(2))[0].astype(int))
     results = copula_tests(refused, wrong)
     assert {result.family for result in results} == set(COPULA_NAMES)
-    assert sorted(result.statistic for result in results) == [result.statistic for result in results]
+    assert sorted((result.pvalue for result in results), reverse=True) == [result.pvalue for result in results]
     assert results[0].family == "clayton"
     assert next(result for result in results if result.family == "gaussian").pvalue < 0.01
 
@@ -160,11 +171,19 @@ def test_order_of_prompts_and_questions_does_not_matter(seed: int, order) -> Non
     assert other.parameter == pytest.approx(result.parameter, abs=1e-5)
 
 
-def test_a_repeated_prompt_counts_once() -> None:
+def test_prompts_that_are_all_repeated_count_as_once() -> None:
     refused, wrong = drawn(500, 0.4, 5)
-    once, twice = copula_test(refused, wrong), copula_test(refused[[0, 1, 1, 2]], wrong[[0, 0, 0, 0]])
-    assert twice.degrees_of_freedom == once.degrees_of_freedom == 2
-    assert twice.statistic == pytest.approx(once.statistic, rel=1e-6)
+    twice = [0, 1, 2, 0, 1, 2]
+    once, again = copula_test(refused, wrong), copula_test(refused[twice], wrong[[0] * 6])
+    assert again.degrees_of_freedom == pytest.approx(once.degrees_of_freedom)
+    assert again.statistic == pytest.approx(once.statistic, rel=1e-6)
+
+
+def test_many_prompts_of_one_copula_are_not_refuted() -> None:
+    """With the inverse of the covariance a third of such data sets were."""
+    scenario = many.MANY[0]
+    pvalues = [copula_test(*scenario.draw(np.random.default_rng(seed))).pvalue for seed in range(20)]
+    assert sum(pvalue < 0.05 for pvalue in pvalues) <= 3
 
 
 def test_prompts_that_only_repeat_each_other_are_undefined() -> None:
@@ -183,9 +202,29 @@ def test_a_degenerate_prompt_is_left_out() -> None:
     assert (alone.status, alone.reason, alone.pvalue) == ("undefined", "fewer_than_two_tables", None)
 
 
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.integers(2, 4), st.integers(3, 12))
+def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
+    refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
+    for family in ("gaussian", "clayton", "frank"):
+        result = copula_test(refused, wrong, family=family)
+        assert (result.pvalue is None) == (result.statistic is None)
+        assert result.pvalue is not None or result.reason
+        assert result.pvalue is None or 0 <= result.pvalue <= 1
+
+
+def test_tables_without_variation_have_no_statistic() -> None:
+    refused = np.eye(8, dtype=bool)[[7, 2]] | np.eye(8, dtype=bool)[[7, 4]]
+    wrong = np.zeros((2, 8), bool)
+    wrong[0, [0, 6]] = wrong[1, [1, 3, 6, 7]] = True
+    result = copula_test(refused, wrong, family="frank")
+    assert (result.status, result.reason, result.pvalue) == ("undefined", "no_variation", None)
+
+
 def test_a_table_with_an_empty_cell_enters() -> None:
     result = copula_test(*questions([[40, 0], [200, 30], [200, 80], [150, 100]]))
-    assert (result.status, result.degrees_of_freedom, result.left_out) == ("ok", 2, {})
+    assert (result.status, result.left_out) == ("ok", {})
+    assert 1 < result.degrees_of_freedom <= 2
     assert nested_copula_test([[40, 0], [200, 30], [200, 80], [150, 100]]).pvalue == pytest.approx(
         result.pvalue, abs=0.2
     )
@@ -197,7 +236,8 @@ def test_a_family_that_cannot_be_negative_is_tested_at_independence(family: str)
     for result in (copula_test(*questions(counts), family=family), nested_copula_test(counts, family)):
         assert (result.status, result.reason) == ("boundary", "independence")
         assert result.parameter == (0 if family == "clayton" else 1)
-        assert result.degrees_of_freedom == 3
+        # No parameter was fitted, so that none is taken off.
+        assert 2 < result.degrees_of_freedom <= 3
     # At independence the likelihood ratio is the G statistic of the whole table, with its degrees of freedom.
     table = np.array(counts)
     expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
@@ -217,13 +257,6 @@ def test_levels_without_questions_make_two_prompts_one() -> None:
     assert (result.degrees_of_freedom, len(result.tables)) == (3, 5)
     assert nested_copula_test([[5, 4], [0, 0], [3, 3]]).reason == "fewer_than_two_tables"
     assert nested_copula_test([[5, 0], [2, 0], [3, 0]]).reason == "all_wrong"
-
-
-def test_inverse_correlation_leaves_directions_without_variance_out() -> None:
-    inverse, rank = inverse_correlation(np.array([[4.0, 4.0, 1.0], [4.0, 4.0, 1.0], [1.0, 1.0, 9.0]]))
-    pair, _ = inverse_correlation(np.array([[4.0, 1.0], [1.0, 9.0]]))
-    assert rank == 2
-    assert inverse.sum() == pytest.approx(pair.sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("counts", [[[1, 2]], [[1, 2, 3], [4, 5, 6]], [1, 2, 3]])

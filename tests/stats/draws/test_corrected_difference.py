@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.coverage import corrected_difference as simulation
+from benchmarks.coverage import defined_difference as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from refusal_index.stats import compare_noise_corrected, noise_corrected_refusal_index
+from refusal_index.stats import compare_noise_corrected, noise_corrected_refusal_index, rank_noise_corrected
 from refusal_index.stats.draws.difference import NoiseCorrectedDifference
 
 RNG = np.random.default_rng
@@ -21,13 +22,20 @@ def model(n_draws: int, n: int, seed: int, slope: float = 2.0, rho: float = 0.6)
     return tuple(slope * latent + own.standard_normal((n_draws, n)) > shift for latent, shift in ((x, 0.3), (y, -0.6)))
 
 
+RANKED = ((1, 0.9), (2, 0.2))
+
+
+def compared(first, second) -> NoiseCorrectedDifference:
+    return compare_noise_corrected(*(noise_corrected_refusal_index(*each) for each in (first, second)))
+
+
 def with_gaps(n_draws: int, n: int, seed: int, share: float = 0.7, **kwargs) -> tuple[np.ndarray, ...]:
     return *model(n_draws, n, seed, **kwargs), RNG(seed + 50).random((n_draws, n)) < share
 
 
 def test_the_estimate_is_the_difference_of_both_corrected_indices() -> None:
     first, second = with_gaps(4, 300, 1), with_gaps(2, 300, 2, share=0.9, rho=0.1)
-    found = compare_noise_corrected(first, second, n_resamples=50, rng=1)
+    found = compared(first, second)
     alone = [noise_corrected_refusal_index(*each) for each in (first, second)]
     assert [found.first, found.second] == alone
     assert found.estimate == alone[0].estimate - alone[1].estimate
@@ -51,7 +59,7 @@ def test_paired_interval_and_pvalue_against_their_definition() -> None:
     first, second, rng = model(3, 250, 1), model(2, 250, 2, rho=0.4), RNG(8)
     samples = [(i, i) for i in rng.integers(0, 250, (500, 250))]
     expected = resampled_differences(first, second, samples)
-    found = compare_noise_corrected(first, second, n_resamples=4000, rng=9)
+    found = compared(first, second)
     assert found.confidence_interval(0.8) == pytest.approx(tuple(np.quantile(expected, [0.1, 0.9])), abs=0.025)
     assert found.pvalue == pytest.approx(2 * np.mean(expected <= 0), abs=0.05)
 
@@ -72,7 +80,7 @@ def test_unpaired_interval_against_its_definition_and_wider_than_paired() -> Non
     first, second, rng = model(3, 250, 1), model(3, 200, 2), RNG(8)
     samples = [(rng.integers(0, 250, 250), rng.integers(0, 200, 200)) for _ in range(500)]
     expected = np.quantile(resampled_differences(first, second, samples), [0.1, 0.9])
-    found = compare_noise_corrected(*unpaired(first, second), n_resamples=4000, rng=9)
+    found = compared(*unpaired(first, second))
     assert found.n_shared == 0
     assert found.confidence_interval(0.8) == pytest.approx(tuple(expected), abs=0.025)
 
@@ -86,47 +94,45 @@ def test_questions_compared_with_themselves_give_a_narrower_interval() -> None:
     x = RNG(3).standard_normal((2, 500))
     latent = np.stack([x[0], 0.6 * x[0] + 0.8 * x[1]])
     first, second = (tuple(3 * z + RNG(s).standard_normal((2, 500)) > 0 for z in latent) for s in (1, 2))
-    paired = compare_noise_corrected(first, second, rng=1)
-    assert width(paired) < 0.8 * width(compare_noise_corrected(*unpaired(first, second), rng=1))
+    paired = compared(first, second)
+    assert width(paired) < 0.8 * width(compared(*unpaired(first, second)))
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 10_000), st.integers(10, 400), st.integers(1, 60), st.floats(0.5, 0.999))
-def test_the_test_rejects_exactly_where_the_interval_excludes_zero(seed, n, n_resamples, level) -> None:
-    found = compare_noise_corrected(
-        model(2, n, seed), model(2, n, seed + 1, rho=0.2), n_resamples=n_resamples, rng=seed
-    )
+@given(st.integers(0, 10_000), st.integers(10, 400), st.floats(0.5, 0.999))
+def test_the_test_rejects_exactly_where_the_interval_excludes_zero(seed, n, level) -> None:
+    found = compared(model(2, n, seed), model(2, n, seed + 1, rho=0.2))
     if found.pvalue is None:
         assert np.isnan(found.confidence_interval(level)).all()
         return
     low, high = found.confidence_interval(level)
     assert -2 <= low <= high <= 2
-    # Levels at which k + 1 meets the bound exactly are a matter of rounding.
+    # Where the interval just reaches 0 is a matter of rounding.
     if abs(found.pvalue - (1 - level)) > 1e-6:
         assert (found.pvalue <= 1 - level) == (not low <= 0 <= high)
 
 
 def test_exchanging_the_models_turns_the_sign() -> None:
     first, second = model(2, 300, 1), model(2, 300, 2, rho=0.1)
-    one, other = (compare_noise_corrected(*pair, rng=3) for pair in ((first, second), (second, first)))
+    one, other = (compared(*pair) for pair in ((first, second), (second, first)))
     assert one.estimate == -other.estimate
-    assert one.confidence_interval() == pytest.approx([-end for end in other.confidence_interval()][::-1], abs=0.03)
+    assert one.pvalue == pytest.approx(other.pvalue, abs=1e-9)
+    assert one.confidence_interval() == pytest.approx([-end for end in other.confidence_interval()][::-1], abs=1e-12)
 
 
-def test_a_resample_without_estimate_rules_nothing_out() -> None:
-    # So noisy that the reliability is not positive in many resamples.
-    noisy = compare_noise_corrected(model(2, 100, 1, slope=0.3), model(2, 100, 2, slope=4), n_resamples=500, rng=1)
+def test_a_model_so_random_that_its_reliability_may_be_zero_rules_nothing_out() -> None:
+    noisy = compared(model(2, 100, 1, slope=0.5), model(2, 100, 2, slope=4))
     assert noisy.status != "undefined"
+    assert noisy.first.confidence_interval() == (-1, 1)
     low, high = noisy.confidence_interval()
-    known = noisy.second.estimate
-    assert low < -0.9 - known + 0.1
-    assert high > 0.9 - known
+    assert low < -0.9 - noisy.second.estimate + 0.1
     assert noisy.pvalue > 0.2
+    assert high > 0
 
 
 def test_the_same_draws_differ_by_nothing_and_have_no_interval() -> None:
     draws = model(2, 200, 1)
-    found = compare_noise_corrected(draws, draws, rng=1)
+    found = compared(draws, draws)
     assert (found.estimate, found.pvalue) == (0, 1)
     assert (found.status, found.reason) == ("boundary", "constant_difference")
     assert np.isnan(found.confidence_interval()).all()
@@ -152,64 +158,96 @@ FINE = model(2, 6, 3)
             "undefined",
             "first:zero_cell:refused_wrong+answered_right;second:no_repeated_questions",
         ),
-        (
-            ([MIXED, MIXED], [TURNED, TURNED]),
-            ([MIXED, MIXED], [MIXED, MIXED]),
-            "boundary",
-            "first:zero_cell:refused_wrong+answered_right;second:zero_cell:refused_right+answered_wrong",
-        ),
     ],
 )
 def test_what_a_model_lacks_is_said_with_no_interval_and_no_pvalue(first, second, status, reason) -> None:
-    found = compare_noise_corrected(first, second)
-    assert (found.status, found.reason, found.pvalue) == (status, reason, None)
-    assert found.estimate == (-2 if status == "boundary" else None)
+    found = compared(first, second)
+    assert (found.status, found.reason, found.pvalue, found.estimate) == (status, reason, None, None)
     assert np.isnan(found.confidence_interval()).all()
+
+
+def test_models_at_opposite_ends_differ_by_all_there_is() -> None:
+    found = compared(([MIXED, MIXED], [TURNED, TURNED]), ([MIXED, MIXED], [MIXED, MIXED]))
+    assert (found.estimate, found.status) == (-2, "boundary")
+    assert found.reason == "first:zero_cell:refused_wrong+answered_right;second:zero_cell:refused_right+answered_wrong"
+    low, high = found.confidence_interval()
+    assert low == -2 < high
 
 
 def test_a_correction_beyond_one_is_at_the_boundary_but_has_an_interval() -> None:
     rng = RNG(2)
     beyond = 0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0
     assert noise_corrected_refusal_index(*beyond).reason == "corrected_rho_reaches_one"
-    found = compare_noise_corrected(beyond, model(2, 60, 4), rng=1)
+    found = compared(beyond, model(2, 60, 4))
     assert (found.status, found.reason) == ("boundary", "first:corrected_rho_reaches_one")
     low, high = found.confidence_interval()
     assert low < found.estimate <= high
     assert 0 < found.pvalue <= 1
 
 
-def test_too_few_resamples_for_a_level_leave_the_whole_range() -> None:
-    found = compare_noise_corrected(model(2, 300, 1), model(2, 300, 2, rho=-0.5), n_resamples=30, rng=1)
-    assert found.pvalue == pytest.approx(2 / 31)
-    assert found.confidence_interval(0.95) == (-2, 2)
-    assert found.confidence_interval(0.9)[0] > 0
+def test_models_over_other_columns_are_an_error() -> None:
+    with pytest.raises(ValueError, match=r"same questions as columns, got 60 and 70.*mark in scored"):
+        compared(model(2, 60, 3), model(2, 70, 1))
 
 
-def test_comparisons_repeat_with_a_seed() -> None:
-    models = model(2, 200, 1), model(2, 200, 2)
-    one, same, other = (compare_noise_corrected(*models, rng=seed).confidence_interval() for seed in (3, 3, 4))
-    assert one == same != other
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "error", "message"),
-    [
-        (FINE, model(2, 7, 1), ValueError, "same questions as columns, got 6 and 7.*mark in scored"),
-        (FINE, ([MIXED], [MIXED]), ValueError, "second: refused and wrong must have two or more rows"),
-        (([[1, 0], [1, 0]], [[1, 0], [1, 0]]), FINE, TypeError, "first: refused must hold truth values"),
-        (FINE, np.ones((4, 2, 6), bool), ValueError, r"second must be \(refused, wrong\).*got 4 items"),
-    ],
-)
-def test_models_that_cannot_be_compared_are_an_error(first, second, error, message) -> None:
-    with pytest.raises(error, match=message):
-        compare_noise_corrected(first, second)
-
-
-def test_arguments_out_of_range_are_an_error() -> None:
-    with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
-        compare_noise_corrected(FINE, FINE, n_resamples=0)
+def test_a_level_in_per_cent_is_an_error() -> None:
     with pytest.raises(ValueError, match="is it in per cent"):
-        compare_noise_corrected(model(2, 50, 1), model(2, 50, 2), n_resamples=5).confidence_interval(95)
+        compared(model(2, 50, 1), model(2, 50, 2)).confidence_interval(95)
+
+
+def test_a_ranking_agrees_with_its_pairs_and_sets_the_undefined_apart() -> None:
+    results = [noise_corrected_refusal_index(*model(2, 2000, seed, rho=rho)) for seed, rho in ((1, 0.8), (2, 0.2))]
+    never = noise_corrected_refusal_index(np.zeros((2, 2000), bool), model(2, 2000, 1)[1])
+    ranking = rank_noise_corrected([results[1], never, results[0]], rng=1)
+    assert [(run.row, run.letters) for run in ranking.runs] == [(2, "a"), (0, "b")]
+    assert [(run.row, run.reason) for run in ranking.unranked] == [(1, "nobody_refused")]
+    (pair,) = ranking.pairs
+    found = compare_noise_corrected(*results)
+    assert pair.estimate == found.estimate
+    assert found.pvalue == pytest.approx(pair.pvalue, abs=0.01)
+
+
+def test_a_ranking_over_clusters_agrees_with_its_pairs() -> None:
+    clusters = np.arange(1200) // 8
+    results = [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=clusters) for seed, rho in RANKED]
+    ranking = rank_noise_corrected(results, rng=1)
+    assert [run.row for run in ranking.runs] == [0, 1]
+    (pair,) = ranking.pairs
+    # Two models leave nothing to adjust for: the quantile is Student's with 149 degrees of freedom.
+    assert pair.pvalue_holm == pair.pvalue
+    assert pair.pvalue == pytest.approx(2 * stats.t.sf(pair.estimate / pair.standard_error, 149), rel=1e-9)
+    plain = rank_noise_corrected(
+        [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho)) for seed, rho in RANKED]
+    )
+    assert pair.standard_error == pytest.approx(plain.pairs[0].standard_error, rel=0.25)
+
+
+def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
+    results = [
+        noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=np.zeros(1200)) for seed, rho in RANKED
+    ]
+    found = compare_noise_corrected(*results)
+    assert (found.status, found.reason) == ("boundary", "first:one_cluster;second:one_cluster")
+    assert found.pvalue is None
+    assert np.isnan(found.confidence_interval()).all()
+    assert len(rank_noise_corrected(results).unranked) == 2
+
+
+def test_a_model_at_the_boundary_is_tested_against_the_ranked_ones() -> None:
+    rng = RNG(2)
+    beyond = noise_corrected_refusal_index(*(0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0))
+    others = [noise_corrected_refusal_index(*model(2, 60, seed, slope=4, rho=-0.5)) for seed in (4, 5)]
+    ranking = rank_noise_corrected([beyond, *others], rng=1)
+    assert [run.row for run in ranking.unranked] == [0]
+    assert [(pair.first, pair.second) for pair in ranking.boundary_pairs] == [(0, 1), (0, 2)]
+    for pair, other in zip(ranking.boundary_pairs, others, strict=True):
+        assert pair.pvalue == compare_noise_corrected(beyond, other).pvalue
+        assert pair.pvalue <= pair.pvalue_holm <= 1
+
+
+def test_fewer_than_two_models_cannot_be_ranked() -> None:
+    with pytest.raises(ValueError, match="two models or more to rank, got 1"):
+        rank_noise_corrected([noise_corrected_refusal_index(*model(2, 50, 1))])
 
 
 @pytest.mark.slow

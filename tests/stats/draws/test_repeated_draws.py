@@ -5,18 +5,19 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.coverage import repeated_draws as simulation
+from benchmarks.coverage import defined_index as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
 from refusal_index import refusal_index
-from refusal_index.stats import tetrachoric
+from refusal_index.stats import compare_noise_corrected, default_repeat_questions, tetrachoric
 from refusal_index.stats.draws.frequencies import frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
-    estimate_from_patterns,
+    joint_noise_corrected_refusal_index,
     noise_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import percentiles
@@ -47,21 +48,33 @@ def test_attenuation_has_no_effect_on_a_model_that_always_does_the_same() -> Non
     assert attenuated_refusal_index(0.3, 0, 2) == 0
 
 
-@pytest.mark.parametrize("scenario", simulation.SCENARIOS[:6], ids=lambda scenario: scenario.name)
-def test_correction_of_exact_probabilities_against_theory(scenario: simulation.Scenario) -> None:
-    counts = np.round(simulation.outcome_probabilities(scenario) * 1e9).astype(int)
-    result = estimate_from_patterns(simulation.patterns(counts))
-    b_r, b_w = (1, 3) if "and 3" in scenario.name else (3, 3) if "b = 3" in scenario.name else (1, 1)
-    assert result.estimate == pytest.approx(0.582, abs=1e-5)
-    assert result.refusal_reliability == pytest.approx(b_r**2 / (1 + b_r**2), abs=1e-5)
-    assert result.error_reliability == pytest.approx(b_w**2 / (1 + b_w**2), abs=1e-5)
-    assert result.uncorrected == pytest.approx(float(attenuated_refusal_index(0.582, b_r, b_w)), abs=1e-5)
+def many(refusal, error, rho: float = simulation.RHO, mood: float = 0.0) -> simulation.NoiseCorrectedResult:
+    """All of 200,000 questions drawn twice: what is left of chance is .005."""
+    drawn = simulation.draw(
+        simulation.Scenario("", 200_000, refusal, error, mood, rho, 200_000), np.random.default_rng(3)
+    )
+    return simulation.corrected(drawn, of_all=False)
 
 
-@pytest.mark.parametrize("scenario", simulation.SCENARIOS[6:9], ids=lambda scenario: scenario.name)
-def test_correction_of_probabilities_that_are_not_probit_is_within_a_hundredth(scenario: simulation.Scenario) -> None:
-    counts = np.round(simulation.outcome_probabilities(scenario) * 1e9).astype(int)
-    assert estimate_from_patterns(simulation.patterns(counts)).estimate == pytest.approx(0.582, abs=0.01)
+@pytest.mark.parametrize(("b_r", "b_w", "mood"), [(1, 1, 0.0), (3, 1, 0.0), (3, 3, 0.0), (1, 3, 0.6), (1, 1, 0.6)])
+def test_correction_against_theory(b_r: float, b_w: float, mood: float) -> None:
+    result = many(simulation.probit(b_r, 0.6), simulation.probit(b_w, 0.7), mood=mood)
+    assert result.estimate == pytest.approx(0.582, abs=0.02)
+    assert result.refusal_reliability == pytest.approx(b_r**2 / (1 + b_r**2), abs=0.01)
+    assert result.error_reliability == pytest.approx(b_w**2 / (1 + b_w**2), abs=0.01)
+    assert result.uncorrected == pytest.approx(float(attenuated_refusal_index(0.582, b_r, b_w)), abs=0.01)
+
+
+def test_one_draw_shares_chance_and_two_do_not_against_facts() -> None:
+    result = many(*simulation.both(1, 0.5, 0.5), rho=0.0, mood=0.6)
+    # Half of the variance of each is noise, and that has a correlation of .6.
+    assert result.forced_for_all == pytest.approx(spearman(0.3), abs=0.02)
+    assert result.estimate == pytest.approx(0.0, abs=0.02)
+
+
+@pytest.mark.parametrize("scenario", simulation.OTHERS[-3:], ids=str)
+def test_correction_of_probabilities_that_are_not_probit_is_within_two_hundredths(scenario) -> None:
+    assert many(scenario.refusal, scenario.error).estimate == pytest.approx(0.582, abs=0.02)
 
 
 def correlations_by_brute_force(refused, wrong, scored) -> list[float]:
@@ -84,7 +97,7 @@ def test_all_pairs_of_draws_against_brute_force(seed: int) -> None:
     assert result.rho == pytest.approx(cross / math.sqrt(refusals * errors), abs=1e-9)
     assert result.uncorrected == pytest.approx(spearman(cross), abs=1e-9)
     assert (result.refusal_reliability, result.error_reliability) == pytest.approx((refusals, errors), abs=1e-9)
-    assert result.patterns.n_questions == np.count_nonzero(scored.sum(axis=0) >= 2)
+    assert result.n_repeated == np.count_nonzero(scored.sum(axis=0) >= 2)
 
 
 @settings(deadline=None, max_examples=25)
@@ -93,9 +106,14 @@ def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> 
     refused, wrong = draws(3, 300, seed, scale=2)
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(3)[:, np.newaxis], rng.permutation(300)
-    assert noise_corrected_refusal_index(refused[rows, columns], wrong[rows, columns]) == (
-        noise_corrected_refusal_index(refused, wrong)
+    turned, result = (
+        noise_corrected_refusal_index(*each)
+        for each in ((refused[rows, columns], wrong[rows, columns]), (refused, wrong))
     )
+    assert (turned.status, turned.reason) == (result.status, result.reason)
+    if result.estimate is not None:
+        assert turned.estimate == pytest.approx(result.estimate, abs=1e-9)
+        assert turned.confidence_interval() == pytest.approx(result.confidence_interval(), abs=1e-9)
 
 
 def test_a_model_that_always_does_the_same_needs_no_correction() -> None:
@@ -112,7 +130,7 @@ def test_questions_with_one_draw_are_left_out() -> None:
     scored[1, 300:] = False
     result = noise_corrected_refusal_index(refused, wrong, scored)
     assert result == noise_corrected_refusal_index(refused[:, :300], wrong[:, :300])
-    assert result.patterns.n_questions == 300
+    assert result.n_repeated == result.n == 300
 
 
 YES, NO = [True] * 6, [False] * 6
@@ -163,25 +181,156 @@ def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
     assert rho / math.sqrt(result.refusal_reliability * result.error_reliability) > 1
     assert (result.estimate, result.rho, result.status) == (1, 1, "boundary")
     assert result.reason == "corrected_rho_reaches_one"
-    low, high = result.confidence_interval(rng=1)
+    low, high = result.confidence_interval()
     assert low < 1
     assert high == 1
 
 
-def test_an_empty_cell_is_at_the_boundary_and_has_no_interval() -> None:
+def test_an_empty_cell_is_at_the_boundary_and_its_interval_is_that_of_half_a_question_more() -> None:
     result = noise_corrected_refusal_index([MIXED, MIXED], [TURNED, TURNED])
     assert (result.estimate, result.status) == (-1, "boundary")
     assert result.reason == "zero_cell:refused_wrong+answered_right"
-    assert np.isnan(result.confidence_interval()).all()
+    low, high = result.confidence_interval()
+    assert low == -1
+    assert -1 < high < 1
 
 
-def test_interval_against_its_definition() -> None:
-    refused, wrong = draws(3, 250, 5, scale=2)
-    rng = np.random.default_rng(8)
-    samples = [rng.integers(0, 250, 250) for _ in range(1500)]
-    resampled = [noise_corrected_refusal_index(refused[:, i], wrong[:, i]).estimate for i in samples]
-    interval = noise_corrected_refusal_index(refused, wrong).confidence_interval(0.8, n_resamples=4000, rng=9)
-    assert interval == pytest.approx(tuple(np.quantile(resampled, [0.1, 0.9])), abs=0.02)
+def two_phase(seed: int, n: int = 3000, repeated: int = 500, slope: float = 3.0):
+    """Repeated draws of some questions, and a single one of all."""
+    refused, wrong = draws(2, n, seed, scale=slope)
+    return refused, wrong, np.tile(np.arange(n) < repeated, (2, 1)), (refused[0], wrong[0])
+
+
+def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
+    refused, wrong, scored, single = two_phase(1)
+    cells = 2 * ~single[0] + ~single[1]
+    every, some = np.bincount(cells), np.bincount(cells[:500])
+    # As many copies of each question as it stands for, to a thousandth.
+    copies = np.repeat(np.arange(500), np.round(1000 * every[cells[:500]] / some[cells[:500]]).astype(int))
+    expected = noise_corrected_refusal_index(refused[:, copies], wrong[:, copies])
+    result = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    assert (result.n_repeated, result.n) == (500, 3000)
+    for name in ("estimate", "forced_for_all", "uncorrected", "refusal_reliability", "error_reliability"):
+        assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-4), name
+
+
+def test_single_draws_make_the_interval_narrower_and_leave_what_is_repeated_everywhere_alone() -> None:
+    refused, wrong, scored, single = two_phase(2)
+    (low, high), (alone_low, alone_high) = (
+        noise_corrected_refusal_index(refused, wrong, scored, single=each).confidence_interval()
+        for each in (single, None)
+    )
+    assert high - low < 0.85 * (alone_high - alone_low)
+    everywhere = noise_corrected_refusal_index(refused, wrong, single=single)
+    assert everywhere == noise_corrected_refusal_index(refused, wrong)
+    assert everywhere.confidence_interval() == pytest.approx(
+        noise_corrected_refusal_index(refused, wrong).confidence_interval(), abs=1e-9
+    )
+
+
+def test_answers_of_the_first_pass_are_not_taken_for_forced_ones() -> None:
+    refused, wrong, scored, single = two_phase(3)
+    other = (single[0], np.where(single[0], single[1], ~single[1]))  # every first-pass answer graded the other way
+    estimates = [
+        noise_corrected_refusal_index(refused, wrong, scored, single=each).estimate for each in (single, other)
+    ]
+    assert estimates[1] == pytest.approx(estimates[0], abs=1e-9)
+
+
+def test_interval_against_resampled_questions() -> None:
+    refused, wrong, scored, single = two_phase(5)
+    rng, found = np.random.default_rng(8), []
+    for _ in range(400):
+        i = np.concatenate([rng.integers(0, 500, 500), rng.integers(500, 3000, 2500)])
+        drawn = noise_corrected_refusal_index(
+            refused[:, i], wrong[:, i], scored[:, i], single=(single[0][i], single[1][i])
+        )
+        found.append(drawn.estimate)
+    interval = noise_corrected_refusal_index(refused, wrong, scored, single=single).confidence_interval(0.8)
+    assert interval == pytest.approx(tuple(np.quantile(found, [0.1, 0.9])), abs=0.02)
+
+
+def test_a_stratum_without_repeated_questions_is_joined_with_others() -> None:
+    refused, wrong, scored, single = two_phase(6, n=600, repeated=60)
+    cells = 2 * ~single[0] + ~single[1]
+    scored = scored & (cells != 1)  # no question that was refused and right is drawn twice
+    result = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    assert result.n == 600
+    assert result.status != "undefined"
+
+
+def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_says() -> None:
+    """At reliabilities that differ, and a correlation so high that what is not known of them counts, too."""
+    rng = np.random.default_rng(4)
+    x, y = rng.standard_normal((2, 400))
+    wrong = 3 * x + rng.standard_normal((2, 400)) > -0.6
+    refused = 2 * (0.9 * x + 0.19**0.5 * y) + rng.standard_normal((2, 400)) > 0.3
+    result = noise_corrected_refusal_index(refused, wrong)
+    assert result.interval_at(1e-6) == pytest.approx((result.estimate, result.estimate), abs=1e-3)
+    without = [
+        noise_corrected_refusal_index(refused[:, one], wrong[:, one]).estimate for one in ~np.eye(400, dtype=bool)
+    ]
+    low, high = result.interval_at(0.5)
+    assert high - low == pytest.approx(math.sqrt(399 * np.var(without)), rel=0.1)
+
+
+def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
+    _, wrong = draws(2, 2000, 4, scale=2)
+    prompts = [noise_corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
+    joint = joint_noise_corrected_refusal_index(prompts)
+    assert min(one.estimate for one in prompts) < joint.estimate < max(one.estimate for one in prompts)
+    # Of these very prompts.
+    widths = [high - low for low, high in (one.interval_at(1.96) for one in (joint, *prompts))]
+    assert widths[0] < widths[1]
+    assert joint_noise_corrected_refusal_index(prompts[:1]) is prompts[0]
+    never = noise_corrected_refusal_index(np.zeros_like(wrong), wrong)
+    assert joint_noise_corrected_refusal_index([never, prompts[0]]) is prompts[0]
+    assert joint_noise_corrected_refusal_index([never]).reason == "nobody_refused"
+
+
+def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_holds_them_fixed() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 4000))
+    wrong = 3 * x + rng.standard_normal((2, 4000)) > 0
+
+    def joint(rhos: tuple[float, ...]):
+        scores = (rho * x + math.sqrt(1 - rho * rho) * y for rho in rhos)
+        return joint_noise_corrected_refusal_index(
+            [noise_corrected_refusal_index(3 * z + rng.standard_normal((2, 4000)) > 0, wrong) for z in scores]
+        )
+
+    alike, apart = joint((0.5, 0.5, 0.5)), joint((0.2, 0.5, 0.8))
+    widths = [high - low for low, high in (one.confidence_interval() for one in (alike, apart))]
+    assert widths[1] > 3 * widths[0]
+    low, high = apart.confidence_interval()
+    # Three prompts of .2, .5 and .8: by hand, on Fisher's scale, their deviation over the root of three, by Student's
+    # distribution with two degrees of freedom, and fewer where prompts weigh unequally.
+    by_hand = stats.t.ppf(0.975, 2) * np.std(np.arctanh([0.2, 0.5, 0.8]), ddof=1) / math.sqrt(3)
+    at = [math.atanh(2 * math.sin(end * math.pi / 6)) for end in (low, high)]
+    assert (at[1] - at[0]) / 2 == pytest.approx(by_hand, rel=0.35)
+    fixed = compare_noise_corrected(apart, alike).confidence_interval()
+    assert fixed[1] - fixed[0] < widths[1]
+
+
+def test_what_cannot_be_joined_is_an_error() -> None:
+    with pytest.raises(ValueError, match="one prompt or more, got none"):
+        joint_noise_corrected_refusal_index([])
+    other = [noise_corrected_refusal_index(*draws(2, n, 1, scale=2)) for n in (100, 200)]
+    with pytest.raises(ValueError, match="same questions as columns"):
+        joint_noise_corrected_refusal_index(other)
+
+
+@pytest.mark.parametrize(
+    ("single", "message"),
+    [
+        (([True],), "single must be"),
+        (([True, False], [True]), "single: refused and wrong must have one value"),
+        (([True] * 5, [True] * 5), "one value for each of the 6 questions, got 5"),
+    ],
+)
+def test_single_draws_of_another_shape_are_an_error(single, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        noise_corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], single=single)
 
 
 def test_a_resample_without_estimate_rules_nothing_out() -> None:
@@ -190,15 +339,17 @@ def test_a_resample_without_estimate_rules_nothing_out() -> None:
     assert percentiles(np.array([0.2, 0.4]), 0.5) == pytest.approx((0.25, 0.35))
 
 
-def test_intervals_repeat_with_a_seed_and_refuse_bad_arguments() -> None:
+def test_intervals_repeat_and_refuse_bad_arguments() -> None:
     result = frequency_refusal_index(*draws(2, 300, 5))
-    for part in (result.copula, result.spearman):
-        assert part.confidence_interval(rng=3) == part.confidence_interval(rng=3)
-        assert part.confidence_interval(rng=3) != part.confidence_interval(rng=4)
+    part = result.spearman
+    assert result.copula.confidence_interval() == result.copula.confidence_interval()
+    assert part.confidence_interval(rng=3) == part.confidence_interval(rng=3)
+    assert part.confidence_interval(rng=3) != part.confidence_interval(rng=4)
+    with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
+        part.confidence_interval(n_resamples=0)
+    for each in (part, result.copula):
         with pytest.raises(ValueError, match="is it in per cent"):
-            part.confidence_interval(95)
-        with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
-            part.confidence_interval(n_resamples=0)
+            each.confidence_interval(95)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +381,7 @@ def test_interval_of_the_mid_rank_spearman_against_its_definition() -> None:
 
 
 def test_with_atoms_the_two_correlations_differ_against_facts() -> None:
-    scenario = next(scenario for scenario in simulation.SCENARIOS if "atoms" in scenario.name)
+    scenario = next(scenario for scenario in simulation.OTHERS if "atoms" in scenario.name)
     rng = np.random.default_rng(4)
     x = rng.standard_normal(20_000)
     y = simulation.RHO * x + math.sqrt(1 - simulation.RHO**2) * rng.standard_normal(20_000)
@@ -256,7 +407,71 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@one_fast("scenario", [simulation.SCENARIOS[i] for i in (1, 5, 8, 9)], ids=lambda s: s.name)
+@one_fast("scenario", [simulation.DEFAULT_RUNS[i] for i in (2, 4, 15)] + [*simulation.OTHERS[:2]], ids=str)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row
+
+
+@pytest.mark.parametrize(("n", "twice"), [(0, 0), (799, 0), (800, 200), (2000, 200), (2500, 250), (4326, 400)])
+def test_a_tenth_is_drawn_twice_but_not_too_few_nor_too_much(n: int, twice: int) -> None:
+    assert default_repeat_questions(n) == twice
+
+
+def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students_quantile() -> None:
+    refused, wrong, scored, single = two_phase(7)
+    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    n = refused.shape[1]
+    for design in ({"weight": np.full(n, 2.5)}, {"cluster": np.arange(n)}):
+        found = noise_corrected_refusal_index(refused, wrong, scored, single=single, **design)
+        assert found.estimate == pytest.approx(plain.estimate, abs=1e-12)
+        assert found.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=2e-4)
+
+
+def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
+    refused, wrong, scored, single = two_phase(8, n=900, repeated=400)
+    weight = np.where(np.arange(900) % 3 == 0, 2.0, 1.0)
+    copies = np.repeat(np.arange(900), weight.astype(int))
+    weighted = noise_corrected_refusal_index(refused, wrong, scored, single=single, weight=weight)
+    twice = noise_corrected_refusal_index(
+        refused[:, copies], wrong[:, copies], scored[:, copies], single=(single[0][copies], single[1][copies])
+    )
+    assert weighted.estimate == pytest.approx(twice.estimate, abs=1e-9)
+
+
+def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster() -> None:
+    refused, wrong, scored, single = two_phase(9, n=1500, repeated=400)
+    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    copies = np.tile(np.arange(1500), 2)
+    again = noise_corrected_refusal_index(
+        refused[:, copies],
+        wrong[:, copies],
+        scored[:, copies],
+        single=(single[0][copies], single[1][copies]),
+        cluster=copies,
+    )
+    assert again.estimate == pytest.approx(plain.estimate, abs=1e-9)
+    assert again.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=0.005)
+
+
+def test_a_single_cluster_leaves_no_interval_and_says_so() -> None:
+    refused, wrong, scored, single = two_phase(10)
+    found = noise_corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
+    assert (found.status, found.reason) == ("boundary", "one_cluster")
+    assert np.isnan(found.confidence_interval()).all()
+
+
+def test_prompts_over_clusters_keep_the_weights_of_independent_questions() -> None:
+    wrong = draws(2, 900, 4, scale=2)[1]
+    prompts = [draws(2, 900, 4, scale=b)[0] for b in (1, 4)]
+    joint, over, alone = (
+        joint_noise_corrected_refusal_index(
+            [noise_corrected_refusal_index(one, wrong, cluster=cluster) for one in prompts]
+        )
+        for cluster in (None, np.arange(900) // 30, np.zeros(900))
+    )
+    assert over.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert over.confidence_interval() != joint.confidence_interval()
+    assert alone.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert (alone.status, alone.reason) == ("boundary", "one_cluster")
+    assert np.isnan(alone.confidence_interval()).all()

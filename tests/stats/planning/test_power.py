@@ -11,7 +11,12 @@ from scipy.stats import norm
 from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.planning.power import influence_correlation, power_to_tell_apart, questions_to_tell_apart
+from refusal_index.stats.planning.power import (
+    influence_correlation,
+    power_to_tell_apart,
+    questions_over_interval,
+    questions_to_tell_apart,
+)
 from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 
 FIRST, SECOND = PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30)
@@ -121,3 +126,18 @@ def test_impossible_arguments_are_errors(call, message: str) -> None:
 def test_simulated_power_is_the_planned_one(shared: float) -> None:
     row = simulation.power_row((0.5, 0.4), shared, 1000, np.random.default_rng(4))
     assert row.holds, row
+
+
+def test_numbers_over_an_interval_are_those_of_its_ends() -> None:
+    # A pilot's .31 [.06, .56].
+    models = PlanningScenario(0.5, 0.8, 0.51), PlanningScenario(0.5, 0.8, 0.2)
+    plan = questions_to_tell_apart(*models)
+    fewest, most = questions_over_interval(plan, 0.06, 0.56)
+    assert fewest == pytest.approx(plan.n * (0.31 / 0.56) ** 2, abs=1)
+    assert most == pytest.approx(plan.n * (0.31 / 0.06) ** 2, abs=1)
+    turned = questions_to_tell_apart(*models[::-1])
+    assert questions_over_interval(turned, -0.56, -0.06) == (fewest, most)
+    assert questions_over_interval(plan, -0.06, 0.56) == (fewest, None)
+    assert questions_over_interval(questions_to_tell_apart(models[0], models[0]), -0.1, 0.1) == (None, None)
+    with pytest.raises(ValueError, match="are they swapped"):
+        questions_over_interval(plan, 0.5, 0.1)

@@ -105,7 +105,7 @@ def test_guessing_is_undone() -> None:
 @given(st.tuples(*[st.integers(20, 400)] * 4), *[st.tuples(st.floats(0, 0.08), st.floats(0, 0.08))] * 2)
 def test_range_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
-    bounds = misgrading_range(table, tuple(f_c), tuple(f_w))
+    bounds = misgrading_range(table, tuple(f_c), tuple(f_w), same_rates=True)
     grid = itertools.product(np.linspace(*f_c, 7), np.linspace(*f_w, 7))
     results = [correct_misgrading(table, c, w) for c, w in grid]
     if bounds.status == "undefined":
@@ -117,16 +117,58 @@ def test_range_against_brute_force(counts, f_c, f_w) -> None:
 
 
 def test_range_that_reaches_an_impossible_rate_has_no_bound() -> None:
-    bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0, 0.01), (0, 0.06))
+    bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0, 0.01), (0, 0.06), same_rates=True)
     assert (bounds.low, bounds.high, bounds.status) == (None, None, "undefined")
     assert bounds.reason == "negative_cell:refused_right"
-    assert bounds.at_smallest_rates.status == "ok"
+    assert bounds.ends[0].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("counts", "same_rates", "low", "high"),
+    [
+        ((710, 30, 210, 50), True, 0.482, 0.677),
+        ((710, 30, 210, 50), False, 0.428, 0.714),
+    ],
+)
+def test_rates_that_may_differ_leave_more_open_against_facts(counts, same_rates: bool, low: float, high: float) -> None:
+    bounds = misgrading_range(ContingencyTable(*counts), (0, 0.03), (0, 0.03), same_rates=same_rates)
+    assert (bounds.low, bounds.high) == pytest.approx((low, high), abs=5e-4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.tuples(*[st.integers(0, 400)] * 4), *[st.tuples(st.floats(0, 0.2), st.floats(0, 0.2))] * 2)
+def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
+    table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
+    bounds = misgrading_range(table, tuple(f_c), tuple(f_w))
+    rates = itertools.product(np.linspace(*f_c, 4), np.linspace(*f_c, 4), np.linspace(*f_w, 4), np.linspace(*f_w, 4))
+    results = [correct_misgrading(table, (c1, c0), (w1, w0)) for c1, c0, w1, w0 in rates]
+    found = [result.estimate for result in results if result.estimate is not None]
+    if bounds.status == "undefined":
+        assert not found or "negative" not in bounds.reason
+    elif found:
+        assert bounds.low <= min(found) + 1e-9
+        assert bounds.high >= max(found) - 1e-9
+        if all(result.status == "ok" for result in results):
+            assert (bounds.low, bounds.high) == pytest.approx((min(found), max(found)), abs=1e-9)
+
+
+def test_differing_rates_end_where_a_cell_is_corrected_away() -> None:
+    bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0, 0.01), (0, 0.06))
+    assert (bounds.high, bounds.status, bounds.reason) == (1, "boundary", "zero_cell:refused_right")
+    assert bounds.low < refusal_index(ContingencyTable(706, 34, 207, 53)).estimate
+    assert bounds.ends[1].cells[:2] == pytest.approx((740, 0))
+
+
+def test_a_range_in_which_no_rates_are_possible_is_undefined() -> None:
+    bounds = misgrading_range(ContingencyTable(2, 300, 1, 400), (0.05, 0.1), (0.0, 0.1))
+    assert (bounds.low, bounds.high, bounds.status) == (None, None, "undefined")
+    assert bounds.reason == "negative_cell:refused_wrong+answered_wrong"
 
 
 def test_the_reason_of_a_range_is_that_of_the_corner_that_is_undefined() -> None:
-    bounds = misgrading_range(ContingencyTable(706, 34, 207, 0), (0, 0.01), (0, 0.06))
-    assert bounds.at_smallest_rates.reason == "zero_cell:answered_right"
-    assert (bounds.status, bounds.reason) == ("undefined", bounds.at_largest_rates.reason)
+    bounds = misgrading_range(ContingencyTable(706, 34, 207, 0), (0, 0.01), (0, 0.06), same_rates=True)
+    assert bounds.ends[0].reason == "zero_cell:answered_right"
+    assert (bounds.status, bounds.reason) == ("undefined", bounds.ends[1].reason)
     assert bounds.reason == "negative_cell:refused_right+answered_right"
 
 
@@ -233,7 +275,7 @@ TABLE, LABELS = ContingencyTable(220, 60, 180, 540), GraderLabels(90, 5, 4, 80)
         (lambda: misgrading_range(TABLE, 0.2, (0, 0)), ValueError, "the smallest rate and the largest, got 0.2"),
         (lambda: misgrading_range(TABLE, (0, 0.6), (0, 0.4)), ValueError, "must sum to less than 1, got 0.6 and 0.4"),
         (lambda: misgrading_range(TABLE, (0, 0.1), ("0", "0.1")), TypeError, "graded_right_if_wrong must be one or"),
-        (lambda: correct_guessing(TABLE, 0.25), ValueError, "n_choices must be a whole number of at least 2"),
+        (lambda: correct_guessing(TABLE, 0.25), ValueError, "n_choices must be a whole number"),
         (lambda: misgrading_from_labels(TABLE), TypeError, "one slice of labels, or both"),
         (lambda: misgrading_from_labels(TABLE, refused=LABELS), TypeError, "one slice of labels, or both"),
         (lambda: misgrading_from_labels(TABLE, LABELS, answered=LABELS), TypeError, "one slice of labels, or both"),

@@ -187,7 +187,7 @@ def test_a_number_that_is_no_count_is_an_error() -> None:
 @pytest.mark.parametrize("missing", [(0, 0, 0, 3), (2, 0, 0, 2), (1, 1, 1, 1), (0, 2, 2, 1)])
 def test_ranges_of_all_other_metrics_against_brute_force(missing: tuple[int, int, int, int]) -> None:
     known = (7, 3, 4, 6)
-    either = [[(1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 0, 0)], [(0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0)]]
+    either = [[(1, 0, 0, 0), (0, 1, 0, 0)], [(0, 0, 1, 0), (0, 0, 0, 1)]]
     kinds = (either[0], either[0], [*either[0], *either[1]], either[1])
     each = [kind for kind, count in zip(kinds, missing, strict=True) for _ in range(count)]
     tables = {tuple(np.sum([known, *chosen], axis=0).tolist()) for chosen in itertools.product(*each)}
@@ -196,3 +196,33 @@ def test_ranges_of_all_other_metrics_against_brute_force(missing: tuple[int, int
         values = [one[place].estimate for one in every]
         if found.name != "refusal_index":
             assert (found.low, found.high) == pytest.approx((min(values), max(values))), found.name
+
+
+def test_a_refusal_rate_that_nothing_missing_can_change_is_one_number() -> None:
+    """Sixty questions, nine without a grade of their answer, all of which are known as refused or answered."""
+    known = OutcomeCounts(13, 4, 17, 17, unscored_forced=4, unscored_answered=5)
+    ranges = {found.name: found for found in scoring_ranges(known)}
+    assert (ranges["refusal_rate"].low, ranges["refusal_rate"].high) == (0.35, 0.35)
+    every = [
+        refusal_index(ContingencyTable(13 + a, 4 + 4 - a, 17 + b, 17 + 5 - b)).estimate
+        for a in range(5)
+        for b in range(6)
+    ]
+    bounds = missing_bounds(ContingencyTable(13, 4, 17, 17), unknown_refused=4, unknown_answered=5)
+    assert (bounds.low, bounds.high) == pytest.approx((min(every), max(every)), abs=1e-12)
+    assert (ranges["refusal_index"].low, ranges["refusal_index"].high) == (bounds.low, bounds.high)
+
+
+@pytest.mark.parametrize(
+    ("counts", "metric", "reason"),
+    [
+        (OutcomeCounts(0, 0, 4, 6, refused_again=3), "refusal_index", "nobody_refused"),
+        (OutcomeCounts(0, 0, 0, 0, refused_again=5, unscored_first=3), "correct_rate", "no_questions"),
+        (OutcomeCounts(3, 2, 0, 0, unscored_first=3), "correct_given_attempted", "everybody_refused"),
+    ],
+)
+def test_the_reason_is_that_of_a_rule_without_a_value_not_of_one_at_the_boundary(
+    counts: OutcomeCounts, metric: str, reason: str
+) -> None:
+    found = next(one for one in scoring_ranges(counts) if one.name == metric)
+    assert (found.low, found.high, found.reason) == (None, None, reason)

@@ -10,30 +10,54 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import OptionError
 
+DEFAULT_SIZE = 100
+
 
 def audit(
     run: Annotated[Path, typer.Argument(help="A run's folder, or an outcome table with replies.", metavar="RUN")],
     out: Annotated[Path, typer.Option(help="The sheet to write, a CSV file.")],
-    size: Annotated[int, typer.Option(help="How many answers to draw.", min=1)] = 100,
+    size: Annotated[int | None, typer.Option(help="How many answers to draw. [default: 100]", min=1)] = None,
+    half_width: Annotated[
+        float | None,
+        typer.Option(help="Draw as many as an interval of RI of this half-width takes, instead of --size."),
+    ] = None,
+    grader_error: Annotated[
+        float, typer.Option(help="Share of mistaken grades to expect for that, of right and of wrong answers.")
+    ] = 0.03,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
 ) -> None:
     """Draw graded answers for a person to check.
 
-    As many of each model, dataset, pass and grade, as far as there are. Fill in the column human_grade (correct,
-    incorrect or refused), then run 'refusal-index sensitivity RUN --labels SHEET': the grader's errors are estimated
-    from it and corrected for, with their uncertainty, for each model and dataset by its own labels.
+    As many of each model, dataset, pass and grade, as far as there are, with the chance with which each was drawn.
+    Fill in the column human_grade (correct, incorrect or refused), then run 'refusal-index sensitivity RUN --labels
+    SHEET': the grader's errors are estimated from it and corrected for, with their uncertainty, for each model and
+    dataset by its own labels.
     """
-    from refusal_index.outcomes.labels import audit_sheet, write_sheet
+    from refusal_index.outcomes.labels import audit_sheet, labels_needed, write_sheet
     from refusal_index.outcomes.runs import read_outcomes_of
 
     if out.exists():
         raise OptionError(f"--out: {out} is there already and may hold labels; choose another name")
     if not out.parent.is_dir():
         raise OptionError(f"--out: expected a folder that exists, got {out.parent}; create it or choose another")
-    sheet = audit_sheet(read_outcomes_of(run), size, seed)
+    _check(size, half_width, grader_error)
+    outcomes = read_outcomes_of(run)
+    if half_width is not None:
+        size, told = labels_needed(outcomes, half_width, grader_error)
+        console.prose(told)
+    sheet = audit_sheet(outcomes, size or DEFAULT_SIZE, seed)
     if not sheet.height:
         raise OptionError(f"audit: expected graded answers in {run}, got none")
     write_sheet(sheet, out)
     console.prose(
         f"{sheet.height:,} answers in {out}: fill in human_grade, then 'refusal-index sensitivity {run} --labels {out}'"
     )
+
+
+def _check(size: int | None, half_width: float | None, grader_error: float) -> None:
+    if size is not None and half_width is not None:
+        raise OptionError("audit: expected --size or --half-width, got both; leave out one of them")
+    if half_width is not None and not 0 < half_width < 2:
+        raise OptionError(f"--half-width: expected a number above 0 and below 2, the index's range, got {half_width}")
+    if not 0 <= grader_error < 0.5:
+        raise OptionError(f"--grader-error: expected a share from 0 and below 0.5, got {grader_error}; in per cent?")

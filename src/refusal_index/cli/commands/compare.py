@@ -10,7 +10,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
-from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
+from refusal_index.cli.shared_options import RUNS_HELP, Cluster, ConfidenceLevel, Penalty, Weight
 
 
 def compare(
@@ -19,13 +19,21 @@ def compare(
         str | None,
         typer.Option(help="Compare under this prompt variant only. [default: all that the runs share, and jointly]"),
     ] = None,
-    metric: Annotated[str, typer.Option(help="What to rank by, for three runs or more.")] = "refusal_index",
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="What to rank by, for three runs or more. [default: refusal_index, or single_draw_refusal_index "
+            "where a run has no repeated draws]"
+        ),
+    ] = None,
     adjustment: Annotated[
         str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
     ] = "max-t",
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,
-    seed: Annotated[int, typer.Option(help="Of the simulation behind max-t, and of resampled questions.")] = 0,
+    cluster: Cluster = None,
+    weight: Weight = None,
+    seed: Annotated[int, typer.Option(help="Of the simulation behind max-t.")] = 0,
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON and nothing else.")] = False,
 ) -> None:
     """Compare models over the same questions.
@@ -34,24 +42,26 @@ def compare(
     ranking in which runs that share a letter cannot be told apart. Questions are matched by their ids; runs over other
     questions are compared unpaired, which is said.
 
-    Of repeated draws the first counts. Where two runs both have them (run --draws 2), their indices are also compared
-    without the noise of single draws, which takes more from the index of a more random model.
+    RI is the index of the models' probabilities, where the runs have repeated draws (as run makes them by default);
+    single-draw RI is that of one reply a question, which is lower the more random a model is.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
     from refusal_index.outcomes.comparison import CompareOptions
     from refusal_index.outcomes.comparison_results import compare_two, rank_all
-    from refusal_index.stats import METRIC_NAMES
+    from refusal_index.outcomes.presentation import METRIC_COLUMNS
+    from refusal_index.outcomes.sampling import Sampling
 
     options = CompareOptions(
         variant=variant,
-        metric=one_of("--metric", metric, list(METRIC_NAMES)),
+        metric=None if metric is None else one_of("--metric", metric, list(METRIC_COLUMNS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
         confidence_level=confidence_level,
         seed=seed,
+        sampling=Sampling(cluster, weight),
     )
-    found = readable_runs(runs)
+    found = readable_runs(runs, options.sampling)
     if len(found.runs) < 2:
         raise OptionError(
             f"compare: expected two models or more, got {found.runs[0].label} alone; "

@@ -12,7 +12,16 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE
 from refusal_index.cli.options import takes_settings
-from refusal_index.cli.shared_options import FirstPassColumn, Format, Refusal, Scorer, SummaryAsJson, columns_of
+from refusal_index.cli.shared_options import (
+    FirstPassColumn,
+    Format,
+    Refusal,
+    Scorer,
+    SummaryAsJson,
+    ValueMap,
+    columns_of,
+    words_of,
+)
 
 
 @takes_settings(
@@ -33,6 +42,7 @@ def force(
     ] = None,
     format_: Format = None,
     column: FirstPassColumn = None,
+    map_: ValueMap = None,
     scorer: Scorer = None,
     refusal: Refusal = None,
     out: Annotated[Path | None, typer.Option(help="The folder. [default: runs/NAME, made of the settings]")] = None,
@@ -50,7 +60,7 @@ def force(
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import force as forced
 
-    read = ReadOptions(columns_of(column or []) or {}, scorer, refusal)
+    read = ReadOptions(columns_of(column or []) or {}, scorer, refusal, words=words_of(map_ or []))
     settings = Settings.of(model=model, **values)
     prepared = forced.prepare_force(file, settings, name=name, kind=format_, read=read, out=out)
     for caution in prepared.cautions:

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import OptionError
-from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer
+from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap
 
 
 def import_(
@@ -22,8 +22,13 @@ def import_(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The outcome table to write: .parquet, .csv or .jsonl.")],
+    forced: Annotated[
+        Path | None,
+        typer.Option(help="A file of the same kinds with the forced answers of the only FILE, joined by question."),
+    ] = None,
     format_: Format = None,
     column: FirstPassColumn = None,
+    map_: ValueMap = None,
     scorer: Scorer = None,
     refusal: Refusal = None,
     name: Annotated[str | None, typer.Option(help="Name of the model, in place of what the files say.")] = None,
@@ -36,21 +41,26 @@ def import_(
 ) -> None:
     """Import first passes that others asked for and graded.
 
-    Writes an outcome table in which the refused questions still lack their forced answers ('force' asks for them) and
-    prints what can be said without. Grades are taken as they are. Exit status: 0 done, 2 bad input.
+    Writes an outcome table and prints what the first passes say. Refused questions lack their forced answers ('force'
+    asks for them) unless the rows hold both passes, or --forced names the other's file. Grades are taken as they are.
+    Exit status: 0 done, 2 bad input.
     """
-    from refusal_index.cli.shared_options import columns_of
+    from refusal_index.cli.shared_options import columns_of, words_of
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
     from refusal_index.datasets.imports.tally import tallies, tally_blocks, tally_document
-    from refusal_index.engines.first_passes import import_file
+    from refusal_index.engines.first_passes import import_file, joined
     from refusal_index.outcomes.source import file_format
     from refusal_index.outcomes.table import write_outcomes
 
     file_format(out)  # a suffix that cannot be written is told before anything is read
-    if any(out.resolve() == file.resolve() for file in files):
+    if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):
         raise OptionError(f"--out: {out} is one of the files to import and would be lost; choose another name")
-    options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset)
+    if forced is not None and len(files) > 1:
+        raise OptionError(f"--forced: expected one FILE whose forced answers these are, got {len(files)}")
+    options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
     read = [one for path in files for one in import_file(path, format_, options).passes]
+    if forced is not None:
+        read = list(joined(read, forced, format_, options))
     passes = [replace(one, variant=variant or one.variant) for one in read]
     table = to_outcomes(self_contained(one) for one in passes)
     try:
@@ -63,7 +73,9 @@ def import_(
         return
     console.show(tally_blocks(found))
     console.say()
-    console.prose(
-        f"{out}: {len(table):,} rows. 'refusal-index force' sends one request for each question "
-        "that it asks, and one or two more to a model that grades."
+    asked = sum(tally.to_force for tally in found)
+    further = (
+        " 'refusal-index force' sends one request for each question that it asks, and one or two more to a model that "
+        "grades."
     )
+    console.prose(f"{out}: {len(table):,} rows.{further if asked else ''}")

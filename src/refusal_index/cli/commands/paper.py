@@ -31,8 +31,8 @@ def paper(
     """
     from refusal_index.outcomes.files import write_atomically
     from refusal_index.studies.paper_figures import known_models
-    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, each_study
-    from refusal_index.studies.writing import index_text, write_study
+    from refusal_index.studies.study import SINGLE_DRAWS, NotPossibleError, Study, StudyOptions, each_study
+    from refusal_index.studies.writing import few_notes, index_text, write_study
 
     kinds = chosen_formats(formats)
     options = StudyOptions(penalty, confidence_level, seed, models)
@@ -43,17 +43,19 @@ def paper(
     for spec, study in each_study(found.runs, options):
         if isinstance(study, Study):
             made.append((study, write_study(study, out, kinds)))
-            print_made(*made[-1])
+            print_made(*made[-1], few_notes(study))
+        elif isinstance(study, NotPossibleError):
+            missing.append((spec.name, spec.title, study.short))
         else:
-            possible = not isinstance(study, NotPossibleError)
-            failed |= possible
-            missing.append((spec.name, spec.title, f"failed: {study}" if possible else str(study)))
+            failed = True
+            missing.append((spec.name, spec.title, f"failed: {study}"))
     page = out / "README.md"
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(page, index_text(made, missing, found.runs, found.left_out).encode())
     for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
     console.say()
+    console.prose(SINGLE_DRAWS)
     console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
     if failed or found.left_out:
         raise typer.Exit(INCOMPLETE)

@@ -42,6 +42,22 @@ def plan(
         float | None, typer.Option(help="Plan for telling the model apart from one whose index is lower by this much.")
     ] = None,
     power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
+    budget_requests: Annotated[
+        float | None,
+        typer.Option(help="Split so many requests between questions and repeated draws, for the narrowest interval."),
+    ] = None,
+    budget_cost: Annotated[
+        float | None, typer.Option(help="The same of so much money, at --request-cost for each request.")
+    ] = None,
+    request_cost: Annotated[float | None, typer.Option(help="What a request costs, grading included.")] = None,
+    refusal_slope: Annotated[
+        float | None,
+        typer.Option(
+            help="For a budget: how constant the model's refusals are, from 1 (very random) to 6. [default: as the "
+            "repeated draws of the pilot show, or 2]"
+        ),
+    ] = None,
+    error_slope: Annotated[float | None, typer.Option(help="The same of its answers.")] = None,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
@@ -49,12 +65,23 @@ def plan(
 
     From expected rates (--refusal-rate, --error-rate, --refusal-index) or a finished run: the half-width of the
     interval to be expected, the questions for a wanted one, and the questions for telling two models apart. Two runs
-    over the same questions are planned for with the correlation that they show.
+    over the same questions are planned for with the correlation that they show, over the interval of their difference.
+    With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and how many of
+    them twice, for the narrowest interval of the index of the probabilities; --questions is then the most there are.
     """
-    from refusal_index.outcomes.planning import PlanOptions, plan_apart, plan_scenario, scenarios_of
-    from refusal_index.outcomes.presentation.planning import apart_blocks, scenario_blocks
+    from refusal_index.outcomes.planning import (
+        PlanOptions,
+        plan_apart,
+        plan_budget,
+        plan_scenario,
+        scenarios_of,
+        slopes_shown,
+    )
+    from refusal_index.outcomes.presentation.planning import apart_blocks, budget_blocks, scenario_blocks
 
-    options = PlanOptions(half_width, questions, difference, power, confidence_level)
+    budget = _budget(budget_requests, budget_cost, request_cost)
+    slopes = refusal_slope, error_slope
+    options = PlanOptions(half_width, questions, difference, power, confidence_level, budget, *slopes)
     _check(options)
     if variant and not pilot:
         raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
@@ -66,7 +93,26 @@ def plan(
         return
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
     for name, scenario in expected.items():
+        if budget is not None:
+            shown = slopes_shown(runs[0], variant).get(name) if runs else None
+            found = plan_budget(scenario, options, shown, single_draws=bool(runs))
+            console.show(budget_blocks(name, found, options))
+            continue
         console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
+
+
+def _budget(requests: float | None, cost: float | None, each: float | None) -> float | None:
+    """Return the budget in requests, if there is one."""
+    for name, value in (("--budget-requests", requests), ("--budget-cost", cost), ("--request-cost", each)):
+        if value is not None and not 0 < value < float("inf"):
+            raise OptionError(f"{name}: expected a number above 0, got {value:g}")
+    if requests is not None and (cost, each) != (None, None):
+        raise OptionError("plan: expected --budget-requests or --budget-cost with --request-cost, got both")
+    if (cost is None) != (each is None):
+        raise OptionError(
+            "plan: --budget-cost and --request-cost belong together; 'refusal-index run --dry-run' estimates the cost"
+        )
+    return cost / each if cost is not None and each is not None else requests
 
 
 def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
@@ -75,9 +121,9 @@ def _pilots(paths: list[Path], options: PlanOptions) -> tuple[ComparedRun, ...]:
     runs = read_runs(paths)
     if len(runs) > 2:
         raise OptionError(f"plan: expected one model or two, got {len(runs)}; name the files of two")
-    if len(runs) == 2 and (options.half_width, options.difference) != (None, None):
+    if len(runs) == 2 and (options.half_width, options.difference, options.budget) != (None, None, None):
         raise OptionError(
-            "plan: two runs are planned for by their own difference; leave out --half-width and --difference, "
+            "plan: two runs are planned for by their own difference; leave out --half-width, --difference and budgets, "
             "or name one run"
         )
     return runs
@@ -101,6 +147,9 @@ def _check(options: PlanOptions) -> None:
     for name, value in (("--half-width", options.half_width), ("--difference", options.difference)):
         if value is not None and not 0 < value < 2:
             raise OptionError(f"{name}: expected a number above 0 and below 2, the index's range, got {value}")
+    for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
+        if slope is not None and not 0 < slope < float("inf"):
+            raise OptionError(f"{name}: expected a number above 0, got {slope:g}; of a constant model single draws do")
     if options.half_width is not None and options.questions is not None:
         raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")
     if options.power <= 1 - options.confidence_level:

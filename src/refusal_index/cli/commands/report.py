@@ -11,7 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
-from refusal_index.cli.shared_options import ConfidenceLevel, Runs
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Weight
 
 _PAGE = "report.html"
 
@@ -26,6 +26,8 @@ def report(
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
     confidence_level: ConfidenceLevel = 0.95,
+    cluster: Cluster = None,
+    weight: Weight = None,
 ) -> None:
     """Write one HTML file to look at.
 
@@ -35,11 +37,13 @@ def report(
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or no run that could be read.
     """
     from refusal_index.outcomes.errors import NotWrittenError
+    from refusal_index.outcomes.sampling import Sampling
     from refusal_index.report import read_report_runs, write_report
 
     place = _place(runs) if out is None else out
     _refuse_foreign(place)
-    found = read_report_runs(runs, penalty=penalty, confidence_level=confidence_level)
+    sampling = Sampling(cluster, weight)
+    found = read_report_runs(runs, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
     tell_left_out(found.left_out)
     try:
         written = write_report(found.runs, place, left_out=found.left_out)

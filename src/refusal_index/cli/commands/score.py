@@ -3,53 +3,80 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, SummaryAsJson
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Weight
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from refusal_index.outcomes.sampling import Sampling
 
 
 def score(
     files: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
             help="Outcome tables (.csv, .jsonl, .parquet; columns refused and wrong are enough), or one run's folder.",
             metavar="FILE",
         ),
-    ],
+    ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
     confidence_level: ConfidenceLevel = 0.95,
+    cluster: Cluster = None,
+    weight: Weight = None,
     regrade: Annotated[
         bool,
         typer.Option("--regrade", help="Grade a folder that other rules made by those of this release."),
     ] = False,
+    rates: Annotated[
+        Path | None,
+        typer.Option(
+            help="Published rates in the place of outcomes: columns correct_rate, refusal_rate, forced_accuracy, n.",
+            metavar="FILE",
+        ),
+    ] = None,
     json: SummaryAsJson = False,
 ) -> None:
-    """Compute the Refusal Index from outcomes.
+    """Compute the Refusal Index from outcomes, or from published rates.
 
-    For a run's folder, rebuild its outcome table and its summary from its replies, without a request. Exit status: 0
-    done, 1 more than 2 % of the questions unscored, 2 bad input.
+    For a run's folder, rebuild its outcome table and its summary from its replies, without a request; with --cluster or
+    --weight print the numbers of its outcomes as they are, and change nothing. Exit status: 0 done, 1 more than 2 % of
+    the questions unscored, 2 bad input.
     """
+    from refusal_index.outcomes.folder import RunFolder
     from refusal_index.outcomes.presentation.summary import summary_blocks
+    from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
     from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
     from refusal_index.outcomes.table import read_tables
 
+    if rates is not None:
+        if files:
+            raise OptionError(f"score: expected outcomes or --rates, got both {files[0]} and {rates}; score one")
+        _score_rates(rates, DEFAULT_PENALTY if penalty is None else penalty, confidence_level, as_json=json)
+        return
+    if not files:
+        raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
     folders = [path for path in files if path.is_dir()]
     if folders and len(files) > 1:
         raise OptionError(
             f"score: expected one run's folder or any number of files, got {len(files)} with the folder {folders[0]} "
             "among them; name its outcomes.parquet instead"
         )
-    if folders:
+    sampling = Sampling(cluster, weight)
+    if folders and sampling == OWN_COLUMNS:
         complete = _score_run(folders[0], penalty, confidence_level, regrade=regrade, as_json=json)
     else:
-        penalty = DEFAULT_PENALTY if penalty is None else penalty
-        summary = summarise(read_tables(files), penalty=penalty, confidence_level=confidence_level)
+        table = _folder_outcomes(folders[0], sampling) if folders else read_tables(files, sampling)
+        if penalty is None:
+            penalty = RunFolder(folders[0]).read_about().get("penalty", DEFAULT_PENALTY) if folders else DEFAULT_PENALTY
+        summary = summarise(table, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))
@@ -57,6 +84,32 @@ def score(
             console.show(summary_blocks(summary))
     if not complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
+    from refusal_index.outcomes.runs import read_outcomes_of
+
+    return read_outcomes_of(path, sampling)
+
+
+def _score_rates(path: Path, penalty: float, confidence_level: float, *, as_json: bool) -> None:
+    from refusal_index.outcomes.presentation.blocks import span
+    from refusal_index.outcomes.presentation.summary import summary_blocks
+    from refusal_index.outcomes.rates import rates_outcomes, read_rates
+    from refusal_index.outcomes.summary import summarise, summary_document
+
+    rows = read_rates(path)
+    summary = summarise(rates_outcomes(rows), penalty=penalty, confidence_level=confidence_level)
+    if as_json:
+        ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
+        console.document(summary_document(summary) | {"rounding": ranges})
+        return
+    console.show(summary_blocks(summary))
+    console.say()
+    console.prose("Made of published rates, in whole questions. Rates that are printed as these are leave RI at:")
+    for row in rows:
+        cells = ", ".join(f"{count:,}" for count in row.table.counts)
+        console.say(f"  {row.model}: {span(row.low, row.high)} (cells {cells})")
 
 
 def _score_run(path: Path, penalty: float | None, confidence_level: float, *, regrade: bool, as_json: bool) -> bool:

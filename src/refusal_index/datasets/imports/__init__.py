@@ -6,6 +6,7 @@
 - `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals;
 - `lm_eval`: the samples of lm-evaluation-harness;
 - `reader`: any of them;
+- `two_files`: a second file that holds the forced pass;
 - `known`: what such a file lacks, filled in from a dataset;
 - `selection`: which first passes are forced.
 

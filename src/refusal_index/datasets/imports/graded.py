@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.datasets.columns import missing_column, resolve_columns
-from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass
-from refusal_index.datasets.imports.grades import GRADED, flag, read_grade
+from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, Beyond, FirstPass, forced_outcome
+from refusal_index.datasets.imports.grades import GRADED, Translations, flag, read_grade, translated
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.questions import content_ids
 from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.source import Row
+from refusal_index.outcomes.source import Row, present_columns
+from refusal_index.outcomes.tabular import NOTHING
 
 USUAL_NAMES = {
     "question": ("question", "problem", "query", "prompt"),
@@ -36,28 +39,55 @@ USUAL_NAMES = {
     "dataset": ("dataset",),
     "variant": ("variant", "condition"),
     "draw": ("draw",),
+    "forced_grade": ("forced_grade", "second_grade"),
+    "forced_correct": ("forced_correct", "correct_forced", "correct_when_forced"),
+    "forced_reply": ("forced_reply", "forced_answer"),
+    # a column that is called so may hold anything: these are looked for under the name that is given only
+    "p_answering": (),
+    "confidence": (),
     "topic": ("topic", "category", "subject"),
     "context": ("context", "passage"),
 }
 """Column names, in any case, that need not be pointed out; the first that is there counts."""
 
 
-def read_graded(file: SourceFile, columns: Mapping[str, str]) -> tuple[FirstPass, ...]:
+def read_graded(
+    file: SourceFile, columns: Mapping[str, str], words: Translations | None = None
+) -> tuple[FirstPass, ...]:
     """Return the first passes of a file with one graded answer a row.
 
     The grade is that of the column of grades, or follows from flags for right, wrong and refused ones. A flag for
-    refusals counts beside a grade that knows right and wrong only. Raises DatasetError if a column is missing, a grade
-    is not known, or a cell is not what it should be; the message names the line.
+    refusals counts beside a grade that knows right and wrong only.
+
+    A row may hold both passes: the second in columns of its own, or in the same grade where refusals have a flag. A
+    refusal is never right, so that one refused row that is marked as right shows that the grades of the refused rows
+    are those of forced answers. Where none is, a mark as wrong may be either, and is set aside.
+
+    Raises DatasetError if a column is missing, a grade is not known, or a cell is not what it should be; the message
+    names the line.
 
     - `file`: the file.
-    - `columns`: column by role, where they have other than the usual names.
+    - `columns`: column by role, where they have other than the usual names; ``result.grade`` is a path into what a cell
+      holds.
+    - `words`: what words of grades and flags are to be read as.
     """
-    found = resolve_columns(file.source, file.columns, columns, USUAL_NAMES)
+    records = file.with_paths(columns.values())
+    present = present_columns(records)
+    found = resolve_columns(file.source, present, columns, USUAL_NAMES)
     if not {"grade", "correct", "refused"} & found.keys():
-        raise missing_column(file.source, file.columns, "grade", "grade")
-    rows = [_Row(record, found) for record in file.records]
+        raise missing_column(file.source, present, "grade", "grade")
+    rows = [_Row(record, found, words or {}) for record in records]
     ids = _ids(rows, found)
-    return tuple(_first_pass(row, question_id, file.stem) for row, question_id in zip(rows, ids, strict=True))
+    told = [(row.flag("refused"), _answer_grade(row)) for row in rows]
+    both = any(refused and grade is Grade.CORRECT for refused, grade in told)
+    return tuple(
+        _first_pass(row, question_id, file.stem, *grades, both=both)
+        for row, question_id, grades in zip(rows, ids, told, strict=True)
+    )
+
+
+MARKED = frozenset({"grade", "refused", "correct", "incorrect", "answerable", "forced_grade", "forced_correct"})
+"""The roles whose words may be translated."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +96,7 @@ class _Row:
 
     record: Row
     columns: Mapping[str, str]
+    words: Translations
 
     def where(self, role: str) -> str:
         return f"{self.record.place}, column {self.columns[role]!r}"
@@ -74,7 +105,8 @@ class _Row:
         return self.record.wrong(said, self.columns[role])
 
     def cell(self, role: str) -> Any:
-        return self.record.cells.get(self.columns[role]) if role in self.columns else None
+        value = self.record.cells.get(self.columns[role]) if role in self.columns else None
+        return translated(value, self.words) if role in MARKED else value
 
     def text(self, role: str) -> str:
         value = self.cell(role)
@@ -84,6 +116,18 @@ class _Row:
 
     def flag(self, role: str) -> bool | None:
         return flag(self.cell(role), self.where(role)) if role in self.columns else None
+
+    def probability(self, role: str) -> float | None:
+        value = self.text(role)
+        if value.casefold() in NOTHING:
+            return None
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number <= 1:
+            raise self.wrong(f"expected a probability in [0, 1], got {shortened(value)}; is it in per cent?", role)
+        return number
 
     def golds(self) -> list[str]:
         """Return the accepted answers, the gold answer first: a cell may hold a list of them."""
@@ -145,8 +189,13 @@ def _own_id(row: _Row) -> str:
     return found
 
 
-def _first_pass(row: _Row, question_id: str, stem: str) -> FirstPass:
-    grade = _grade(row)
+def _first_pass(
+    row: _Row, question_id: str, stem: str, refused: bool | None, answer: Grade | None, *, both: bool
+) -> FirstPass:
+    """Make the record of a row; `both` says whether the grade of a refused one is that of its forced answer."""
+    grade = _grade(row, refused, answer)
+    beside = answer if refused and answer in (Grade.CORRECT, Grade.INCORRECT) else None
+    forced = _forced(row, beside if both else None)
     return FirstPass(
         question=_question(row, question_id),
         model=row.text("model") or stem,
@@ -156,7 +205,26 @@ def _first_pass(row: _Row, question_id: str, stem: str) -> FirstPass:
         variant=row.text("variant") or None,
         draw=_draw(row),
         reason=NOT_GRADED if grade is Grade.UNSCORED else None,
+        beyond=Beyond(
+            forced,
+            beside if forced is None else None,
+            row.probability("p_answering"),
+            row.probability("confidence"),
+        ),
     )
+
+
+def _forced(row: _Row, beside: Grade | None) -> Outcome | None:
+    """Return what became of the forced pass by its own columns, or else by the grade beside the refusal."""
+    reply = row.text("forced_reply") or None
+    if "forced_grade" in row.columns:
+        grade = read_grade(row.cell("forced_grade"), GRADED, row.where("forced_grade"))
+    elif "forced_correct" in row.columns:
+        right = row.flag("forced_correct")
+        grade = None if right is None else Grade.CORRECT if right else Grade.INCORRECT
+    else:
+        grade = beside
+    return None if grade is None and reply is None else forced_outcome(grade, reply)
 
 
 def _question(row: _Row, question_id: str) -> Question:
@@ -186,10 +254,12 @@ def _draw(row: _Row) -> int:
     return int(text or 0)
 
 
-def _grade(row: _Row) -> Grade | None:
+def _answer_grade(row: _Row) -> Grade | None:
+    return read_grade(row.cell("grade"), GRADED, row.where("grade")) if "grade" in row.columns else _of_flags(row)
+
+
+def _grade(row: _Row, refused: bool | None, grade: Grade | None) -> Grade | None:
     """Return the grade of a row; None where the model answered and nobody said whether that is right."""
-    refused = row.flag("refused")
-    grade = read_grade(row.cell("grade"), GRADED, row.where("grade")) if "grade" in row.columns else _of_flags(row)
     if refused:
         return Grade.REFUSED
     if refused is False and grade is Grade.REFUSED:

@@ -9,7 +9,7 @@ from typing import Any
 from refusal_index.datasets.imports.first_pass import FirstPassError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.tabular import TRUTH
+from refusal_index.outcomes.tabular import NOTHING, TRUTH
 
 Vocabulary = Mapping[str, Grade]
 
@@ -38,6 +38,22 @@ GRADED: Vocabulary = {**WORDS, **SIMPLEQA_LETTERS, **RIGHT_OR_WRONG}
 """What a column of grades may hold."""
 
 
+Translations = Mapping[str, str]
+"""Words of a file, in lower case, and what they are to be read as."""
+
+MEANINGS = (*(grade.value for grade in Grade), "true", "false")
+"""What a word may be read as."""
+
+
+def translated(value: Any, words: Translations) -> Any:
+    """Return what a value is to be read as: itself where nobody said otherwise.
+
+    >>> translated(" Pass ", {"pass": "refused"}), translated(1, {"pass": "refused"})
+    ('refused', 1)
+    """
+    return words.get(str(value).strip().casefold(), value) if words and value is not None else value
+
+
 def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     """Return the grade that a value stands for, or None for an empty one.
 
@@ -53,7 +69,7 @@ def read_grade(value: Any, vocabulary: Vocabulary, place: str) -> Grade | None:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
     word = str(value).strip().upper().replace(" ", "_").replace("-", "_")
-    if not word:
+    if word.lower() in NOTHING:
         return None
     if word not in vocabulary:
         raise FirstPassError(
@@ -72,7 +88,7 @@ def flag(value: Any, place: str) -> bool | None:
     (True, None)
     """
     word = "" if value is None else str(value).strip().casefold()
-    if word in ("", "nan"):
+    if word in NOTHING:
         return None
     if word not in TRUTH:
         raise FirstPassError(f"{place}: expected true, false, 1, 0, yes, no or nothing, got {shortened(value)}")

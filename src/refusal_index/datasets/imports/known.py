@@ -15,6 +15,7 @@ from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.source import present_columns
 
 
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
@@ -121,7 +122,8 @@ def has_ids(file: SourceFile, kind: str, read: ReadOptions) -> bool:
     """Tell whether ids can be a dataset's: lm-eval counts its documents, and graded rows without ids are numbered."""
     if kind != GRADED:
         return kind != LM_EVAL
-    return "question_id" in resolve_columns(file.source, file.columns, read.columns, USUAL_NAMES)
+    present = present_columns(file.with_paths(read.columns.values()))
+    return "question_id" in resolve_columns(file.source, present, read.columns, USUAL_NAMES)
 
 
 def _plain(text: str) -> str:

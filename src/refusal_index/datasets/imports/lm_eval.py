@@ -14,8 +14,8 @@ from typing import Any
 from refusal_index.datasets.columns import resolve_columns
 from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.datasets.imports.graded import USUAL_NAMES
-from refusal_index.datasets.imports.grades import RIGHT_OR_WRONG, WORDS, flag, read_grade
-from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.datasets.imports.grades import RIGHT_OR_WRONG, WORDS, Translations, flag, read_grade, translated
+from refusal_index.datasets.imports.source import SourceFile, with_paths
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
@@ -36,7 +36,9 @@ def looks_like_lm_eval(record: Row) -> bool:
     return "doc_id" in record.cells and "filtered_resps" in record.cells
 
 
-def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | None = None) -> tuple[FirstPass, ...]:
+def read_lm_eval(
+    file: SourceFile, columns: Mapping[str, str], metric: str | None = None, words: Translations | None = None
+) -> tuple[FirstPass, ...]:
     """Return the first passes of a file of samples.
 
     Raises FirstPassError if the metric or the filter has to be chosen, or a sample does not hold what it should.
@@ -44,13 +46,14 @@ def read_lm_eval(file: SourceFile, columns: Mapping[str, str], metric: str | Non
     - `file`: the file; its name and its folder's name say the task and the model, as the harness writes them.
     - `columns`: keys of `doc` by role, where they have other than the usual names.
     - `metric`: the metric that is the grade, as ``METRIC`` or ``METRIC,FILTER``; None where there is but one.
+    - `words`: what words of the metric are to be read as.
     """
     name, _, wanted = (metric or "").partition(",")
     records = _filtered(file, wanted)
     chosen = name or _only_metric(file, records[0])
     task = FILE_NAME.fullmatch(file.stem)
     dataset = task["task"] if task else None
-    return tuple(_first_pass(file, record, columns, chosen, dataset) for record in records)
+    return tuple(_first_pass(file, record, columns, chosen, dataset, words or {}) for record in records)
 
 
 def _filtered(file: SourceFile, wanted: str) -> list[Row]:
@@ -86,9 +89,14 @@ def _only_metric(file: SourceFile, record: Row) -> str | None:
 
 
 def _first_pass(
-    file: SourceFile, record: Row, columns: Mapping[str, str], metric: str | None, dataset: str | None
+    file: SourceFile,
+    record: Row,
+    columns: Mapping[str, str],
+    metric: str | None,
+    dataset: str | None,
+    words: Translations,
 ) -> FirstPass:
-    grade = _of_flags(record) if metric is None else _of_metric(record, metric)
+    grade = _of_flags(record) if metric is None else _of_metric(record, metric, words)
     return FirstPass(
         question=_question(record, columns),
         model=_model(file),
@@ -106,14 +114,15 @@ def _of_flags(record: Row) -> Grade | None:
     return said[0] if said else None
 
 
-def _of_metric(record: Row, metric: str) -> Grade | None:
+def _of_metric(record: Row, metric: str, words: Translations) -> Grade | None:
     if metric not in record.cells:
         raise record.wrong(f"expected a metric {metric!r}, got {', '.join(_metrics(record)) or 'none'}")
-    return read_grade(record.cells[metric], {**WORDS, **RIGHT_OR_WRONG}, f"{record.place}, metric {metric!r}")
+    said = translated(record.cells[metric], words)
+    return read_grade(said, {**WORDS, **RIGHT_OR_WRONG}, f"{record.place}, metric {metric!r}")
 
 
 def _question(record: Row, columns: Mapping[str, str]) -> Question:
-    doc = _doc(record)
+    doc = with_paths(_doc(record), columns.values())
     found = resolve_columns(record.source, doc, columns, USUAL_NAMES)
     cells = {role: doc.get(column) for role, column in found.items()}
     target = record.cells.get("target")

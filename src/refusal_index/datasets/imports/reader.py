@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from refusal_index.datasets.imports.first_pass import FirstPass, FirstPassError, from_outcomes
 from refusal_index.datasets.imports.graded import read_graded
+from refusal_index.datasets.imports.grades import Translations
 from refusal_index.datasets.imports.lm_eval import looks_like_lm_eval, read_lm_eval
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.grade import Grade
@@ -30,6 +31,7 @@ class ReadOptions:
     # name, dataset: of the model and the questions, in place of what the files say
     name: str | None = None
     dataset: str | None = None
+    words: Translations = field(default_factory=dict)  # what words of grades and flags are to be read as
 
     def applied(self, passes: tuple[FirstPass, ...]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
@@ -67,9 +69,9 @@ def read_first_passes(file: SourceFile, kind: str, options: ReadOptions) -> tupl
     """
     _refuse_idle(file, kind, options)
     if kind == LM_EVAL:
-        passes = read_lm_eval(file, options.columns, options.scorer)
+        passes = read_lm_eval(file, options.columns, options.scorer, options.words)
     elif kind == GRADED:
-        passes = read_graded(file, options.columns)
+        passes = read_graded(file, options.columns, options.words)
     else:
         passes = from_outcomes(read_outcomes(file.path))
     return options.applied(passes)
@@ -79,6 +81,8 @@ def _refuse_idle(file: SourceFile, kind: str, options: ReadOptions) -> None:
     """Stop where an option was given that this kind of file has no use for: whoever gave it expects something else."""
     if options.columns and kind == OUTCOMES:
         raise FirstPassError(f"--column: {file.path} is an outcome table, whose columns have fixed names; leave it out")
+    if options.words and kind == OUTCOMES:
+        raise FirstPassError(f"--map: {file.path} is an outcome table, whose words are fixed; leave it out")
     if options.scorer and kind != LM_EVAL:
         raise FirstPassError(
             f"--scorer: {file.path} was read as {kind!r}, which has no scorers; leave it out, or name the column of "

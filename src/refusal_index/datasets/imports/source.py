@@ -7,7 +7,8 @@ import io
 import json
 import zipfile
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,39 @@ class SourceFile:
     def columns(self) -> tuple[str, ...]:
         """Every column of any of its records."""
         return present_columns(self.records)
+
+    def with_paths(self, columns: Iterable[str]) -> tuple[Row, ...]:
+        """Return the records, with columns for what lies deeper, by paths such as ``result.grades.0``."""
+        present = set(self.columns)
+        paths = [column for column in columns if "." in column and column not in present]
+        return tuple(replace(record, cells=with_paths(record.cells, paths)) for record in self.records)
+
+
+def with_paths(cells: Mapping[str, Any], paths: Iterable[str]) -> Mapping[str, Any]:
+    """Return the cells of a record, with one more for each path that leads somewhere.
+
+    >>> with_paths({"result": {"grades": ["A"]}}, ["result.grades.0", "result.x"])
+    {'result': {'grades': ['A']}, 'result.grades.0': 'A'}
+    """
+    reached = {path: _reached(cells, path.split(".")) for path in paths}
+    return {**cells, **{path: value for path, value in reached.items() if value is not None}}
+
+
+def _reached(value: Any, steps: Sequence[str]) -> Any:
+    """Return what lies at the end of a path through objects and lists, also such as are written as JSON in a text."""
+    for step in steps:
+        if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                return None
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return value
 
 
 def _unpacked(content: bytes) -> bytes:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.datasets.imports.first_pass import FirstPass
-from refusal_index.outcomes.cautions import MISSING_LIMIT
+from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, Block, Table, number, title
 from refusal_index.stats import ContingencyTable, Estimate, metrics
@@ -32,6 +32,8 @@ class Tally:
     unscored: int  # how many were not graded, or answered without a word on whether that is right
     reasons: Mapping[str, int]  # number of the unscored by reason
     to_force: int  # refused questions that a forced pass has to ask
+    forced: int  # refused questions whose forced answer is there
+    set_aside: int  # refused questions that are marked as wrong too, for the refusal or for a forced answer
     # those of `METRICS`, of the graded questions; empty where so many are unscored that they would mislead
     metrics: tuple[Estimate, ...]
 
@@ -74,8 +76,14 @@ def _tally(
         unscored=unscored,
         reasons=dict(reasons.most_common()),
         to_force=sum(one.needs_forcing for one in group),
+        forced=sum(_is_forced(one) for one in group),
+        set_aside=sum(one.beyond.set_aside is not None for one in group),
         metrics=tuple(found[name] for name in METRICS if name in found),
     )
+
+
+def _is_forced(one: FirstPass) -> bool:
+    return one.grade is Grade.REFUSED and one.question.gold is not None and one.beyond.forced is not None
 
 
 COUNTS = ("correct", "incorrect", "refused", "unscored")
@@ -105,6 +113,7 @@ def tally_document(tally: Tally) -> dict[str, Any]:
             for one in tally.metrics
         },
         "force_requests": tally.to_force,
+        "forced": tally.forced,
     }
 
 
@@ -126,7 +135,15 @@ def _remarks(tally: Tally) -> Iterator[str]:
         yield f"{tally.unscored:,} of {tally.rows:,} could not be scored ({reasons})."
     if not tally.metrics:
         yield "so many are unscored that C/A, F and the weighted score would mislead."
-    if settled := tally.refused - tally.to_force:
+    if tally.forced:
+        yield f"{tally.forced:,} refused questions have their forced answers: 'refusal-index score' takes both passes."
+    if tally.set_aside:
+        yield (
+            f"{tally.set_aside:,} refused questions are marked as wrong too, which may be for the refusal or for a "
+            "forced answer. If it is for the latter, name the column twice: --column correct=NAME --column "
+            "forced_correct=NAME, or with grade and forced_grade."
+        )
+    if settled := tally.refused - tally.to_force - tally.forced:
         yield f"{settled:,} refused questions have no right answer: whatever is forced is wrong, and is not asked."
     if not tally.refused:
         yield (

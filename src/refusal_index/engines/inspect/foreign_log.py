@@ -18,9 +18,11 @@ from refusal_index.datasets.imports.grades import (
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
     WORDS,
+    Translations,
     Vocabulary,
     flag,
     read_grade,
+    translated,
 )
 from refusal_index.engines.completions import CARRIED
 from refusal_index.engines.inspect.earlier_runs import check_size
@@ -40,7 +42,7 @@ FLAGS = {
 """Parts of a score that say the grade together."""
 
 
-def read_foreign_log(path: Path, scorer: str | None = None) -> tuple[FirstPass, ...]:
+def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
     """Return the first passes of a log that another task wrote; each epoch is a draw.
 
     A grade is looked for in the score's value and, where that knows right and wrong only, under ``grade`` in its
@@ -53,6 +55,8 @@ def read_foreign_log(path: Path, scorer: str | None = None) -> tuple[FirstPass, 
         The log, in either of Inspect's formats.
     scorer
         The scorer whose score is the grade; None where there is but one.
+    words
+        What words of the score are to be read as.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def read_foreign_log(path: Path, scorer: str | None = None) -> tuple[FirstPass, 
     if not samples:
         raise FirstPassError(f"{path}: expected samples, found none; was the log written to its end?")
     chosen = scorer or _only_scorer(path, samples)
-    reader = _GradeReader(path, chosen, samples)
+    reader = _GradeReader(path, chosen, samples, words or {})
     return tuple(_first_pass(path, log, sample, reader) for sample in samples)
 
 
@@ -97,13 +101,13 @@ def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
 class _GradeReader:
     """Reads grades in the letters that a log's scores use."""
 
-    def __init__(self, path: Path, scorer: str, samples: Sequence[EvalSample]) -> None:
-        self._path, self._scorer = path, scorer
+    def __init__(self, path: Path, scorer: str, samples: Sequence[EvalSample], words: Translations) -> None:
+        self._path, self._scorer, self._words = path, scorer, words
         scores = [score for sample in samples if (score := self._score(sample)) is not None]
         if not scores:
             found = ", ".join(dict.fromkeys(name for sample in samples for name in sample.scores or ())) or "none"
             raise FirstPassError(f"{path}: expected scores of {scorer!r}, got {found}; choose one of these")
-        self._vocabulary = _vocabulary([_said(score) for score in scores])
+        self._vocabulary = _vocabulary([translated(_said(score), words) for score in scores])
 
     def grade(self, sample: EvalSample) -> Grade | None:
         """Return the grade of a sample; None where it has none."""
@@ -111,7 +115,7 @@ class _GradeReader:
         if score is None:
             return None
         place = f"{self._path}, sample {sample.id!r}, score {self._scorer!r}"
-        said = _said(score)
+        said = translated(_said(score), self._words)
         return _of_flags(said, place) if isinstance(said, Mapping) else read_grade(said, self._vocabulary, place)
 
     def _score(self, sample: EvalSample) -> Score | None:

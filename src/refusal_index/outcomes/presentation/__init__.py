@@ -7,6 +7,7 @@ is escaped; whoever shows them does that, knowing what would be obeyed there.
 from refusal_index.outcomes.presentation.blocks import (
     METRIC_COLUMNS,
     METRIC_LABELS,
+    NOT_KNOWN,
     UNDEFINED,
     Block,
     Shown,
@@ -19,6 +20,7 @@ from refusal_index.outcomes.presentation.blocks import (
 __all__ = [
     "METRIC_COLUMNS",
     "METRIC_LABELS",
+    "NOT_KNOWN",
     "UNDEFINED",
     "Block",
     "Shown",

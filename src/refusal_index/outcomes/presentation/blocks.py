@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 UNDEFINED = "-"
 """Stands for a number that there is not."""
 
+NOT_KNOWN = "not known"
+"""Stands for a number that the data do not hold, though there is one."""
+
 OBEYED = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 """Categories of characters that are followed rather than seen: controls, direction marks, line separators."""
 
@@ -25,10 +28,13 @@ METRIC_LABELS: Mapping[str, str] = {
     "weighted_score": "Weighted",
     "error_rate": "Error",
     "refusal_index": "RI",
+    "single_draw_refusal_index": "single-draw RI",
 }
 """What figures and printed tables call the metrics."""
 
-METRIC_COLUMNS = {name: label if label.isupper() else label.lower() for name, label in METRIC_LABELS.items()}
+METRIC_COLUMNS = {
+    name: label if label.isupper() or label.endswith("RI") else label.lower() for name, label in METRIC_LABELS.items()
+}
 """What the columns of a table of plain text call the metrics."""
 
 

@@ -5,19 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from refusal_index.outcomes.cautions import MISSING_LIMIT
-from refusal_index.outcomes.comparison import CorrectedPair, Difference, PairComparison, both_numbers
+from refusal_index.outcomes.comparison import CompareOptions, Difference, PairComparison, both_numbers
+from refusal_index.outcomes.counts import MISSING_LIMIT
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.stats import NoiseCorrectedDifference
+from refusal_index.outcomes.sampling import describe
+from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.variant_metrics import never_forced
+from refusal_index.stats import NoiseCorrectedDifference, Status
+from refusal_index.stats.design import FEW_CLUSTERS
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
 
-CORRECTED = "RI corrected"
+ONE_DRAW = (
+    "single-draw RI is the index of one reply a question, and not RI, that of the models' probabilities: of two models "
+    "with the same RI the one whose replies are more random has the lower single-draw RI. To compare RI, draw "
+    "questions twice in every run (run --draws 2 --repeat-questions 200)."
+)
+SEVERAL_DRAWS = (
+    "RI is the index of the models' probabilities; single-draw RI, that of one reply a question, also differs where "
+    "one model's replies are more random than the other's."
+)
+ALL_ALIKE = "At temperature 0 every draw is the same reply, so that RI is single-draw RI."
+SOME_ALIKE = "At temperature 0 every draw is the same reply, so that one is enough of"
+RANKED_BY = "Ranked by RI, the index of the models' probabilities"
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
@@ -30,19 +46,39 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield f"{first} minus {second}"
     for variant in variants:
         yield _matching(runs, variant.match, variant.name if len(variants) > 1 else None)
-    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "status")
+    yield from _sampled(variants[0].match, found.options)
+    columns = ("metric", "variant", first, second, "difference", f"{percent(level)} interval", "p", "Holm", "status")
+    adjusted = found.adjusted_pvalues()
     rows = (
-        (METRIC_COLUMNS[metric] if metric else CORRECTED, variant, *_cells(difference, level))
-        for metric, variant, difference in found.rows()
+        (METRIC_COLUMNS[metric], variant, *_with_holm(_cells(difference, level), holm))
+        for (metric, variant, difference), holm in zip(found.rows(), adjusted, strict=True)
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
-    if found.corrected:
-        basis = _basis(found.corrected)
-        yield ""
-        yield f"{CORRECTED}: without the noise of single draws, on questions drawn repeatedly: {basis}."
-    for line in (*_reasons(runs, found.pair), *_corrected_reasons(runs, found.corrected)):
+    yield from ("", _primary(found, adjusted))
+    yield from ("", _which_index(found))
+    for line in _reasons(runs, found.pair):
         yield from ("", line)
     yield from _asked_otherwise(runs)
+
+
+def _with_holm(cells: Iterator[str], holm: float | None) -> Iterator[str]:
+    *numbers, status = cells
+    yield from (*numbers, pvalue(holm), status)
+
+
+def _primary(found: TwoRuns, adjusted: Sequence[float | None]) -> str:
+    """Say which p-value stands as it is, and that the others are adjusted."""
+    others = sum(one is not None for one in adjusted)
+    if not found.has_primary:
+        return f"No difference is primary: the p-values of all {others} are adjusted for their number (Holm)."
+    metric, variant, difference = next(found.rows())
+    name = METRIC_COLUMNS[metric]
+    which = f"{name} {variant}" if len(found.pair.variants) > 1 else name
+    its = "it has no p-value" if difference.pvalue is None else "its p-value stands as it is"
+    return (
+        f"{which} is the primary comparison, and {its}; those of the other {others} are adjusted for their number "
+        "(Holm)."
+    )
 
 
 def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
@@ -51,14 +87,31 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
     for line in missing_lines(runs):
         yield from (line, "")
     yield _matching(runs, found.found.match, found.found.variant)
+    yield from _sampled(found.found.match, found.options)
     for line in _unranked(found):
         yield from ("", line)
     if len(ranking.runs) < 2:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
     else:
         yield from _ranked_blocks(found)
-    yield from _corrected_blocks(found)
+    if ranking.metric == SINGLE_DRAW:
+        yield from ("", ONE_DRAW)
+    elif ranking.metric == INDEX:
+        yield from ("", f"{RANKED_BY}{_from_draws(runs)}")
     yield from _asked_otherwise(runs)
+
+
+def _sampled(found: Match, options: CompareOptions) -> Iterator[Block]:
+    """Say what intervals and p-values allow for."""
+    sampling = describe(found.matrix.design, options.sampling)
+    if sampling is None:
+        return
+    if sampling["cluster"] is not None:
+        few = f"; below {FEW_CLUSTERS} intervals and p-values are rough" if sampling["clusters"] < FEW_CLUSTERS else ""
+        yield f"The questions come in {sampling['clusters']:,} clusters (column {sampling['cluster']!r}){few}."
+    if sampling["weight"] is not None:
+        worth = f"{sampling['effective_by_weight']:,.0f} questions of equal weight"
+        yield f"The questions are weighted (column {sampling['weight']!r}) and worth {worth}."
 
 
 def _asked_otherwise(runs: Sequence[ComparedRun]) -> Iterator[Block]:
@@ -92,32 +145,6 @@ def _ranked_blocks(found: RankedRuns) -> Iterator[Block]:
     yield from ("", Table.of(names, pairs, left=("pair",)))
 
 
-def _corrected_blocks(found: RankedRuns) -> Iterator[Block]:
-    """Yield the differences of corrected indices beside a ranking, which is one of first draws."""
-    if not found.corrected:
-        return
-    runs, level = found.runs, found.options.confidence_level
-    yield ""
-    yield (
-        "The ranking is of first draws, which show a lower index the more random a model's behaviour is. Without "
-        "that noise, on questions drawn repeatedly (Holm: within each variant):"
-    )
-    numbers = ("questions", "first", "second", "difference", f"{percent(level)} interval", "p", "Holm", "status")
-    rows = ((*_names(runs, each), *_corrected_cells(each, level)) for each in found.corrected)
-    yield from ("", Table.of(("pair", "variant", *numbers), rows, left=("pair", "variant", "status")))
-    for line in _corrected_reasons(runs, found.corrected):
-        yield from ("", line)
-
-
-def _names(runs: Sequence[ComparedRun], each: CorrectedPair) -> tuple[str, str]:
-    return f"{runs[each.first].label} - {runs[each.second].label}", each.variant
-
-
-def _corrected_cells(each: CorrectedPair, level: float) -> Iterator[str]:
-    *numbers, status = _cells(each.difference, level)
-    yield from (_questions(each.difference), *numbers, pvalue(each.pvalue_holm), status)
-
-
 def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield from (number(value) for value in (*both_numbers(difference), difference.estimate))
     yield interval(*difference.confidence_interval(level).or_none())
@@ -125,15 +152,34 @@ def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield difference.status
 
 
-def _basis(corrected: Sequence[CorrectedPair]) -> str:
-    """Say how many questions each corrected difference rests on."""
-    if len(corrected) == 1:
-        return _questions(corrected[0].difference)
-    return "; ".join(f"{each.variant} {_questions(each.difference)}" for each in corrected)
+def _alike(runs: Sequence[ComparedRun]) -> list[str]:
+    return [run.label for run in runs if always_alike(run.settings)]
+
+
+def _from_draws(runs: Sequence[ComparedRun]) -> str:
+    """Say what RI is made from, where not every run replies alike each time."""
+    alike = _alike(runs)
+    if len(alike) == len(runs):
+        return f". {ALL_ALIKE}"
+    rest = f" {SOME_ALIKE} {', '.join(alike)}." if alike else ""
+    return f", from questions drawn repeatedly and one draw of all.{rest}"
+
+
+def _which_index(found: TwoRuns) -> str:
+    """Say which index is compared, and on what that of the probabilities rests."""
+    pair, alike = found.pair, _alike(found.runs)
+    drawn = [(one.name, one.index) for one in pair.variants if one.index is not None]
+    if not drawn:
+        return ONE_DRAW
+    each = [_questions(index) if len(pair.variants) == 1 else f"{name} {_questions(index)}" for name, index in drawn]
+    if len(alike) == len(found.runs):
+        return ALL_ALIKE
+    rest = f" {SOME_ALIKE} {alike[0]}." if alike else ""
+    return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}.{rest}"
 
 
 def _questions(difference: NoiseCorrectedDifference) -> str:
-    first, second = difference.first.patterns.n_questions, difference.second.patterns.n_questions
+    first, second = difference.first.n_repeated, difference.second.n_repeated
     shared = difference.n_shared
     return f"{shared:,}" if first == second == shared else f"{first:,} and {second:,}, {shared:,} of them shared"
 
@@ -147,6 +193,12 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
     for run in found.found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
         yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({run.reason})."
+    if tested := found.found.ranking.boundary_pairs:
+        each = (
+            f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
+            for one in tested
+        )
+        yield f"Models at the boundary against others, p by power divergence, Holm: {', '.join(each)}."
 
 
 def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
@@ -156,12 +208,19 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
         asked = {variant: first_draws(run.variants[variant]).height for variant in found}
         many = any(missing.questions > MISSING_LIMIT * asked[variant] for variant, missing in found.items())
         each = ", ".join(
-            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} (RI {span(missing.low, missing.high)})"
+            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} "
+            f"(single-draw RI {span(missing.low, missing.high)})"
             for variant, missing in found.items()
         )
         begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
+        if any(never_forced(first_draws(rows)) for rows in run.variants.values()):
+            yield (
+                f"{run.label} holds a first pass that nobody forced: of what it refused, only questions without a "
+                "right answer are in these numbers, and no rate here is that of all its questions. 'refusal-index "
+                "score' shows those."
+            )
         if found:
-            yield f"{begins}{run.label} lacks grades, which leave its RI within a range: {each}.{ends}"
+            yield f"{begins}{run.label} lacks grades, which leave its index within a range: {each}.{ends}"
 
 
 def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) -> str:
@@ -182,28 +241,18 @@ def _matching(runs: Sequence[ComparedRun], found: Match, variant: str | None) ->
 
 
 def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]:
-    """Say why a difference has no p-value, once for each reason, naming the run."""
-    found = [d for variant in pair.variants for d in variant.comparison.differences if d.status != "ok"]
-    grouped: dict[tuple[str, str], list[str]] = {}
-    for difference in found:
-        key = difference.status, _named(runs, difference.reason)
-        grouped.setdefault(key, []).append(METRIC_COLUMNS[difference.name])
+    """Say why a difference is no plain number, once for each reason, naming the run."""
+    found = [one for variant in pair.variants for one in variant.comparison.differences if one.status != "ok"]
+    grouped: dict[tuple[Status, str], list[str]] = {}
+    for name, difference in (item for variant in pair.variants for item in variant.differences().items()):
+        if difference.status != "ok":
+            key = difference.status, _named(runs, difference.reason)
+            grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
+        if METRIC_COLUMNS[SINGLE_DRAW] in names and any(one.method == "power_divergence" for one in found):
+            advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
-
-
-def _corrected_reasons(runs: Sequence[ComparedRun], corrected: Sequence[CorrectedPair]) -> Iterator[str]:
-    """Say why a corrected difference is none, has no interval, or has one that says nothing."""
-    for each in corrected:
-        if each.difference.confidence_interval() == (-2, 2):
-            yield (
-                f"{CORRECTED}, {each.variant}: too few questions, or too few that differ, for an interval: "
-                "it rules nothing out."
-            )
-        elif each.difference.status != "ok":
-            reason = _named([runs[each.first], runs[each.second]], each.difference.reason)
-            yield f"{CORRECTED}, {each.variant}: {each.difference.status} ({reason})."
 
 
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:

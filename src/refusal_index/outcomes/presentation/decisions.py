@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from refusal_index.outcomes.labels import Labels, Source
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
 from refusal_index.outcomes.sensitivity import DecisionOptions, Decisions
-from refusal_index.stats import MisgradingRange
+from refusal_index.stats import MisgradingRange, PredictionPowered
 
 SEED = 0
 """Of the draws behind the intervals of corrected indices: the same outcomes give the same numbers."""
@@ -26,7 +26,6 @@ RULES = {
 RULES_ON_REFUSED_AGAIN = ("refused_again_right", "refused_again_dropped", "all_lowest", "all_highest")
 """What these say rests on which forced answers were refused again."""
 
-NOT_KNOWN = "not known"
 NO_LABELS = "no_labels:"
 KINDS = {
     "refused_graded_wrong": "forced answers graded incorrect",
@@ -43,22 +42,35 @@ def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> It
     for place, one in enumerate(found):
         yield from [""] * bool(place)
         yield title(one.model, one.dataset, one.variant)
-        yield _metrics_table(one)
+        yield _metrics_table(one, options)
         level = percent(options.confidence_level)
-        columns = ("RI if", "estimate", f"{level} interval", "status")
-        yield from ("", Table.of(columns, _index_rows(one, options), left=("RI if", "status")))
+        columns = ("single-draw RI if", "estimate", f"{level} interval", "status")
+        yield from ("", Table.of(columns, _index_rows(one, options), left=("single-draw RI if", "status")))
         for line in _notes(one):
             yield from ("", line)
     for source, labels in (options.labels or {}).items():
         yield from _labels(source, labels)
 
 
-def _metrics_table(found: Decisions) -> Table:
+def _metrics_table(found: Decisions, options: DecisionOptions) -> Table:
     rows = (
-        (METRIC_COLUMNS[one.name], number(found.as_scored[one.name].estimate), span(one.low, one.high))
+        (
+            METRIC_COLUMNS[one.name],
+            number(found.as_scored[one.name].estimate),
+            span(one.low, one.high),
+            *_powered(found.powered.get(one.name), options.confidence_level),
+        )
         for one in found.scoring.ranges
     )
-    return Table.of(("metric", "as scored", "over all scoring rules"), rows, left=("metric",))
+    by_labels = ("by labels", f"{percent(options.confidence_level)} interval") if found.powered else ()
+    return Table.of(("metric", "as scored", "whatever is missing", *by_labels), rows, left=("metric",))
+
+
+def _powered(found: PredictionPowered | None, level: float) -> Iterator[str]:
+    """Yield a metric as the labels of this variant correct it."""
+    if found is not None:
+        yield number(found.estimate)
+        yield interval(*found.confidence_interval(level).or_none())
 
 
 def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
@@ -74,10 +86,12 @@ def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
     right, wrong = (percent(rate) for rate in options.errors)
     name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"
     yield name, _range(found.misgrading), "", _range_status(found.misgrading)
+    same = found.misgrading_same_rates
+    yield "  and alike on refused and answered questions", _range(same), "", _range_status(same)
 
 
 def _scoring_rows(found: Decisions) -> Iterator[Row]:
-    known = found.knows_refused_again
+    known = found.scoring.knows_refused_again
     for rule in found.scoring.rules:
         if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
             yield RULES[rule.rule], NOT_KNOWN, "", "no_forced_grade"
@@ -98,8 +112,17 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
 
 
 def _notes(found: Decisions) -> Iterator[str]:
-    if not found.knows_refused_again:
+    if found.missing_grades:
+        yield "As scored, questions without a grade are left out; ranges keep them, and may lie beside what is scored."
+    if not found.scoring.knows_refused_again:
         yield "Which forced answers were refused again is not known (no forced_grade): no range above allows for it."
+    if found.powered and all(one.reason and one.reason.startswith(NO_LABELS) for one in found.powered.values()):
+        yield (
+            "By labels is not known, since some kind of answer of this variant has none: 'refusal-index audit' with a "
+            "larger --size draws more."
+        )
+    elif found.powered:
+        yield "By labels: prediction-powered, by the grades of all answers and the labels of this variant's."
     for reason in (corrected.reason for corrected in found.corrections.values()):
         if reason is not None and reason.startswith(NO_LABELS):
             kinds = [KINDS[kind] for kind in reason.removeprefix(NO_LABELS).split("+")]
@@ -125,12 +148,12 @@ def _labels(source: Source, labels: Labels) -> Iterator[str]:
 
 def _range(spread: MisgradingRange) -> str:
     """Both ends, or the one that is defined: larger rates move the index away from 0."""
-    near = spread.at_smallest_rates.estimate
+    near = spread.ends[0].estimate
     if spread.status != "undefined" or near is None:
         return f"{number(spread.low)} to {number(spread.high)}"
     return f"{near:.3f} to {UNDEFINED}" if near >= 0 else f"{UNDEFINED} to {near:.3f}"
 
 
 def _range_status(spread: MisgradingRange) -> str:
-    only_far = spread.status == "undefined" and spread.at_smallest_rates.estimate is not None
+    only_far = spread.status == "undefined" and spread.ends[0].estimate is not None
     return f"{spread.reason} at the largest rates" if only_far else spread.reason or "ok"

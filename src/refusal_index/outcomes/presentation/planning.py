@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refusal_index.outcomes.planning import PlanOptions, ScenarioPlan
+from refusal_index.outcomes.planning import BudgetPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import number, percent
-from refusal_index.stats import PowerPlan, SamplePlan
+from refusal_index.outcomes.presentation.blocks import interval, number, percent
+from refusal_index.stats import SamplePlan
 
 
 def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
@@ -15,13 +15,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
     expected = plan.scenario
     yield (
         f"{plan.name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
-        f"RI {number(expected.refusal_index)}"
+        f"single-draw RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
         yield from (f"  no plan: {plan.sizes[0].status} ({plan.sizes[0].reason})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
-    columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
+    columns = ("questions", "single-draw RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
         widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics.items())
@@ -31,18 +31,46 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
     yield ""
 
 
-def apart_blocks(
-    labels: Sequence[str], plans: Mapping[str, tuple[PowerPlan, PowerPlan | None]], options: PlanOptions
-) -> Iterator[Block]:
+def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: PlanOptions) -> Iterator[Block]:
     """Yield what it takes to tell two models apart that were asked the same questions."""
     power = ("power",) if options.questions else ()
+    level = percent(options.confidence_level)
     yield (
         f"{labels[0]} and {labels[1]}: questions to ask both, to tell them apart "
-        f"with a chance of {percent(options.power)}, if they differ by as much as here"
+        f"with a chance of {percent(options.power)}, if they differ by as much as here, and over the interval of that"
     )
-    columns = ("variant", "RI of either", "difference", "correlation", "questions", *power)
-    rows = (_apart_row(name, *found) for name, found in plans.items())
-    yield from ("", Table.of(columns, rows, left=("variant",)))
+    columns = (
+        "variant",
+        "single-draw RI of either",
+        "difference",
+        f"{level} interval",
+        "correlation",
+        "questions",
+        "over it",
+        *power,
+    )
+    rows = (_apart_row(name, plan) for name, plan in plans.items())
+    yield from ("", Table.of(columns, rows, left=("variant",)), "")
+    yield (
+        "The number for the difference seen only repeats how clear the pilot was (post-hoc power); the true difference "
+        "may be any in its interval, so plan for the smallest of them that would matter to you: the number grows "
+        "with the square of the ratio."
+    )
+
+
+def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterator[Block]:
+    """Yield how a budget is best split between questions and repeated draws."""
+    plan = found.split
+    asked = f"{name}: of {options.budget:,.0f} requests, to know the index of the probabilities best"
+    if plan.half_width is None or plan.n is None or plan.repeated is None:
+        yield f"{asked}: no plan ({plan.reason})"
+        return
+    command = f"run --variants VARIANT --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}"
+    yield (
+        f"{asked}: {plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice ({command}): "
+        f"{plan.requests:,.0f} requests, {percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a "
+        f"model with probit slopes {found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
+    )
 
 
 def _size_row(plan: SamplePlan) -> Iterator[str]:
@@ -50,14 +78,14 @@ def _size_row(plan: SamplePlan) -> Iterator[str]:
     yield f"{plan.half_width:.3f}"
     yield f"{plan.forced_requests:,.0f}"
     yield f"{plan.smallest_expected_cell:.1f}"
-    yield "fewer than 5 expected in a cell: RI may come out at +1 or -1" if plan.reason else ""
+    yield "fewer than 5 expected in a cell: the index may come out at +1 or -1" if plan.reason else ""
 
 
 def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Iterator[str]:
     if plan.apart is None:
         yield f"  no model has an index lower by {options.difference:g}"
         return
-    start = f"  to tell it apart from a model with RI {lower:.3f}"
+    start = f"  to tell it apart from a model with single-draw RI {lower:.3f}"
     if plan.apart.n is None:
         yield f"{start}: no plan ({plan.apart.reason})"
         return
@@ -69,11 +97,18 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
         yield f"  with {options.questions:,} questions each the chance is {plan.chance.power:.0%}"
 
 
-def _apart_row(variant: str, needed: PowerPlan, chance: PowerPlan | None) -> Iterator[str]:
+def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
+    needed = plan.needed
     yield variant
     yield " ".join(number(one.refusal_index) for one in (needed.first, needed.second))
     yield number(needed.difference)
+    yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
     yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({needed.reason})"
-    if chance is not None:
-        yield UNDEFINED if chance.power is None else f"{chance.power:.0%} with {chance.n:,}"
+    yield (
+        UNDEFINED
+        if plan.fewest is None
+        else f"{plan.fewest:,} to {'any number' if plan.most is None else f'{plan.most:,}'}"
+    )
+    if plan.chance is not None:
+        yield UNDEFINED if plan.chance.power is None else f"{plan.chance.power:.0%} with {plan.chance.n:,}"

@@ -5,19 +5,35 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from refusal_index.outcomes.draws import DrawsSummary
-from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED
+from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
-from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
+from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
 MISSING = "range of the missing"
-METRICS = tuple(name for name in METRIC_COLUMNS if name != "refusal_index")
-"""The metrics that have a column before the index."""
+METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DRAW))
+"""The metrics that have a column behind the index."""
+
+ONE_DRAW = (
+    "single-draw RI is the index of one reply a question, and not RI, that of the model's probabilities of refusing "
+    "and of being wrong: the more random the replies, the nearer it is to 0, and chance that a refusal and its own "
+    "answer share moves it too. RI takes questions that were drawn twice (run --draws 2 --repeat-questions 200)."
+)
+SEVERAL_DRAWS = (
+    "RI is the index of the model's probabilities of refusing and of being wrong, from the questions that were drawn "
+    "repeatedly and one draw of all. single-draw RI is that of one reply a question, the nearer to 0 the more random "
+    "the replies."
+)
+STEPS = ("forced for all", "of another draw")
+"""What changes between the index of single draws and that of the probabilities, before chance is taken out."""
+
+ALIKE = "RI is that of single draws: at temperature 0 every draw is the same reply."
 
 SHOWN = 8
 """Most variants to name at the top as incomplete."""
@@ -29,6 +45,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     if lacks is not None:
         yield from (lacks, "")
     yield summary_table(summary)
+    yield from ("", which_index(summary))
     for pooled in summary.pooled:
         yield from ("", _pooled(summary, pooled))
     if any(variant.draws for variant in summary.variants):
@@ -52,12 +69,26 @@ def lacking(summary: Summary) -> str | None:
     return f"Incomplete: {', '.join(each)}{more} questions scored{command}."
 
 
+def which_index(summary: Summary) -> str:
+    """Say in a sentence which index is shown, and what it is not."""
+    if any(variant.draws for variant in summary.variants):
+        return SEVERAL_DRAWS
+    return ALIKE if _any_defined(summary) else ONE_DRAW
+
+
+def _any_defined(summary: Summary) -> bool:
+    """Whether some variant has the index of the probabilities, or a reason of its own why it has none."""
+    return any(variant.metric(INDEX).reason != NO_REPEATED_QUESTIONS for variant in summary.variants)
+
+
 def summary_table(summary: Summary) -> Table:
     """Make the table of all variants."""
     heading = "variant" if _shared_source(summary) else "model, dataset, variant"
     metrics = (METRIC_COLUMNS[name] for name in METRICS)
     missing = (MISSING,) if _any_missing(summary) else ()
-    numbers = ("n", *metrics, "RI", f"{percent(summary.confidence_level)} interval", *missing, "scoring rules")
+    level = f"{percent(summary.confidence_level)} interval"
+    indices = [METRIC_COLUMNS[name] for name in ((INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,))]
+    numbers = ("n", *(column for index in indices for column in (index, level)), *metrics, *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
 
@@ -82,16 +113,17 @@ def usage_text(summary: Summary) -> str | None:
 
 
 def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
-    index, rules = variant.metric("refusal_index"), variant.sensitivity.range_of("refusal_index")
+    rules = variant.sensitivity.range_of(SINGLE_DRAW)
     missing, forced = variant.completeness, variant.forced_refusals
     yield _title(summary, variant)
     yield f"{variant.table.n:,}"
+    for name in (INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,):
+        index = variant.metric(name)
+        yield from (number(index.estimate), interval_of(index))
     yield from (number(variant.metric(name).estimate) for name in METRICS)
-    yield number(index.estimate)
-    yield interval_of(index)
     if _any_missing(summary):
         yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
-    yield span(rules.low, rules.high)
+    yield span(rules.low, rules.high) if variant.sensitivity.knows_refused_again else NOT_KNOWN
     yield variant.status
     yield f"{missing.unscored:,} ({missing.missing_share:.1%})" if missing.unscored else "0"
     yield UNDEFINED if forced.share is None else f"{forced.refused:,} ({forced.share:.1%})"
@@ -99,10 +131,16 @@ def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
 
 def _remarks(variant: VariantSummary) -> Iterator[str]:
     """Yield what must be said beside a variant's numbers: that some are missing, however few, comes before the rest."""
+    if variant.sampling is not None:
+        yield variant.sampling.sentence(variant.table.n)
     complete = variant.completeness
-    if complete.unscored and not any(warning.code == "incomplete" for warning in variant.warnings):
+    said = {"incomplete"} | ({FORCED_NOT_ASKED} if set(complete.reasons) == {FORCED_NOT_ASKED} else set())
+    if complete.unscored and not any(warning.code in said for warning in variant.warnings):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
         yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
+    index = variant.metric(INDEX)
+    if variant.draws is not None and index.status != "ok" and index.reason != variant.metric(SINGLE_DRAW).reason:
+        yield f"RI is {_why(index)}."
     yield from _within_sources(variant)
     for warning in variant.warnings:
         yield warning.message
@@ -115,56 +153,58 @@ def _within_sources(variant: VariantSummary) -> Iterator[str]:
         return
     each = ", ".join(f"{one.topic} {_in_words(one.refusal_index)}" for one in topics.each)
     yield (
-        f"within the sources RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is telling its "
-        "sources apart."
+        f"within the sources single-draw RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is "
+        "telling its sources apart."
     )
 
 
 def _pooled(summary: Summary, pooled: PooledSummary) -> str:
-    """Say the joint estimate, whether the variants agree, and whether the copula behind the index holds."""
+    """Say the joint estimate, how far the variants lie apart, and whether the copula behind the index holds."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
-    index = pooled.index
+    index, single = pooled.index, pooled.single_draw
+    name = METRIC_COLUMNS[index.name]
     if index.estimate is None:
-        return f"{whose}all variants jointly: RI undefined ({index.reason})."
+        return f"{whose}all variants jointly: {name} undefined ({index.reason})."
     ends = f" {interval_of(index)}" if index.low is not None else ""
+    if index.name == INDEX and single.estimate is not None:
+        ends += f", {METRIC_COLUMNS[SINGLE_DRAW]} {_in_words(single)}"
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
-    copula = _copula(pooled, 1 - summary.confidence_level)
-    return f"{whose}all variants jointly: RI {index.estimate:.3f}{ends}{left_out}{copula}."
-
-
-def _copula(pooled: PooledSummary, alpha: float) -> str:
-    """Say whether one Gaussian copula may be behind all variants."""
-    gaussian = pooled.gaussian
-    if gaussian.pvalue is None:
-        return ""
-    if gaussian.pvalue >= alpha:
-        return f". No sign against one Gaussian copula behind all variants (p = {gaussian.pvalue:.2g})"
-    left = [fit.family.replace("_", " ") for fit in pooled.copulas if (fit.pvalue or 0) >= alpha]
-    return (
-        f". One Gaussian copula behind all variants is refuted (p = {gaussian.pvalue:.2g}): either the "
-        "prompts change how refusals follow errors, or the index depends on the refusal rate; "
-        f"{'not refuted: ' + ', '.join(left) if left else 'no other of seven copulas fits either'}"
-    )
+    told = spread_sentence(pooled) + copula_sentence(pooled, 1 - summary.confidence_level)
+    return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{told}."
 
 
 def _draws_table(summary: Summary) -> Table:
-    level = f"{percent(summary.confidence_level)} interval"
-    columns = ("repeated draws", "questions", "draws", "RI corrected", level, "single draws")
+    columns = ("repeated draws", "questions", "draws", METRIC_COLUMNS[SINGLE_DRAW], *STEPS, METRIC_COLUMNS[INDEX])
     further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
-    rows = ((_title(summary, one), *_draws_row(one.draws)) for one in summary.variants if one.draws is not None)
+    rows = ((_title(summary, one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
     return Table.of((*columns, *further), rows, left=("repeated draws",))
 
 
-def _draws_row(draws: DrawsSummary) -> Iterator[str]:
+def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
     yield f"{draws.questions:,}"
     yield f"{draws.draws:,}"
-    yield number(draws.noise_corrected.estimate)
-    yield interval_of(draws.noise_corrected)
-    for value in (draws.uncorrected, draws.refusal_reliability, draws.error_reliability):
-        yield number(value)
+    yield number(variant.metric(SINGLE_DRAW).estimate)
+    yield from (number(value) for value in (draws.forced_for_all, draws.uncorrected, draws.refusal_index.estimate))
+    yield from (number(value) for value in (draws.refusal_reliability, draws.error_reliability))
     for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
         yield f"{number(found.estimate)} {interval_of(found)}"
+
+
+def _why(index: Estimate) -> str:
+    """Say why an index of the probabilities is no plain number."""
+    reason = index.reason or ""
+    if reason == "corrected_rho_reaches_one":
+        told = "single draws show as close a relation as their noise leaves room for"
+    elif reason.startswith("zero_cell:"):
+        told = f"of the questions drawn repeatedly none is {reason.removeprefix('zero_cell:').replace('_', ' ')}"
+    elif reason.endswith("not_positive"):
+        told = "two draws of a question agree no more than by chance, or too few were drawn repeatedly to tell"
+    else:
+        told = reason.replace("_", " ")
+    if index.status == "boundary":
+        return f"at its limit of {index.estimate:+.0f}, since {told}; go by the interval"
+    return f"undefined: {told}"
 
 
 def _in_words(found: Estimate) -> str:

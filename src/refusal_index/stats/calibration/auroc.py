@@ -16,6 +16,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.intervals import normal_quantile
 
@@ -145,16 +146,53 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     return AurocResult(area, error, freedom, "ok", None, above.size, below.size)
 
 
+def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
+    """Influence of each question on the area under the ROC curve, over the number of questions.
+
+    Parameters
+    ----------
+    score, outcome : array_like, shape (n,)
+        As for `auroc`.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        The sum of squares is DeLong's variance but for its n - 1, and products with the influence on another estimate
+        from the same questions sum to their covariance. NaN unless the area has the status ``"ok"``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `auroc`.
+
+    References
+    ----------
+    .. [1] DeLong et al. (1988). :doi:`10.2307/2531595`
+
+    Examples
+    --------
+    >>> auroc_influence([0.9, 0.4, 0.7, 0.1], [True, True, False, False]).tolist()
+    [0.125, -0.125, -0.125, 0.125]
+    """
+    scores, truths = checked_scores(score, outcome)
+    found = auroc(scores, truths)
+    if found.status != "ok" or found.estimate is None:
+        return np.full(scores.size, np.nan)
+    above, below = scores[truths], scores[~truths]
+    influence = np.empty(scores.size)
+    influence[truths] = (_share_below(above, np.sort(below)) - found.estimate) / above.size
+    influence[~truths] = (1 - _share_below(below, np.sort(above)) - found.estimate) / below.size
+    return influence
+
+
 def checked_scores(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Check a finite score and a truth value for each question, and return both as arrays of shape (n,)."""
-    scores, truths = np.asarray(score), np.asarray(outcome)
+    check_same_index({"score": score, "outcome": outcome})
+    scores = unmasked("score", score)
+    likely = "are there grades in it that need comparing (grade == 'correct')?"
+    truths = truth_values("outcome", outcome, likely)
     if scores.dtype.kind not in "iufb":
         raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
-    if truths.dtype != bool and truths.size:
-        raise TypeError(
-            f"outcome must hold truth values, got an array of {truths.dtype}; "
-            "are there grades in it that need comparing (grade == 'correct')?"
-        )
     if scores.ndim != 1 or scores.shape != truths.shape:
         raise ValueError(
             "score and outcome must have one value for each of the same questions, "

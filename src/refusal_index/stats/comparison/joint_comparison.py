@@ -9,20 +9,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_rows
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
-from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, metric_influence
-from refusal_index.stats.comparison.pair import difference_pvalue
+from refusal_index.stats.comparison.metric_influence import (
+    ROUNDING,
+    difference_error,
+    fewest_degrees_of_freedom,
+    point_estimate,
+    scaled_influence,
+)
+from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.design import SamplingDesign, student_quantile
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope_in_z
 from refusal_index.stats.intervals import Seed, normal_quantile
-from refusal_index.stats.matrices import BoolArray, checked_matrices
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +58,39 @@ class JointDifference:
     pvalue: float | None
     status: Status
     reason: str | None
+    _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return the normal interval of the difference; both ends are NaN where it has no standard error.
+        """Return the normal or Student's interval of the difference; both ends are NaN where it has no standard error.
 
         Where the models differ by nothing on any question, the intervals of both are combined by square-and-add: one of
         no width would claim certainty.
         """
-        quantile = normal_quantile(confidence_level)
+        normal_quantile(confidence_level)
         if self.estimate is None or self.standard_error is None:
             return NO_INTERVAL
         if self.standard_error == 0:
             return self._square_and_add(confidence_level)
-        reach = quantile * self.standard_error
+        reach = student_quantile(confidence_level, self._degrees_of_freedom) * self.standard_error
         return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
 
     def _square_and_add(self, confidence_level: float) -> ConfidenceInterval:
-        estimate, first, second = self.estimate or 0.0, self.first, self.second
-        low_1, high_1 = (end - (first.estimate or 0.0) for end in first.confidence_interval(confidence_level))
-        low_2, high_2 = (end - (second.estimate or 0.0) for end in second.confidence_interval(confidence_level))
+        (low_1, high_1), (low_2, high_2) = (
+            (end - (one.estimate or 0.0) for end in one.confidence_interval(confidence_level, prompts="fixed"))
+            for one in (self.first, self.second)
+        )
+        estimate = self.estimate or 0.0
         return ConfidenceInterval(estimate - math.hypot(low_1, high_2), estimate + math.hypot(high_1, low_2))
 
 
-def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> JointDifference:
+def compare_joint(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> JointDifference:
     """Compare two models by their joint Refusal Index over the same prompts.
 
     Parameters
@@ -81,6 +99,8 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
         Two models, v prompts, n questions.
     scored : array_like of bool, shape (2, v, n), optional
         False where there is no grade; all True if not given.
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
     Returns
     -------
@@ -89,7 +109,7 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
     Raises
     ------
     TypeError, ValueError
-        If the arguments are not arrays of truth values of one such shape.
+        If the arguments are not arrays of truth values of one such shape, or as `SamplingDesign.of`.
 
     References
     ----------
@@ -105,24 +125,27 @@ def compare_joint(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
     >>> round(difference.first.estimate, 2), round(difference.second.estimate, 2), difference.pvalue < 1e-6
     (0.7, 0.19, True)
     """
-    arrays = _checked_models(refused, wrong, scored)
+    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
     if len(arrays[0]) != 2:
         raise ValueError(
             f"refused must hold exactly two models to compare, got {len(arrays[0])}; use rank_joint for more"
         )
-    first, second = (joint_refusal_index(*model) for model in zip(*arrays, strict=True))
+    first, second = (joint_refusal_index(*model, cluster=cluster, weight=weight) for model in zip(*arrays, strict=True))
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
         return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
-    influence = _influence(arrays, (first, second))
-    error = difference_error(*influence)
-    shared = int(np.count_nonzero(arrays[2].any(axis=1).all(axis=0)))
+    alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
+    independent = None if alone is None else (alone[0], alone[1])
+    one, other = _influence(arrays, (first, second), design)
+    error = difference_error(one, other, independent)
+    asked = np.asarray(arrays[2].any(axis=1))
+    degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
     estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
-    pvalue = difference_pvalue(estimate, error, shared)
+    pvalue = difference_pvalue(estimate, error, units_shared(asked, design), degrees_of_freedom)
     if error == 0:
         return JointDifference(first, second, estimate, error, pvalue, "boundary", "constant_difference")
-    return JointDifference(first, second, estimate, error, pvalue, "ok", None)
+    return JointDifference(first, second, estimate, error, pvalue, "ok", None, degrees_of_freedom)
 
 
 def rank_joint(
@@ -134,6 +157,8 @@ def rank_joint(
     adjustment: Adjustment = "max-t",
     n_resamples: int = RESAMPLES,
     rng: Seed = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> Ranking:
     """Rank models by their joint Refusal Index, as `rank_runs` ranks runs of a single prompt.
 
@@ -141,7 +166,7 @@ def rank_joint(
     ----------
     refused, wrong, scored : array_like of bool, shape (k, v, n)
         k models, two or more, v prompts, n questions; as for `compare_joint`.
-    confidence_level, adjustment, n_resamples, rng
+    confidence_level, adjustment, n_resamples, rng, cluster, weight
         As for `rank_runs`.
 
     Returns
@@ -168,23 +193,25 @@ def rank_joint(
     >>> [(run.row, run.letters) for run in ranking.runs]
     [(1, 'a'), (0, 'b')]
     """
-    arrays = _checked_models(refused, wrong, scored)
+    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
     if len(arrays[0]) < 2:
         raise ValueError(
             f"refused must hold two models or more to rank, got {len(arrays[0])}; "
             "for a single model use joint_refusal_index"
         )
-    results = [joint_refusal_index(*model) for model in zip(*arrays, strict=True)]
+    results = [joint_refusal_index(*model, cluster=cluster, weight=weight) for model in zip(*arrays, strict=True)]
     described = [_described(row, result, confidence_level) for row, result in enumerate(results)]
     return rank_estimates(
         "refusal_index",
         described,
-        _influence(arrays, results),
+        _influence(arrays, results, design),
         np.asarray(arrays[2].any(axis=1)),
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
+        design=design,
+        independent=None if design is None else _influence(arrays, results, design.without_clusters()),
     )
 
 
@@ -194,9 +221,15 @@ def _described(row: int, result: JointRefusalIndexResult, confidence_level: floa
 
 
 def _checked_models(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None
-) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n)."""
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None,
+    cluster: ArrayLike | None,
+    weight: ArrayLike | None,
+) -> tuple[tuple[BoolArray, BoolArray, BoolArray], SamplingDesign | None]:
+    """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n), and their questions."""
+    for name, values in (("refused", refused), ("wrong", wrong), ("scored", scored)):
+        check_rows(name, values)
     shape = np.shape(refused)
     if len(shape) != 3:
         raise ValueError(
@@ -212,24 +245,56 @@ def _checked_models(
     flat = checked_matrices(
         np.reshape(refused, rows), np.reshape(wrong, rows), None if scored is None else np.reshape(scored, rows)
     )
-    r, w, s = (matrix.reshape(shape) for matrix in flat)
-    return r, w, s
+    design = SamplingDesign.of(shape[2], cluster, weight)
+    r, w, s = (matrix.reshape(shape) for matrix in (flat if design is None else design.taking_part(flat)))
+    return (r, w, s), design
 
 
 def _influence(
-    arrays: tuple[BoolArray, BoolArray, BoolArray], results: Sequence[JointRefusalIndexResult]
+    arrays: tuple[BoolArray, BoolArray, BoolArray],
+    results: Sequence[JointRefusalIndexResult],
+    design: SamplingDesign | None,
 ) -> FloatArray:
-    """Influence of each question on every model's joint index, over its number of questions; shape (k, n)."""
-    rows = [_joint_influence(r, w, s, result) for r, w, s, result in zip(*arrays, results, strict=True)]
+    """Scaled influence of each question, or cluster, on every model's joint index."""
+    rows = [_joint_influence(r, w, s, result, design) for r, w, s, result in zip(*arrays, results, strict=True)]
     return np.array(rows).reshape(len(results), -1)
 
 
 def _joint_influence(
-    refused: BoolArray, wrong: BoolArray, scored: BoolArray, joint: JointRefusalIndexResult
+    refused: BoolArray,
+    wrong: BoolArray,
+    scored: BoolArray,
+    joint: JointRefusalIndexResult,
+    design: SamplingDesign | None,
 ) -> FloatArray:
     if joint.rho is None or joint.status != "ok":
-        return np.full(refused.shape[1], np.nan)
+        return np.full(refused.shape[1] if design is None else design.clusters.max(initial=-1) + 1, np.nan)
     kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
-    on_index = metric_influence(refused[kept], wrong[kept], scored[kept]) / scored[kept].sum(axis=1, keepdims=True)
+    points = [point_estimate("refusal_index", joint.variants[row].table, 0.0) for row in kept]
+    on_index = scaled_influence(points, cell_codes(refused[kept], wrong[kept], scored[kept]), design)
     weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
     return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
+
+
+def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FloatArray:
+    """Influence of each question on the joint Refusal Index of each model, over its number of questions.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (k, v, n)
+        As for `compare_joint`, of any number of models.
+
+    Returns
+    -------
+    ndarray, shape (k, n)
+        Products of rows sum to the covariances of the estimates; NaN for a model without a standard error.
+
+    Examples
+    --------
+    >>> influence = joint_influence([[[True, True, False, False, False]]], [[[True, False, True, True, False]]])
+    >>> joint = joint_refusal_index([[True, True, False, False, False]], [[True, False, True, True, False]])
+    >>> bool(np.isclose(np.linalg.norm(influence), joint.standard_error))
+    True
+    """
+    arrays, _ = _checked_models(refused, wrong, scored, None, None)
+    return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)], None)

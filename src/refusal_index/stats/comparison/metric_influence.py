@@ -20,17 +20,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
-from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, ratio_influence, why_undefined
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
+from refusal_index.stats.sampled_table import AnyTable, SampledTable
 
 Quad = tuple[float, float, float, float]
 
 # An influence, or a share of a standard error, this small is rounding: the smallest true one is about 1/n.
 ROUNDING = 1e-12
+TINY = float(np.finfo(float).tiny)
 NO_INFLUENCE: Quad = (math.nan, math.nan, math.nan, math.nan)
 
 
@@ -100,17 +102,16 @@ def checked_metric(metric: str) -> str:
     return metric
 
 
-def point_estimate(metric: str, table: ContingencyTable, penalty: float) -> PointEstimate:
+def point_estimate(metric: str, table: AnyTable, penalty: float) -> PointEstimate:
     """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
     if metric == "refusal_index":
         return _refusal_index(table)
-    numerator, denominator = ratio_weights(metric, penalty)
-    undefined = _why_undefined(metric, table)
+    undefined = why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined, NO_INFLUENCE)
-    total = _weighted_sum(table.counts, denominator)
-    ratio = _weighted_sum(table.counts, numerator) / total
-    w, x, y, z = ((top - ratio * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
+    ratio, (w, x, y, z) = ratio_influence(metric, table, penalty)
+    if isinstance(table, SampledTable) and table.n_clusters < 2:
+        return PointEstimate(ratio, "boundary", ONE_CLUSTER, NO_INFLUENCE)
     by_cell = _unrounded(w), _unrounded(x), _unrounded(y), _unrounded(z)
     if any(value for value, count in zip(by_cell, table.counts, strict=True) if count):
         return PointEstimate(ratio, "ok", None, by_cell)
@@ -125,51 +126,59 @@ def influence_rows(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> 
     return np.asarray(np.take_along_axis(by_cell, codes, axis=1))
 
 
-def scaled_influence(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> FloatArray:
-    """Divide the influence by each row's scored questions: products of rows then sum to covariances."""
-    return influence_rows(points, codes) / np.maximum(np.count_nonzero(codes < 4, axis=1, keepdims=True), 1)
+def scaled_influence(
+    points: Sequence[PointEstimate], codes: NDArray[np.intp], design: SamplingDesign | None = None
+) -> FloatArray:
+    """Divide the influence by each row's scored questions: products of rows then sum to covariances.
+
+    With a design it is weighted and summed within clusters, so that a column is a cluster and not a question.
+    """
+    return scaled(influence_rows(points, codes), codes < 4, design)
 
 
-def difference_error(first: FloatArray, second: FloatArray) -> float:
-    """Return the standard error of the difference of two estimates, from their scaled influence."""
+def scaled(influence: FloatArray, scored: BoolArray, design: SamplingDesign | None) -> FloatArray:
+    """Scale an influence of shape (k, n) as `scaled_influence` does."""
+    if design is None:
+        return influence / np.maximum(np.count_nonzero(scored, axis=1, keepdims=True), 1)
+    weights = design.weights * scored
+    return design.sums(influence * weights / np.maximum(weights.sum(axis=1, keepdims=True), TINY), scored)
+
+
+def without_clusters(
+    points: Sequence[PointEstimate], codes: NDArray[np.intp], design: SamplingDesign | None
+) -> FloatArray | None:
+    """Scale the influence as if all questions of a design were independent; None where they are."""
+    return None if design is None else scaled_influence(points, codes, design.without_clusters())
+
+
+def fewest_degrees_of_freedom(scored: BoolArray, design: SamplingDesign | None) -> float | None:
+    """Return the fewest degrees of freedom of any row with two clusters or more; None for a normal distribution."""
+    if design is None:
+        return None
+    return float(np.nanmin(np.append(design.degrees_of_freedom(scored), np.inf)))
+
+
+def difference_error(
+    first: FloatArray, second: FloatArray, independent: tuple[FloatArray, FloatArray] | None = None
+) -> float:
+    """Return the standard error of the difference of two estimates, from their scaled influence.
+
+    With that of `independent` questions given too, clusters never make it smaller: that would be chance.
+    """
+    if independent is not None:
+        return max(difference_error(first, second), difference_error(*independent))
     error = float(np.linalg.norm(first - second))
     largest = float(np.linalg.norm(first) + np.linalg.norm(second))
     return error if error > ROUNDING * largest else 0.0
 
 
-def _refusal_index(table: ContingencyTable) -> PointEstimate:
+def _refusal_index(table: AnyTable) -> PointEstimate:
     result = refusal_index(table)
     if result.rho is None or result.status != "ok":
         return PointEstimate(result.estimate, result.status, result.reason, NO_INFLUENCE)
     slope = spearman_slope(result.rho)
     w, x, y, z = cell_influence(table, result.rho)
     return PointEstimate(result.estimate, "ok", None, (w * slope, x * slope, y * slope, z * slope))
-
-
-def ratio_weights(metric: str, penalty: float) -> tuple[Quad, Quad]:
-    """Return the weights of the four cells in the numerator and the denominator of a metric."""
-    every: Quad = (1, 1, 1, 1)
-    weights: dict[str, tuple[Quad, Quad]] = {
-        "correct_rate": ((0, 0, 0, 1), every),
-        "refusal_rate": ((1, 1, 0, 0), every),
-        "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
-        "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
-        "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
-        "error_rate": ((1, 0, 1, 0), every),
-    }
-    return weights[metric]
-
-
-def _why_undefined(metric: str, table: ContingencyTable) -> str | None:
-    if table.n == 0:
-        return "no_questions"
-    if metric in {"correct_given_attempted", "f_score"} and table.n_answered == 0:
-        return "everybody_refused"
-    return None
-
-
-def _weighted_sum(counts: tuple[int, int, int, int], weights: Quad) -> float:
-    return math.fsum(count * weight for count, weight in zip(counts, weights, strict=True))
 
 
 def _unrounded(value: float) -> float:

@@ -16,26 +16,33 @@ from string import ascii_lowercase
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error
-from refusal_index.stats.comparison.pair import difference_pvalue
+from refusal_index.stats.arguments import pvalues_of
+from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, fewest_degrees_of_freedom
+from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
+from refusal_index.stats.design import SamplingDesign
 from refusal_index.stats.matrices import BoolArray
 
 
-def holm(pvalues: FloatArray) -> FloatArray:
+def holm(pvalues: ArrayLike) -> FloatArray:
     """Adjust p-values of shape (m,) by Holm's method, which holds however they depend on each other.
 
     Parameters
     ----------
-    pvalues : ndarray of float, shape (m,)
-        In [0, 1]; taken as they are.
+    pvalues : array_like of float, shape (m,)
+        In [0, 1].
 
     Returns
     -------
     ndarray, shape (m,)
         Adjusted p-values, in the order of those given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no numbers, or one is NaN or lies outside [0, 1].
 
     References
     ----------
@@ -44,12 +51,13 @@ def holm(pvalues: FloatArray) -> FloatArray:
 
     Examples
     --------
-    >>> holm(np.array([0.01, 0.04, 0.03]))
+    >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    order = np.argsort(pvalues, kind="stable")
-    remaining = np.arange(len(pvalues), 0, -1)
-    return _in_given_order(np.minimum(remaining * pvalues[order], 1.0), order)
+    given = pvalues_of(pvalues)
+    order = np.argsort(given, kind="stable")
+    remaining = np.arange(len(given), 0, -1)
+    return _in_given_order(np.minimum(remaining * given[order], 1.0), order)
 
 
 def step_down_max_t(
@@ -169,7 +177,7 @@ class PairwiseDifferences:
     """Differences of k runs, first minus second, for all m = k (k - 1) / 2 pairs.
 
     `covariance` is that of the runs' estimates, of shape (k, k); all else has the shape (m,), and `first` and `second`
-    number the runs.
+    number the runs. The covariance has `degrees_of_freedom`, or is taken as known.
     """
 
     covariance: FloatArray
@@ -178,19 +186,44 @@ class PairwiseDifferences:
     estimates: FloatArray
     errors: FloatArray
     pvalues: FloatArray
+    degrees_of_freedom: float | None = None
 
 
-def pairwise_differences(values: FloatArray, influence: FloatArray, scored: BoolArray) -> PairwiseDifferences:
-    """Compare all pairs of runs by their estimates, shape (k,), scaled influence and scored questions, both (k, n)."""
+def pairwise_differences(
+    values: FloatArray,
+    influence: FloatArray,
+    scored: BoolArray,
+    design: SamplingDesign | None = None,
+    independent: FloatArray | None = None,
+    degrees_of_freedom: float | None = None,
+) -> PairwiseDifferences:
+    """Compare all pairs of runs by their estimates, shape (k,), scaled influence and scored questions, both (k, n).
+
+    With a design the influence is that of clusters, and `independent` what it would be without them;
+    `degrees_of_freedom` are given where they do not follow from the design.
+    """
+    if degrees_of_freedom is None:
+        degrees_of_freedom = fewest_degrees_of_freedom(scored, design)
     first, second = np.triu_indices(len(values), 1)
     pairs = list(zip(first.tolist(), second.tolist(), strict=True))
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
-    errors = [difference_error(influence[a], influence[b]) for a, b in pairs]
-    shared = [int(np.count_nonzero(scored[a] & scored[b])) for a, b in pairs]
-    pvalues = [difference_pvalue(*each) for each in zip(estimates.tolist(), errors, shared, strict=True)]
+    errors = [
+        difference_error(influence[a], influence[b], None if independent is None else (independent[a], independent[b]))
+        for a, b in pairs
+    ]
+    shared = [units_shared(scored[[a, b]], design) for a, b in pairs]
+    pvalues = [
+        difference_pvalue(*each, degrees_of_freedom) for each in zip(estimates.tolist(), errors, shared, strict=True)
+    ]
     return PairwiseDifferences(
-        influence @ influence.T, first, second, estimates, np.array(errors, float), np.array(pvalues, float)
+        influence @ influence.T,
+        first,
+        second,
+        estimates,
+        np.array(errors, float),
+        np.array(pvalues, float),
+        degrees_of_freedom,
     )
 
 
@@ -202,7 +235,8 @@ def adjusted_pvalues(
     if not pvalues.size:
         return pvalues, pvalues, None
     # Back from the p-values, so that those of a sign test have a statistic too.
-    statistics = -ndtri(pvalues / 2)
+    degrees = differences.degrees_of_freedom
+    statistics = -ndtri(pvalues / 2) if degrees is None else -stdtrit(degrees, pvalues / 2)
     max_t, largest = step_down_max_t(statistics, pvalues, _null_draws(differences, n_resamples, rng))
     return holm(pvalues), max_t, float(np.quantile(largest, confidence_level))
 
@@ -216,4 +250,8 @@ def _null_draws(differences: PairwiseDifferences, n_resamples: int, rng: np.rand
     for start in range(0, n_resamples, CHUNK_DRAWS):
         drawn = rng.standard_normal((min(CHUNK_DRAWS, n_resamples - start), len(root))) @ root
         gaps = np.abs(drawn[:, differences.first] - drawn[:, differences.second])
+        if differences.degrees_of_freedom is not None:
+            gaps /= np.sqrt(
+                rng.chisquare(differences.degrees_of_freedom, (len(gaps), 1)) / differences.degrees_of_freedom
+            )
         yield np.divide(gaps, errors, out=np.zeros_like(gaps), where=errors > 0)

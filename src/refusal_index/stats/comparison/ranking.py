@@ -9,25 +9,36 @@ and max-t, which knows from the influence functions how the estimates vary toget
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import checked_penalty
-from refusal_index.stats.comparison.metric_influence import checked_metric, point_estimate, scaled_influence
+from refusal_index.stats.comparison.metric_influence import (
+    checked_metric,
+    point_estimate,
+    scaled_influence,
+    without_clusters,
+)
 from refusal_index.stats.comparison.pair import metric_estimate
 from refusal_index.stats.comparison.pairwise import (
     PairwiseDifferences,
     adjusted_pvalues,
     compact_letters,
+    holm,
     pairwise_differences,
 )
+from refusal_index.stats.comparison.sparse import signed_root
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.design import SamplingDesign
 from refusal_index.stats.estimate import ConfidenceInterval, Status
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
-from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.sampled_table import AnyTable, tables_of_rows
 
 Adjustment = Literal["max-t", "holm"]
 
@@ -92,6 +103,26 @@ class PairwiseDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundaryPair:
+    """Two runs of which one or both have an index of exactly -1 or 1, and so no standard error.
+
+    Attributes
+    ----------
+    first, second : int
+        Rows of the two runs.
+    pvalue : float
+        Of `equal_index_test`, or of `compare_noise_corrected`.
+    pvalue_holm : float
+        Adjusted for all such pairs of the ranking.
+    """
+
+    first: int
+    second: int
+    pvalue: float
+    pvalue_holm: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ranking:
     """Runs in the order of a metric, and what is known about their differences.
 
@@ -101,8 +132,8 @@ class Ranking:
     runs : tuple of RankedRun
         Highest estimate first, whether high is good (`refusal_index`) or not (`error_rate`).
     unranked : tuple of RankedRun
-        Runs that are undefined or at the boundary, in the order of their rows: without a standard error they cannot be
-        tested.
+        Runs that are undefined or at the boundary, in the order of their rows: without a standard error they have no
+        place among the letters.
     pairs : tuple of PairwiseDifference
         All pairs of ranked runs, in the order of `runs`.
     critical_value : float or None
@@ -110,6 +141,9 @@ class Ranking:
     confidence_level : float
     adjustment : {"max-t", "holm"}
         Which p-values the letters go by.
+    boundary_pairs : tuple of BoundaryPair
+        Of a ranking by an index of single prompts, or of probabilities: runs at the boundary against each other and the
+        ranked.
     """
 
     metric: str
@@ -119,6 +153,7 @@ class Ranking:
     critical_value: float | None
     confidence_level: float
     adjustment: Adjustment
+    boundary_pairs: tuple[BoundaryPair, ...] = ()
 
 
 def rank_runs(
@@ -132,6 +167,8 @@ def rank_runs(
     adjustment: Adjustment = "max-t",
     n_resamples: int = RESAMPLES,
     rng: Seed = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> Ranking:
     """Rank runs by a metric and say which of them the data cannot tell apart.
 
@@ -150,6 +187,9 @@ def rank_runs(
     n_resamples : int, default: 10,000
         Draws for max-t.
     rng : int or numpy.random.Generator, optional
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`. The joint distribution is
+        then Student's.
 
     Returns
     -------
@@ -158,7 +198,8 @@ def rank_runs(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, if there are fewer than two runs, or if another argument is not as described.
+        As for `checked_matrices` and `SamplingDesign.of`, if there are fewer than two runs, or if another argument is
+        not as described.
 
     References
     ----------
@@ -187,27 +228,60 @@ def rank_runs(
         )
     name, cost = checked_metric(metric), checked_penalty(penalty)
     normal_quantile(confidence_level)
-    tables, codes = row_tables(*matrices), cell_codes(*matrices)
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
     points = [point_estimate(name, table, cost) for table in tables]
     intervals = [_own_interval(name, table, cost, confidence_level) for table in tables]
     described = [
         RankedRun(row, point.estimate, *interval, point.status, point.reason, "")
         for row, (point, interval) in enumerate(zip(points, intervals, strict=True))
     ]
-    return rank_estimates(
+    ranking = rank_estimates(
         name,
         described,
-        scaled_influence(points, codes),
+        scaled_influence(points, codes, design),
         matrices[2],
         confidence_level=confidence_level,
         adjustment=adjustment,
         n_resamples=n_resamples,
         rng=rng,
+        design=design,
+        independent=without_clusters(points, codes, design),
+    )
+    counts = [table for table in tables if isinstance(table, ContingencyTable)]
+    has_test = name == "refusal_index" and len(counts) == len(tables)  # clusters and weights have no such test
+    at_boundary = _boundary_pairs(described, counts, codes) if has_test else ()
+    return replace(ranking, boundary_pairs=at_boundary)
+
+
+def _boundary_pairs(
+    described: Sequence[RankedRun], tables: Sequence[ContingencyTable], codes: NDArray[np.intp]
+) -> tuple[BoundaryPair, ...]:
+    pairs = pairs_at_boundary(described)
+    roots = [signed_root([tables[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
+    return boundary_pairs(pairs, (2 * ndtr(-np.abs(np.array(roots)))).tolist())
+
+
+def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
+    """Return the rows of every two runs of which one or both are at the boundary, and none undefined."""
+    return [
+        (one.row, other.row)
+        for one, other in combinations(described, 2)
+        if "boundary" in (one.status, other.status) and "undefined" not in (one.status, other.status)
+    ]
+
+
+def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -> tuple[BoundaryPair, ...]:
+    """Put the p-values of such pairs to them, adjusted for their number."""
+    return tuple(
+        BoundaryPair(*pair, pvalue, adjusted)
+        for pair, pvalue, adjusted in zip(pairs, pvalues, holm(pvalues).tolist(), strict=True)
     )
 
 
 def _own_interval(
-    metric: str, table: ContingencyTable, penalty: float, confidence_level: float
+    metric: str, table: AnyTable, penalty: float, confidence_level: float
 ) -> tuple[float | None, float | None]:
     own = metric_estimate(metric, table, penalty, confidence_level)
     return own.low, own.high
@@ -223,17 +297,23 @@ def rank_estimates(
     adjustment: Adjustment,
     n_resamples: int,
     rng: Seed,
+    design: SamplingDesign | None = None,
+    independent: FloatArray | None = None,
+    degrees_of_freedom: float | None = None,
 ) -> Ranking:
     """Rank estimates of any kind by what is known of each and by their scaled influence, of shape (k, n).
 
     The runs are numbered by their rows and do not yet have letters; those whose status is not ``"ok"`` are set apart.
-    `scored` says, in the same shape, on which questions a run rests.
+    `scored` says, in the same shape, on which questions a run rests. With a design the influence is that of clusters,
+    and `independent` what it would be without them. `degrees_of_freedom` are those of the covariance where they do not
+    follow from the design.
     """
     _check_options(confidence_level, adjustment, n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
     values = np.array([run.estimate for run in ranked], float)
-    differences = pairwise_differences(values, influence[rows], scored[rows])
+    alone = None if independent is None else independent[rows]
+    differences = pairwise_differences(values, influence[rows], scored[rows], design, alone, degrees_of_freedom)
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )

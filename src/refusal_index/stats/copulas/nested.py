@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 from scipy.special import xlogy
 
 from refusal_index.stats._ops import FloatArray
@@ -106,7 +107,9 @@ def nested_copula_test(
         return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
     parameter = float(spec.parameter(np.array(strength)))
     independent = bool(fit.at_independence[0])
-    return finished_test(family, parameter, float(fit.statistic[0]), len(levels) - 1, independent, tables)
+    statistic, freedom = float(fit.statistic[0]), len(levels) - (1 if independent else 2)
+    found = statistic, freedom, float(special.chdtrc(freedom, statistic))
+    return finished_test(family, parameter, found, independent, tables)
 
 
 def _tables_of_prompts(counts: FloatArray) -> tuple[ContingencyTable, ...]:

@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaName, copula_family
 from refusal_index.stats.copulas.moments import fit_common_strength, moments
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
-from refusal_index.stats.matrices import checked_matrices, row_tables
+from refusal_index.stats.matrices import checked_matrices, repeat_each_other, row_tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +35,10 @@ class CopulaTestResult:
     parameter : float or None
         The parameter that fits all tables best. None where undefined.
     statistic : float or None
-        How far the tables are from that fit; chi-squared if the family holds. None where undefined.
-    degrees_of_freedom : int or None
-        Tables that say something new, less one for the parameter.
+        How far the tables are from that fit; scaled to be chi-squared if the family holds. None where undefined.
+    degrees_of_freedom : float or None
+        At most the tables less one for the parameter, and the fewer the more the tables say the same; of
+        `nested_copula_test` that very number.
     pvalue : float or None
         Probability of a statistic as large if the family holds. None where undefined.
     status : {"ok", "boundary", "undefined"}
@@ -46,7 +46,8 @@ class CopulaTestResult:
     reason : str or None
         At the boundary ``"independence"`` (the family cannot be negative: no parameter was fitted, and none is taken
         off the degrees of freedom) or ``"perfect_dependence"`` (no statistic). Where undefined
-        ``"fewer_than_two_tables"``, or ``"tables_repeat_each_other"`` if all prompts have the same outcomes.
+        ``"fewer_than_two_tables"``, ``"tables_repeat_each_other"`` if all prompts have the same outcomes, or
+        ``"no_variation"`` if a handful of questions leaves nothing to test.
     tables : tuple of ContingencyTable
         One a prompt, those of `left_out` included.
     """
@@ -54,7 +55,7 @@ class CopulaTestResult:
     family: CopulaName
     parameter: float | None
     statistic: float | None
-    degrees_of_freedom: int | None
+    degrees_of_freedom: float | None
     pvalue: float | None
     status: Status
     reason: str | None
@@ -100,8 +101,10 @@ def copula_test(
     Notes
     -----
     A small p-value speaks against one copula of that family behind all prompts: the family is wrong, or the prompts
-    change the dependence itself. A large one is weak support: at error rates near .9 a Gumbel copula passes for a
-    Gaussian one in nine out of ten data sets of 4,326 questions.
+    change the dependence itself. A large one is weak support. The simulated power of the Gaussian test at .05 with four
+    prompts and 4,326 questions is .05 to .15 against a Gumbel copula at error rates from .75 to .92, and .87 at .5;
+    .9 and above against a t copula at these, and .1 at .5; .15 to .7 against Frank's. Its size is .03 to .07 for 2 to
+    24 prompts and 450 to 4,326 questions.
 
     References
     ----------
@@ -109,6 +112,7 @@ def copula_test(
        1029-1054. :doi:`10.2307/1912775`
     .. [2] Hansen, L. P., Heaton, J. and Yaron, A. (1996). Finite-sample properties of some alternative GMM estimators.
        Journal of Business & Economic Statistics, 14, 262-280. :doi:`10.1080/07350015.1996.10524656`
+    .. [3] Box (1954). :doi:`10.1214/aoms/1177728786`
 
     Examples
     --------
@@ -117,8 +121,8 @@ def copula_test(
     >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
     >>> wrong = np.broadcast_to(0.5 * refusal + 0.75**0.5 * noise > -0.4, refused.shape)
     >>> result = copula_test(refused, wrong)
-    >>> result.degrees_of_freedom, round(result.parameter, 2), result.pvalue > 0.05
-    (2, 0.49, True)
+    >>> round(result.degrees_of_freedom, 2), round(result.parameter, 2), result.pvalue > 0.05
+    (1.85, 0.49, True)
     """
     matrices = checked_matrices(refused, wrong, scored)
     spec, tables = copula_family(family, df), row_tables(*matrices)
@@ -126,15 +130,17 @@ def copula_test(
     if len(kept) < 2:
         return undefined_test(family, "fewer_than_two_tables", tables)
     r, w, s = (matrix[kept] for matrix in matrices)
-    fit = fit_common_strength(spec, moments(r, w, s, np.ones((1, r.shape[1]))))
-    rank = int(fit.rank[0])
-    if rank < 2:
+    if repeat_each_other(r, w, s):
         return undefined_test(family, "tables_repeat_each_other", tables)
+    fit = fit_common_strength(spec, moments(r, w, s, np.ones((1, r.shape[1]))))
     if fit.at_strongest[0] or (fit.at_weakest[0] and spec.can_be_negative):
         end = math.copysign(parameter_end(family), fit.strength[0])
         return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
-    parameter, statistic = float(spec.parameter(fit.strength)[0]), float(fit.statistic[0])
-    return finished_test(family, parameter, statistic, rank, bool(fit.at_weakest[0]), tables)
+    parameter = float(spec.parameter(fit.strength)[0])
+    if math.isnan(fit.pvalue[0]):
+        return undefined_test(family, "no_variation", tables)
+    statistic, freedom, pvalue = float(fit.statistic[0]), float(fit.degrees_of_freedom[0]), float(fit.pvalue[0])
+    return finished_test(family, parameter, (statistic, freedom, pvalue), bool(fit.at_weakest[0]), tables)
 
 
 def copula_tests(
@@ -147,7 +153,7 @@ def copula_tests(
     Returns
     -------
     tuple of CopulaTestResult
-        By rising statistic, those without one last. The first family fits best; the p-values say which others are not
+        By falling p-value, those without one last. The first family fits best; the p-values say which others are not
         ruled out.
 
     Raises
@@ -170,7 +176,7 @@ def copula_tests(
     ['clayton', 'survival_clayton']
     """
     results = [copula_test(refused, wrong, scored, family=family, df=df) for family in COPULA_NAMES]
-    return tuple(sorted(results, key=lambda result: math.inf if result.statistic is None else result.statistic))
+    return tuple(sorted(results, key=lambda result: -1.0 if result.pvalue is None else result.pvalue, reverse=True))
 
 
 def why_left_out(tables: tuple[ContingencyTable, ...]) -> dict[int, str]:
@@ -187,17 +193,14 @@ def undefined_test(family: CopulaName, reason: str, tables: tuple[ContingencyTab
 def finished_test(
     family: CopulaName,
     parameter: float,
-    statistic: float,
-    rank: int,
+    found: tuple[float, float, float],
     at_independence: bool,
     tables: tuple[ContingencyTable, ...],
 ) -> CopulaTestResult:
-    """Return the result of a test of `rank` predictions; at independence no parameter was fitted to them."""
-    freedom = rank if at_independence else rank - 1
-    pvalue = float(special.chdtrc(freedom, statistic))
+    """Return the result of a test; `found` holds the statistic, its degrees of freedom and the p-value."""
     if at_independence:
-        return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "boundary", "independence", tables)
-    return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "ok", None, tables)
+        return CopulaTestResult(family, parameter, *found, "boundary", "independence", tables)
+    return CopulaTestResult(family, parameter, *found, "ok", None, tables)
 
 
 def parameter_end(family: CopulaName) -> float:

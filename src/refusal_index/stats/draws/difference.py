@@ -2,38 +2,36 @@
 
 Single draws pull the index towards 0, and pull harder the more random a model's behaviour is. Two models of which one
 is more random so differ in single draws although their probabilities have the same index; where both have repeated
-draws, the corrected indices can be compared instead. Questions are resampled with all that both models did on them,
-so that what makes a question hard for both is taken out.
+draws, the corrected indices can be compared instead. Their influences are matched question by question, so that what
+makes a question hard for both is taken out.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.draws.noise import (
-    NoiseCorrectedResult,
-    checked_draws,
-    corrected_rho,
-    estimate_from_patterns,
-    has_interval,
+from refusal_index.stats.comparison.ranking import (
+    RESAMPLES,
+    Adjustment,
+    RankedRun,
+    Ranking,
+    boundary_pairs,
+    pairs_at_boundary,
+    rank_estimates,
 )
-from refusal_index.stats.draws.patterns import (
-    N_RESAMPLES,
-    DrawPatterns,
-    IntArray,
-    check_resampling,
-    count_draws,
-    pair_cells,
-    question_counts,
-    resample,
-)
+from refusal_index.stats.design import student_quantile, student_tails
+from refusal_index.stats.draws.noise import NoiseCorrectedResult
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.influence import spearman_slope
 from refusal_index.stats.intervals import Seed, normal_quantile
-from refusal_index.stats.matrices import BoolArray
+
+# The p-value there is 1e-15: nothing is gained by looking further.
+LARGEST_QUANTILE = 8.0
+HALVINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +45,15 @@ class NoiseCorrectedDifference:
     estimate : float or None
         ``first - second``, in [-2, 2]; None where either is undefined.
     pvalue : float or None
-        Of the hypothesis that there is no difference, two-sided: twice ``(k + 1) / (n_resamples + 1)``, at most 1,
-        where k counts the resamples that do not lie above 0, or do not lie below, whichever are fewer. It is at most
-        alpha exactly where the interval of level ``1 - alpha`` excludes 0. None where there is no interval.
+        Of the hypothesis that there is no difference, two-sided: the level at which the interval just reaches 0. None
+        where either is undefined or has no interval, as of a single cluster.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: an estimate is exactly 1 or -1, or all resamples show the same difference.
+        ``"boundary"``: an estimate is exactly 1 or -1, or the models differ by nothing on any question.
     reason : str or None
         Why the status is not ``"ok"``: ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"``
-        between them; or ``"constant_difference"``, as where both models have the same draws and an estimate in every
-        resample.
+        between them; or ``"constant_difference"``, as where both models have the same draws.
     n_shared : int
         Questions with two draws or more of both models.
-    n_resamples : int
     """
 
     first: NoiseCorrectedResult
@@ -68,16 +63,10 @@ class NoiseCorrectedDifference:
     status: Status
     reason: str | None
     n_shared: int
-    n_resamples: int
-    _lowest: FloatArray = field(repr=False, compare=False)
-    _highest: FloatArray = field(repr=False, compare=False)
+    _correlation: float = field(repr=False, compare=False)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Percentile interval over the resampled questions, always the same ones.
-
-        In a resample a model without an estimate rules nothing out: its index counts as -1 where that makes the
-        difference smaller, for the lower end, and as 1 where it makes it larger, for the upper, or the other way
-        round for the second model. An estimate beyond 1 or -1 counts as that.
+        """Square-and-add of both models' own intervals, with the correlation of the two estimates.
 
         Parameters
         ----------
@@ -86,34 +75,24 @@ class NoiseCorrectedDifference:
         Returns
         -------
         ConfidenceInterval
-            In [-2, 2], and all of it where the resamples are too few for the level. Both ends NaN where either model
-            is undefined or has an empty cell, which is empty in every resample, and where the difference is constant:
-            an interval of no width would claim certainty.
+            In [-2, 2]. Both ends NaN where there is no p-value, and where the difference is constant: an interval of no
+            width would claim certainty.
         """
         normal_quantile(confidence_level)
-        if not self._lowest.size:
+        if self.pvalue is None or self.reason == "constant_difference":
             return NO_INTERVAL
-        # The order statistics that the p-value counts up to; the sum guards against rounding.
-        place = math.floor((1 - confidence_level) / 2 * (self.n_resamples + 1) + 1e-9)
-        if place == 0:
-            return ConfidenceInterval(-2.0, 2.0)
-        return ConfidenceInterval(float(np.sort(self._lowest)[place - 1]), float(np.sort(self._highest)[-place]))
+        quantile = student_quantile(confidence_level, _degrees_of_freedom(self.first, self.second))
+        return _square_and_add(self.first, self.second, self._correlation, quantile)
 
 
-def compare_noise_corrected(
-    first: Sequence[ArrayLike], second: Sequence[ArrayLike], *, n_resamples: int = N_RESAMPLES, rng: Seed = None
-) -> NoiseCorrectedDifference:
+def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedResult) -> NoiseCorrectedDifference:
     """Compare two models by the Refusal Indices of the probabilities behind their repeated draws.
 
     Parameters
     ----------
-    first, second : (refused, wrong) or (refused, wrong, scored)
-        Of either model, as for `noise_corrected_refusal_index`: array_like of bool, shape (n_draws, n_questions). Both
-        have the same questions as columns; the numbers of draws may differ. For models over different questions give
-        the columns of both, scored in one of them each: they are then resampled apart.
-    n_resamples : int, default: 2000
-        Of the questions; the smallest p-value is ``2 / (n_resamples + 1)``.
-    rng : int or numpy.random.Generator, optional
+    first, second : NoiseCorrectedResult
+        Of either model, made of matrices whose columns are the same questions. For models over different questions
+        give each the columns of both, scored where it was asked: they then count as independent.
 
     Returns
     -------
@@ -121,100 +100,173 @@ def compare_noise_corrected(
 
     Raises
     ------
-    TypeError
-        If a matrix does not hold truth values.
     ValueError
-        If a model's matrices are not of one shape or have fewer than two rows, or the models' questions differ in
-        number.
+        If the two were made of other numbers of columns.
 
     Notes
     -----
-    With 800 questions of two draws, indices of .582 and slopes of 3 and 1, as in `attenuated_refusal_index`, the
-    interval covers the difference in .947 to .958 of the samples, paired or not, while the test of first draws rejects
-    equality in .71 to .95. With slopes of 3 and 0.5 many resamples have no estimate, and the interval covers .975
-    (`benchmarks/coverage/corrected_difference.py`).
+    With 800 questions of two draws, or as many of 1,000 or 4,326 as a run draws twice by default, indices of .582, and
+    slopes of 3 and 1 or 6 and 2, the interval covers the difference in .94 to .965 of the samples, paired or not, while
+    the test of first draws rejects equality in .71 to 1 (`benchmarks/coverage/defined_difference.py`).
 
     References
     ----------
     .. [1] Spearman (1904). :doi:`10.2307/1412159`
+    .. [2] Zou and Donner (2008). :doi:`10.1002/sim.3095`
 
     Examples
     --------
+    >>> from refusal_index.stats import noise_corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
     >>> steady, random = ([b * z + rng.standard_normal((2, 4000)) > 0 for z in (x, y)] for b in (3, 1))
-    >>> difference = compare_noise_corrected(steady, random, rng=1)
-    >>> round(difference.first.uncorrected - difference.second.uncorrected, 2), round(difference.estimate, 2)
+    >>> results = [noise_corrected_refusal_index(*draws) for draws in (steady, random)]
+    >>> difference = compare_noise_corrected(*results)
+    >>> round(results[0].uncorrected - results[1].uncorrected, 2), round(difference.estimate, 2)
     (0.24, -0.01)
     >>> difference.pvalue > 0.5
     True
     """
-    check_resampling(0.95, n_resamples)
-    models = [_checked_model(name, model) for name, model in (("first", first), ("second", second))]
-    columns = [refused.shape[1] for refused, _, _ in models]
-    if columns[0] != columns[1]:
+    parts = first._quotient, second._quotient
+    if parts[0] is None or parts[1] is None or first.estimate is None or second.estimate is None:
+        return NoiseCorrectedDifference(first, second, None, None, "undefined", reasons_of(first, second), 0, 0.0)
+    if parts[0].influence.shape != parts[1].influence.shape:
+        one, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
         raise ValueError(
-            f"first and second must have the same questions as columns, got {columns[0]} and {columns[1]} of them; "
+            f"first and second must be made of the same questions as columns, got {one} and {other} of them; "
             "give the columns of both and mark in scored what a model was not asked"
         )
-    strata, cells, n_shared = _joint_patterns([question_counts(*model) for model in models])
-    one, other = (estimate_from_patterns(count_draws(*model)) for model in models)
-    indices = np.zeros((0, 2))
-    if has_interval(one) and has_interval(other):
-        indices = resample(strata, lambda w: np.stack([_index(w @ each) for each in cells], axis=1), n_resamples, rng)
-    return _difference(one, other, indices, n_shared, n_resamples)
-
-
-def _checked_model(name: str, model: Sequence[ArrayLike]) -> tuple[BoolArray, BoolArray, BoolArray]:
-    if len(model) not in (2, 3):
-        raise ValueError(
-            f"{name} must be (refused, wrong) or (refused, wrong, scored), got {len(model)} items; is it the refusals "
-            "alone?"
-        )
-    try:
-        return checked_draws(*model)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: {error}") from error
-
-
-def _joint_patterns(counts: Sequence[IntArray]) -> tuple[list[IntArray], list[FloatArray], int]:
-    """Put the questions together by what both models did on them.
-
-    Returns the numbers of questions of each pattern, in strata by which of the models have repeated draws, the cells of
-    either model for one question of each pattern, and how many questions both models share.
-    """
-    repeated = [np.where(each[:, :1] >= 2, each, 0) for each in counts]
-    stratum = (repeated[0][:, :1] > 0) + 2 * (repeated[1][:, :1] > 0)
-    rows = np.hstack([stratum, *repeated])[stratum[:, 0] > 0]
-    patterns, questions = np.unique(rows, axis=0, return_counts=True)
-    strata = [questions[patterns[:, 0] == each] for each in np.unique(patterns[:, 0])]
-    _, *by_model = patterns.T
-    cells = [pair_cells(DrawPatterns(m, r, w, both, questions)) for m, r, w, both in (by_model[:4], by_model[4:])]
-    return strata, cells, int(np.count_nonzero(stratum == 3))
-
-
-def _index(cells: FloatArray) -> FloatArray:
-    """Corrected index of each row of cells, limited to [-1, 1]; NaN where undefined."""
-    return np.asarray(np.arcsin(np.clip(corrected_rho(cells)[0], -1, 1) / 2) / math.asin(0.5))
-
-
-def _difference(
-    first: NoiseCorrectedResult, second: NoiseCorrectedResult, indices: FloatArray, n_shared: int, n_resamples: int
-) -> NoiseCorrectedDifference:
-    """Make the result of both models' estimates and their indices in the resamples, shape (n_resamples, 2) or empty."""
-    estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
+    estimate = first.estimate - second.estimate
+    influence = np.stack([_on_index(one) for one in (first, second)])
+    covariance = influence @ influence.T
+    variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     reason = reasons_of(first, second)
-    # No number is made up: an index that a resample lacks may be anything, so each end of the interval takes its worst.
-    smallest, largest = (np.nan_to_num(indices, nan=end).T for end in (-1.0, 1.0))
-    lowest, highest = smallest[0] - largest[1], largest[0] - smallest[1]
-    pvalue = None
-    if indices.size:
-        beyond = min(np.count_nonzero(lowest <= 0), np.count_nonzero(highest >= 0))
-        pvalue = min(1.0, 2 * (int(beyond) + 1) / (n_resamples + 1))
-        if n_resamples > 1 and highest.max() == lowest.min():
-            reason, lowest, highest = reason or "constant_difference", lowest[:0], highest[:0]
-    status: Status = "undefined" if estimate is None else "boundary" if reason else "ok"
-    return NoiseCorrectedDifference(
-        first, second, estimate, pvalue, status, reason, n_shared, n_resamples, lowest, highest
+    shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
+    if estimate == 0 and variance <= 1e-14 * covariance.trace():
+        return NoiseCorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
+    if not np.isfinite(covariance).all():
+        return NoiseCorrectedDifference(first, second, estimate, None, "boundary", reason, shared, 0.0)
+    scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
+    correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
+    pvalue = _pvalue(first, second, correlation, estimate)
+    status: Status = "boundary" if reason else "ok"
+    return NoiseCorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)
+
+
+def rank_noise_corrected(
+    results: Sequence[NoiseCorrectedResult],
+    *,
+    confidence_level: float = 0.95,
+    adjustment: Adjustment = "max-t",
+    n_resamples: int = RESAMPLES,
+    rng: Seed = None,
+) -> Ranking:
+    """Rank models by the Refusal Indices of their probabilities, as `rank_runs` ranks by those of single draws.
+
+    Parameters
+    ----------
+    results : sequence of NoiseCorrectedResult
+        Two models or more, made of matrices whose columns are the same questions.
+    confidence_level, adjustment, n_resamples, rng
+        As for `rank_runs`.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two models, their columns differ in number, or another argument is not as described.
+
+    Notes
+    -----
+    A false difference is found among eight models of one index and slopes from 1 to 8 in .06 of the samples by max-t
+    and in .02 to .04 by Holm, with as many questions drawn twice as a run draws by default.
+
+    References
+    ----------
+    .. [1] Hothorn et al. (2008). :doi:`10.1002/bimj.200810425`
+    .. [2] Holm (1979). https://www.jstor.org/stable/4615733
+
+    Examples
+    --------
+    >>> from refusal_index.stats import noise_corrected_refusal_index
+    >>> rng = np.random.default_rng(1)
+    >>> x, y = rng.standard_normal((2, 2000))
+    >>> wrong = x + rng.standard_normal((2, 2000)) > 0
+    >>> scores = [0.7 * x + 0.7 * y, 0.2 * x + 0.98 * y]
+    >>> results = [noise_corrected_refusal_index(z + rng.standard_normal((2, 2000)) > 0, wrong) for z in scores]
+    >>> [(run.row, run.letters) for run in rank_noise_corrected(results, rng=1).runs]
+    [(0, 'a'), (1, 'b')]
+    """
+    if len(results) < 2:
+        raise ValueError(f"results must hold two models or more to rank, got {len(results)}")
+    parts = [one._quotient for one in results if one._quotient is not None]
+    if len({(part.repeated.size, part.influence.shape) for part in parts}) > 1:
+        raise ValueError("results must be made of the same questions as columns, got other numbers of them")
+    n, units = (parts[0].repeated.size, parts[0].influence.shape[1]) if parts else (0, 0)
+    nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
+    influence = [nothing if one._quotient is None else _on_index(one) for one in results]
+    repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
+    described = [_described(row, one, confidence_level) for row, one in enumerate(results)]
+    ranking = rank_estimates(
+        "refusal_index",
+        described,
+        np.array(influence).reshape(len(results), units),
+        np.array(repeated).reshape(len(results), n),
+        confidence_level=confidence_level,
+        adjustment=adjustment,
+        n_resamples=n_resamples,
+        rng=rng,
+        degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
     )
+    pairs = pairs_at_boundary(described)
+    tested = [(pair, compare_noise_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
+    known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
+    return replace(ranking, boundary_pairs=boundary_pairs(list(known), list(known.values())))
+
+
+def _described(row: int, result: NoiseCorrectedResult, confidence_level: float) -> RankedRun:
+    low, high = result.confidence_interval(confidence_level).or_none()
+    return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
+
+
+def _on_index(result: NoiseCorrectedResult) -> FloatArray:
+    """Influence of every question on the index, over their number."""
+    part, rho = result._quotient, result.rho
+    if part is None or rho is None:
+        raise ValueError("an index that is undefined has no influence")
+    return part.linear(rho) / part.scale * spearman_slope(rho)
+
+
+def _square_and_add(
+    first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlation: float, quantile: float
+) -> ConfidenceInterval:
+    a, b = first.estimate or 0.0, second.estimate or 0.0
+    (low_a, high_a), (low_b, high_b) = (one.interval_at(quantile) for one in (first, second))
+    return ConfidenceInterval(
+        max(-2.0, a - b - _hypotenuse(a - low_a, high_b - b, correlation)),
+        min(2.0, a - b + _hypotenuse(high_a - a, b - low_b, correlation)),
+    )
+
+
+def _hypotenuse(one: float, other: float, correlation: float) -> float:
+    return math.sqrt(max(one * one + other * other - 2 * correlation * one * other, 0.0))
+
+
+def _pvalue(first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlation: float, estimate: float) -> float:
+    """Find the level at which the interval just reaches 0, by halving."""
+    low, high = 0.0, LARGEST_QUANTILE
+    for _ in range(HALVINGS if estimate else 0):
+        middle = (low + high) / 2
+        ends = _square_and_add(first, second, correlation, middle)
+        low, high = (low, middle) if ends.low <= 0 <= ends.high else (middle, high)
+    freedom = _degrees_of_freedom(first, second)
+    return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
+
+
+def _degrees_of_freedom(*results: NoiseCorrectedResult) -> float | None:
+    parts = [one._quotient.degrees_of_freedom for one in results if one._quotient is not None]
+    return min((one for one in parts if one is not None), default=None)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.draws.noise import NoiseCorrectedResult, checked_draws, estimate_from_patterns
+from refusal_index.stats.draws.noise import NoiseCorrectedResult, checked_draws, noise_corrected_refusal_index
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -57,7 +57,7 @@ class MidRankSpearman:
     def confidence_interval(
         self, confidence_level: float = 0.95, *, n_resamples: int = N_RESAMPLES, rng: Seed = None
     ) -> ConfidenceInterval:
-        """Percentile interval over resampled questions, as `NoiseCorrectedResult.confidence_interval`.
+        """Percentile interval over resampled questions; a resample without an estimate rules nothing out.
 
         It is one for the correlation at this number of draws, not for that of the probabilities. ``(nan, nan)``
         unless the status is ``"ok"``.
@@ -120,8 +120,8 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     >>> round(result.copula.estimate, 2), round(result.spearman.estimate, 2)
     (0.59, 0.54)
     """
-    patterns = count_draws(*checked_draws(refused, wrong, scored))
-    return FrequencyResult(estimate_from_patterns(patterns), _mid_rank_spearman(patterns))
+    draws = checked_draws(refused, wrong, scored)
+    return FrequencyResult(noise_corrected_refusal_index(*draws), _mid_rank_spearman(count_draws(*draws)))
 
 
 def _mid_rank_spearman(patterns: DrawPatterns) -> MidRankSpearman:

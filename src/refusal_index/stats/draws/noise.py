@@ -8,36 +8,40 @@ can be estimated from a second draw and divided out, as Spearman did for correla
 
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
-The two draws of a pair are always different ones: within one draw, refusal and answer may share chance as well.
+The two draws of a pair are always different ones: within one draw, refusal and answer may share chance as well. The
+single draws of all other questions enter too (`refusal_index.stats.draws.quotient` says how).
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.comparison.between_prompts import Spread, spread_of
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
-from refusal_index.stats.draws.patterns import (
-    N_RESAMPLES,
-    DrawPatterns,
-    check_resampling,
-    count_draws,
-    pair_cells,
-    percentiles,
-    resample,
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
+from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
+from refusal_index.stats.draws.quotient import (
+    Quotient,
+    TwoPhaseSample,
+    mean_quotient,
+    precision_weights,
+    quotient,
+    tables,
 )
-from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import spearman
-from refusal_index.stats.intervals import Seed
-from refusal_index.stats.matrices import BoolArray, checked_matrices
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)
 class NoiseCorrectedResult:
-    """The Refusal Index corrected for the noise of single draws.
+    """The Refusal Index of the probabilities: that of single draws, corrected for their noise.
 
     Attributes
     ----------
@@ -45,8 +49,11 @@ class NoiseCorrectedResult:
         Refusal Index of the probabilities, in [-1, 1]. Exactly -1 or +1 at the boundary, None where undefined.
     rho : float or None
         The copula correlation behind it, with the same conventions.
+    forced_for_all : float or None
+        Refusal Index of the refusal and the forced answer of one draw, to every question: that of single draws, with
+        the answers of the first pass replaced by forced ones.
     uncorrected : float or None
-        Refusal Index of the refusal of one draw and the answer of another: what single draws show.
+        The same of the refusal of one draw and the forced answer of another, which share no chance.
     refusal_reliability, error_reliability : float or None
         Tetrachoric correlation of two draws of the refusal, and of the error, of the same question: 1 where the
         model always does the same, 0 where questions do not differ. Their geometric mean is the factor by which
@@ -54,54 +61,78 @@ class NoiseCorrectedResult:
     status : {"ok", "boundary", "undefined"}
         ``"boundary"``: the correction reaches or exceeds a correlation of 1, or a cell is empty.
     reason : str or None
-        At the boundary ``"corrected_rho_reaches_one"``, or ``"zero_cell:"`` with the cells that no pair of draws
-        fills. Where undefined the first that applies of ``"no_repeated_questions"``, ``"nobody_refused"``,
-        ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``, ``"refusal_reliability_not_positive"``,
-        ``"error_reliability_not_positive"``.
-    patterns : DrawPatterns
-        The questions it came from; ``patterns.n_questions`` is their number.
+        At the boundary ``"corrected_rho_reaches_one"``, ``"zero_cell:"`` with the cells that no pair of draws fills, or
+        ``"one_cluster"``, which leaves no interval. Where undefined the first that applies of
+        ``"no_repeated_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
+        ``"refusal_reliability_not_positive"``, ``"error_reliability_not_positive"``.
+    n_repeated, n : int
+        Questions with two draws or more, and those with a single draw besides.
     """
 
     estimate: float | None
     rho: float | None
+    forced_for_all: float | None
     uncorrected: float | None
     refusal_reliability: float | None
     error_reliability: float | None
     status: Status
     reason: str | None
-    patterns: DrawPatterns = field(compare=False, repr=False)
+    n_repeated: int
+    n: int
+    _quotient: Quotient | None = field(compare=False, repr=False)
+    _spread: Spread | None = field(default=None, compare=False, repr=False)
 
-    def confidence_interval(
-        self, confidence_level: float = 0.95, *, n_resamples: int = N_RESAMPLES, rng: Seed = None
-    ) -> ConfidenceInterval:
-        """Percentile interval over resampled questions.
-
-        A resample without an estimate rules nothing out: it counts as -1 for the lower end and as 1 for the upper.
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Fieller's interval of the quotient behind the index, on Fisher's scale.
 
         Parameters
         ----------
         confidence_level : float in (0, 1), default: 0.95
-        n_resamples : int, default: 2000
-        rng : int or numpy.random.Generator, optional
 
         Returns
         -------
         ConfidenceInterval
-            ``(nan, nan)`` where undefined, and where a cell is empty, since it is so in every resample.
+            In [-1, 1], and all of it where the reliabilities may be 0. Where a cell is empty, half a question is added
+            to each cell of that table. ``(nan, nan)`` where undefined, and of a single cluster.
         """
-        check_resampling(confidence_level, n_resamples)
-        resampled = np.array([])
-        if has_interval(self):
-            cells = pair_cells(self.patterns)
-            resampled = resample([self.patterns.questions], lambda w: corrected_rho(w @ cells)[0], n_resamples, rng)
-        low, high = percentiles(resampled, confidence_level)
-        return ConfidenceInterval(spearman(low), spearman(high))
+        normal_quantile(confidence_level)
+        if self._quotient is None:
+            return NO_INTERVAL
+        quantile = student_quantile(confidence_level, self._quotient.degrees_of_freedom)
+        variance = 0.0 if self._spread is None else self._spread.variance()
+        if self._spread is None or variance == 0 or self.rho is None or abs(self.rho) >= 1:
+            return self.interval_at(quantile)
+        quantile = max(quantile, self._spread.error_and_quantile(confidence_level)[1])
+        more = quantile * math.sqrt(variance * self._spread.squared_weights)
+        return _widened(self.interval_at(quantile), math.atanh(self.rho), more)
+
+    def interval_at(self, quantile: float) -> ConfidenceInterval:
+        """Return the interval of as many standard errors to either side."""
+        if self._quotient is None or not np.isfinite(self._quotient.influence).all():
+            return NO_INTERVAL
+        return ConfidenceInterval(*(spearman(end) for end in self._quotient.interval(quantile)))
+
+
+def _widened(interval: ConfidenceInterval, z: float, more: float) -> ConfidenceInterval:
+    """Add what prompts vary by, on Fisher's scale, to either side of a joint index with this atanh(rho)."""
+    low, high = (2 * math.sin(end * math.asin(0.5)) for end in interval)
+    if low > -1:
+        low = math.tanh(z - math.hypot(z - math.atanh(low), more))
+    if high < 1:
+        high = math.tanh(z + math.hypot(math.atanh(high) - z, more))
+    return ConfidenceInterval(spearman(low), spearman(high))
 
 
 def noise_corrected_refusal_index(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    single: Sequence[ArrayLike] | None = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
 ) -> NoiseCorrectedResult:
-    """Estimate the Refusal Index of the probabilities from two or more draws of every question.
+    """Estimate the Refusal Index of the probabilities from repeated draws of some questions and single ones of all.
 
     Parameters
     ----------
@@ -110,12 +141,18 @@ def noise_corrected_refusal_index(
     wrong : array_like of bool, shape (n_draws, n_questions)
         Whether the forced answer of each draw was wrong: for *every* question, answered or refused.
     scored : array_like of bool, shape (n_draws, n_questions), optional
-        False where a draw has no grade; all True if not given. Questions with fewer than two draws are left out.
+        False where a draw has no grade; all True if not given. Questions with fewer than two draws say nothing here.
+    single : (refused, wrong) or (refused, wrong, scored), array_like of bool, shape (n_questions,), optional
+        A single draw of every question, its answer that of the first pass where that answered: what a run without
+        repeated draws has. The repeated questions are to be a random sample of them.
+    cluster, weight : array_like, shape (n_questions,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
     Returns
     -------
     NoiseCorrectedResult
-        All pairs of different draws take part, weighted so that every question counts once.
+        All pairs of different draws take part, weighted so that every repeated question counts once, or with `single`
+        for as many questions as it stands for.
 
     Raises
     ------
@@ -126,15 +163,24 @@ def noise_corrected_refusal_index(
 
     Notes
     -----
-    With 2,000 questions of two draws the estimate is within .01 of the truth on average where an error of the draws
-    is about as large as the differences between questions (b = 1) or smaller, also if the probabilities have Beta
-    distributions or pile up at 0 and 1, and if one draw's refusal and answer share chance. With 800 questions its
-    standard deviation is .04 to .11. At b = 1/2 reliabilities are 0.2, and the interval is nearly as wide as the range.
+    At an index of .582, probits of slope 1, 2, 3 and 6, 1,000 or 4,326 questions and two draws of as many as a run
+    draws twice by default, the 95 % interval covers in .93 to .96, where that of single draws does in none to .92.
+    `single` makes the variance smaller by a factor of 1.0 to 1.1 at slope 1, 1.3 at 2, 1.7 at 3 and 2.3 to 3.3 at 6.
+    A bivariate probit with question effects, fitted to all draws by maximum likelihood, is as precise on the repeated
+    draws alone, and twice to five times as precise with the single ones; but it takes a first-pass answer for a forced
+    one, and what refusal and answer of one draw share for dependence of the probabilities. Where the noise of both has
+    a correlation of .6 it finds .75 for a rho of .60 at slope 1, and this estimate .60. With all of 2,000 questions
+    drawn twice, the estimate is within .02 of the truth also if the probabilities have Beta distributions or pile up at
+    0 and 1 (`benchmarks/coverage/defined_index.py`).
 
     References
     ----------
     .. [1] Spearman, C. (1904). The proof and measurement of association between two things. American Journal of
        Psychology, 15, 72-101. :doi:`10.2307/1412159`
+    .. [2] Fieller, E. C. (1954). Some problems in interval estimation. Journal of the Royal Statistical Society B, 16,
+       175-185. :doi:`10.1111/j.2517-6161.1954.tb00159.x`
+    .. [3] Neyman, J. (1938). Contribution to the theory of sampling human populations. Journal of the American
+       Statistical Association, 33, 101-116. :doi:`10.1080/01621459.1938.10503378`
 
     Examples
     --------
@@ -145,8 +191,104 @@ def noise_corrected_refusal_index(
     >>> result = noise_corrected_refusal_index(refused, wrong)
     >>> round(result.uncorrected, 2), round(result.estimate, 2)  # 6/pi asin(0.6 / 2) is 0.58
     (0.28, 0.58)
+
+    With repeated draws of the first 400 questions only:
+
+    >>> scored = np.array([[True], [True]]) & (np.arange(4000) < 400)
+    >>> result = noise_corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    >>> [round(end, 2) for end in (result.estimate, *result.confidence_interval())]
+    [0.47, 0.26, 0.7]
     """
-    return estimate_from_patterns(count_draws(*checked_draws(refused, wrong, scored)))
+    matrices = checked_draws(refused, wrong, scored)
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    counts = question_counts(*matrices)
+    repeated = counts[:, 0] >= 2
+    sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
+    draws, refusals, errors, both = counts[repeated].T
+    patterns = DrawPatterns(draws, refusals, errors, both, np.ones_like(draws))
+    return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
+
+
+def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult]) -> NoiseCorrectedResult:
+    """Estimate one Refusal Index of the probabilities from several prompts of a model.
+
+    Parameters
+    ----------
+    results : sequence of NoiseCorrectedResult
+        One a prompt, made of matrices whose columns are the same questions.
+
+    Returns
+    -------
+    NoiseCorrectedResult
+        Of the weighted means of the numerators and denominators of all prompts that are defined. Its interval is for
+        prompts like these: it widens with what they differ by beyond chance, and with how little a few prompts say of
+        that; differences of two models over the same prompts hold these fixed. Its `forced_for_all` and reliabilities
+        are plain means of theirs; its questions are those of the prompt that has most.
+
+    Raises
+    ------
+    ValueError
+        If there are no results, or their columns differ in number.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> x = rng.standard_normal(4000)
+    >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
+    >>> wrong = y + rng.standard_normal((2, 4000)) > 0
+    >>> prompts = [x + rng.standard_normal((2, 4000)) > threshold for threshold in (-1, 0, 1)]
+    >>> each = [noise_corrected_refusal_index(refused, wrong) for refused in prompts]
+    >>> [round(one.estimate, 2) for one in each], round(joint_noise_corrected_refusal_index(each).estimate, 2)
+    ([0.63, 0.63, 0.58], 0.62)
+    """
+    if not results:
+        raise ValueError("results must hold the result of one prompt or more, got none")
+    defined = [(one, one._quotient) for one in results if one._quotient is not None]
+    if len({part.influence.shape for _, part in defined}) > 1:
+        raise ValueError("results must be made of the same questions as columns, got other numbers of them")
+    most = max(results, key=lambda one: one.n_repeated)
+    if len(defined) <= 1:
+        return defined[0][0] if defined else most
+    parts = [each for _, each in defined]
+    weights = precision_weights(parts)
+    part = mean_quotient(parts, weights)
+    rho, status, reason = _bounded(part.cross / part.scale)
+    if not np.isfinite(part.influence).all():
+        status, reason = "boundary", ONE_CLUSTER
+    forced, refusals, errors = (
+        math.fsum(value for value in values if value is not None) / len(defined)
+        for values in zip(
+            *((one.forced_for_all, one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True
+        )
+    )
+    cross = spearman(part.cross)
+    return NoiseCorrectedResult(
+        spearman(rho),
+        rho,
+        forced,
+        cross,
+        refusals,
+        errors,
+        status,
+        reason,
+        most.n_repeated,
+        most.n,
+        part,
+        _between_prompts(parts, weights),
+    )
+
+
+def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread | None:
+    """Measure how far prompts lie apart in atanh(rho); None where one is at the boundary or has no interval."""
+    rhos = np.array([one.cross / one.scale for one in parts])
+    if np.abs(rhos).max() >= 1 or not all(np.isfinite(one.influence).all() for one in parts):
+        return None
+    shares = weights * [one.scale for one in parts]
+    shares = shares / shares.sum()
+    slopes = [1 / (one.scale * (1 - rho) * (1 + rho)) for one, rho in zip(parts, rhos, strict=True)]
+    influence = np.stack([slope * one.linear(rho) for slope, one, rho in zip(slopes, parts, rhos, strict=True)])
+    return spread_of(np.arctanh(rhos), shares, influence)
 
 
 def checked_draws(
@@ -162,9 +304,77 @@ def checked_draws(
     return matrices
 
 
-def has_interval(result: NoiseCorrectedResult) -> bool:
-    """Whether resampled questions say something: not where undefined, nor with a cell that is empty in all of them."""
-    return result.rho is not None and not (result.reason or "").startswith("zero_cell")
+def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, design: SamplingDesign | None) -> np.ndarray:
+    """Return the cell of every question's single draw; without any, only the repeated questions are there."""
+    if single is None:
+        return cell_codes(repeated, repeated, repeated)
+    if len(single) not in (2, 3):
+        raise ValueError(f"single must be (refused, wrong) or (refused, wrong, scored), got {len(single)} items")
+    try:
+        matrices = checked_matrices(*(np.asarray(part)[np.newaxis] for part in single))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"single: {error}") from error
+    if matrices[0].shape[1] != len(repeated):
+        raise ValueError(
+            f"single must have one value for each of the {len(repeated)} questions, got {matrices[0].shape[1]}; "
+            "give the columns of all questions to both, and mark in scored what was not drawn repeatedly"
+        )
+    return np.asarray(cell_codes(*(matrices if design is None else design.taking_part(matrices)))[0])
+
+
+def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:
+    """Make the result of the cells of each repeated question's pairs of draws, and of its single draws."""
+    means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
+    forced_for_all = _defined(float(tetrachoric(*of_one)))
+    uncorrected, refusals, errors = (_defined(float(tetrachoric(*table))) for table in tables(means))
+    rho: float | None = None
+    reason = _why_undefined(len(cells), means, refusals, errors)
+    status: Status = "undefined"
+    part = None if reason else quotient(cells, sample)
+    if part is not None and uncorrected is not None and refusals is not None and errors is not None:
+        empty = [name for name, cell in zip(CELL_NAMES, means[:4], strict=True) if cell == 0]
+        rho, status, reason = _bounded(uncorrected / math.sqrt(refusals * errors), empty)
+        if not np.isfinite(part.influence).all():
+            status, reason = "boundary", ONE_CLUSTER
+    return NoiseCorrectedResult(
+        estimate=None if rho is None else spearman(rho),
+        rho=rho,
+        forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
+        uncorrected=None if uncorrected is None else spearman(uncorrected),
+        refusal_reliability=refusals,
+        error_reliability=errors,
+        status=status,
+        reason=reason,
+        n_repeated=len(cells),
+        n=sample.n,
+        _quotient=part,
+    )
+
+
+def _bounded(rho: float, empty: Sequence[str] = ()) -> tuple[float, Status, str | None]:
+    """Return rho with its status: at the boundary where a cell is empty, or the correction reaches a rho of 1."""
+    if empty:
+        return math.copysign(1.0, rho), "boundary", "zero_cell:" + "+".join(empty)
+    if abs(rho) >= 1:
+        return math.copysign(1.0, rho), "boundary", "corrected_rho_reaches_one"
+    return rho, "ok", None
+
+
+def _defined(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _why_undefined(n: int, means: FloatArray, refusals: float | None, errors: float | None) -> str | None:
+    if n == 0:
+        return "no_repeated_questions"
+    both, only_r, only_w, neither = means[:4]
+    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
+    if reason:
+        return reason
+    # With margins that vary both correlations exist.
+    if refusals is None or refusals <= 0:
+        return "refusal_reliability_not_positive"
+    return "error_reliability_not_positive" if errors is None or errors <= 0 else None
 
 
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:
@@ -205,52 +415,3 @@ def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike,
             raise ValueError(f"{name} must not be negative, got {slope.tolist()!r}; its sign belongs to the index")
     attenuation = np.sin(np.arctan(b_r)) * np.sin(np.arctan(b_w))
     return np.asarray(np.arcsin(np.sin(index * math.asin(0.5)) * attenuation) / math.asin(0.5))[()]
-
-
-def corrected_rho(cells: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Corrected rho, NaN where undefined, and the three correlations it is made of: cross, refusals, errors."""
-    c = np.moveaxis(cells, -1, 0)
-    parts = np.stack([tetrachoric(*c[:4]), tetrachoric(c[4], c[5], c[5], c[6]), tetrachoric(c[7], c[8], c[8], c[9])])
-    usable = (parts[1] > 0) & (parts[2] > 0)
-    reliability = np.where(usable, parts[1] * parts[2], np.nan)
-    return parts[0] / np.sqrt(reliability), parts
-
-
-def estimate_from_patterns(patterns: DrawPatterns) -> NoiseCorrectedResult:
-    """Estimate as `noise_corrected_refusal_index`, from questions already counted."""
-    cells = patterns.questions @ pair_cells(patterns)
-    corrected, parts = (x.tolist() for x in corrected_rho(cells))
-    uncorrected, refusals, errors = (None if math.isnan(x) else x for x in parts)
-    rho: float | None = None
-    reason = _why_undefined(patterns, cells, refusals, errors)
-    status: Status = "undefined" if reason else "ok"
-    if reason is None:
-        rho, empty = corrected, [name for name, cell in zip(CELL_NAMES, cells[:4], strict=True) if cell == 0]
-        if empty or abs(corrected) >= 1:
-            rho, status = math.copysign(1.0, corrected), "boundary"
-            reason = "zero_cell:" + "+".join(empty) if empty else "corrected_rho_reaches_one"
-    return NoiseCorrectedResult(
-        estimate=None if rho is None else spearman(rho),
-        rho=rho,
-        uncorrected=None if uncorrected is None else spearman(uncorrected),
-        refusal_reliability=refusals,
-        error_reliability=errors,
-        status=status,
-        reason=reason,
-        patterns=patterns,
-    )
-
-
-def _why_undefined(
-    patterns: DrawPatterns, cells: FloatArray, refusals: float | None, errors: float | None
-) -> str | None:
-    if patterns.n_questions == 0:
-        return "no_repeated_questions"
-    both, only_r, only_w, neither = cells[:4]
-    reason = empty_margin(both + only_r, only_w + neither, only_r + neither, both + only_w)
-    if reason:
-        return reason
-    # With margins that vary both correlations exist.
-    if refusals is None or refusals <= 0:
-        return "refusal_reliability_not_positive"
-    return "error_reliability_not_positive" if errors is None or errors <= 0 else None

@@ -74,6 +74,13 @@ def pair_cells(patterns: DrawPatterns) -> FloatArray:
     return np.asarray(np.stack([*cross, *repeats[0], *repeats[1]], axis=1) / np.maximum(pairs, 1)[:, np.newaxis])
 
 
+def same_draw_cells(patterns: DrawPatterns) -> FloatArray:
+    """Share of the draws in each cell of refusal and error, for one question of each pattern; shape (n_patterns, 4)."""
+    m, r, w, both = patterns.draws, patterns.refused, patterns.wrong, patterns.refused_and_wrong
+    cells = np.stack([both, r - both, w - both, m - r - w + both], axis=1)
+    return np.asarray(cells / np.maximum(m, 1)[:, np.newaxis])
+
+
 def check_resampling(confidence_level: float, n_resamples: int) -> None:
     """Raise ValueError if the level is not one, or there are no resamples."""
     normal_quantile(confidence_level)

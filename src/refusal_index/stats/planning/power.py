@@ -106,6 +106,50 @@ def questions_to_tell_apart(
     return power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=confidence_level)
 
 
+def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[int | None, int | None]:
+    """Numbers of questions over the interval of a pilot's difference: for its largest difference, and its smallest.
+
+    A number that rests on the observed difference alone says no more than the pilot's own p-value did. The difference
+    may be any in its interval, and so may the number.
+
+    Parameters
+    ----------
+    plan : PowerPlan
+        Of `questions_to_tell_apart`, at the observed difference; its variance is kept.
+    low, high : float
+        Interval of the difference.
+
+    Returns
+    -------
+    fewest, most : int or None
+        Both None without a plan; `most` None where the interval holds 0, of which no number can tell a difference.
+
+    Raises
+    ------
+    ValueError
+        If the ends are in the wrong order or not numbers.
+
+    References
+    ----------
+    .. [1] Hoenig, J. M. and Heisey, D. M. (2001). The abuse of power. The American Statistician, 55, 19-24.
+       :doi:`10.1198/000313001300339897`
+
+    Examples
+    --------
+    >>> plan = questions_to_tell_apart(PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30))
+    >>> plan.n, questions_over_interval(plan, 0.05, 0.2), questions_over_interval(plan, -0.05, 0.2)
+    (2706, (975, 15587), (975, None))
+    """
+    if not low <= high:
+        raise ValueError(f"low and high must be the ends of an interval, got {low!r} and {high!r}; are they swapped?")
+    if plan.n is None or not plan.difference:
+        return None, None
+    largest, smallest = max(abs(low), abs(high)), min(abs(low), abs(high))
+    counts = (None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest))
+    fewest, most = counts
+    return fewest, None if low <= 0 <= high else most
+
+
 def power_to_tell_apart(
     first: PlanningScenario,
     second: PlanningScenario,

@@ -16,9 +16,9 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.baseline import checked_penalty, ratio_weights
 from refusal_index.stats.bivariate_normal import density, upper_orthant
-from refusal_index.stats.comparison.metric_influence import checked_metric, ratio_weights
+from refusal_index.stats.comparison.metric_influence import checked_metric
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
 from refusal_index.stats.curves.closed_forms import checked_range, rho_from_refusal_index
 from refusal_index.stats.curves.plane import iso_refusal_index

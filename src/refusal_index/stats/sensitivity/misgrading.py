@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import unmasked, whole_number
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
@@ -165,7 +166,7 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
     Raises
     ------
     TypeError
-        If `table` is not a ContingencyTable.
+        If `table` is not a ContingencyTable, or `n_choices` is not a number.
     ValueError
         If `n_choices` is not a whole number of at least 2.
 
@@ -174,9 +175,7 @@ def correct_guessing(table: ContingencyTable, n_choices: int) -> MisgradingResul
     >>> correct_guessing(ContingencyTable(300, 150, 150, 400), n_choices=4).cells
     (400.0, 50.0, 200.0, 350.0)
     """
-    if isinstance(n_choices, bool) or not isinstance(n_choices, int) or n_choices < 2:
-        raise ValueError(f"n_choices must be a whole number of at least 2, got {n_choices!r}; is it a probability?")
-    return correct_misgrading(table, 0.0, 1 / n_choices)
+    return correct_misgrading(table, 0.0, 1 / whole_number("n_choices", n_choices, 2, "; is it a probability?"))
 
 
 def checked_table(table: ContingencyTable) -> ContingencyTable:
@@ -202,7 +201,7 @@ def checked_rates(graded_wrong_if_right: Rate, graded_right_if_wrong: Rate) -> G
 
 def checked_rate(name: str, rate: Rate) -> tuple[float, float]:
     """Check one rate, or two, and return two."""
-    values = np.asarray(rate)
+    values = unmasked(name, rate)
     if values.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be one or two numbers in [0, 1), got {rate!r}; is it text, or missing?")
     if values.shape not in ((), (2,)) or not np.all((values >= 0) & (values < 1)):
@@ -229,7 +228,7 @@ def estimate_from_cells(
 ) -> MisgradingResult:
     """Estimate from corrected cells, of shape (2, 2); the rest is where they came from."""
     corrected = np.where(np.abs(cells) < ROUNDING * table.n, 0.0, cells).ravel()
-    rho = float(tetrachoric(*corrected))
+    rho = float(tetrachoric(*np.where(corrected < 0, np.nan, corrected)))
     n11, n10, n01, n00 = corrected.tolist()
     found = None if math.isnan(n11 + n10 + n01 + n00) else (n11, n10, n01, n00)
     reason = _why_not_ok(table, corrected)

@@ -1,31 +1,35 @@
-"""Every metric as a range over the rules for what has no grade.
+"""Every metric as a range over all that missing grades may be.
 
 All metrics but the Refusal Index are ratios of two weighted counts. Over the ways of filling in missing grades such a
 ratio is largest and smallest where all questions of a kind are filled in alike, so that a few tables decide. The
 Refusal Index is not such a ratio; its extremes are those of `missing_bounds`.
+
+Nothing is left out of these tables: a question whose first pass is known to have refused, or to have answered, counts
+so, whatever grade it lacks. To leave it out would turn a refusal rate that is known exactly into a range.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
 from refusal_index.stats.comparison.metric_influence import point_estimate
 from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.sampled_table import AnyTable
 from refusal_index.stats.sensitivity.missing import OutcomeCounts, scoring_rules
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringRange:
-    """Smallest and largest value of one metric over the scoring rules.
+    """Smallest and largest value of one metric, whatever the missing grades are.
 
     Attributes
     ----------
     name : str in `METRIC_NAMES`
     low, high : float or None
-        None where some rule leaves the metric undefined.
+        None where a scoring rule leaves the metric undefined.
     reason : str or None
-        Why it is undefined, as in `RefusalIndexResult`.
+        Why it is undefined under the first such rule, as in `RefusalIndexResult`.
     """
 
     name: str
@@ -35,10 +39,12 @@ class ScoringRange:
 
 
 def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[ScoringRange, ...]:
-    """Range of every metric over the scoring rules, in the order of `METRIC_NAMES`.
+    """Range of every metric over all that missing grades may be, in the order of `METRIC_NAMES`.
 
-    A refusal of the forced pass counts as wrong, as right, or is dropped; a question without a grade is dropped or
-    counts as whatever makes the metric smallest or largest.
+    A refusal of the forced pass counts as wrong or as right, and a question without a grade as whatever makes the
+    metric smallest or largest, as far as its first pass is not known. The ranges are sharp: each end is the value of
+    one way to fill in what is missing, and a rate that nothing missing can change is a single number. That of the
+    Refusal Index also holds its values under the rules of `scoring_rules` that drop questions.
 
     Parameters
     ----------
@@ -59,40 +65,38 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     >>> for metric in scoring_ranges(OutcomeCounts(700, 30, 210, 50, refused_again=10, unscored_first=5)):
     ...     print(f"{metric.name:24} {metric.low:6.3f} to {metric.high:6.3f}")
     correct_rate              0.050 to  0.055
-    refusal_rate              0.734 to  0.741
+    refusal_rate              0.736 to  0.741
     correct_given_attempted   0.189 to  0.208
     f_score                   0.079 to  0.087
-    weighted_score           -0.216 to -0.209
+    weighted_score           -0.214 to -0.209
     error_rate                0.905 to  0.920
     refusal_index             0.383 to  0.509
     """
     cost = checked_penalty(penalty)
-    tables = list(_completions(counts))
-    indices = [rule.result.estimate for rule in scoring_rules(counts)]
-    return tuple(
-        _range(name, indices, tables, cost)
-        if name == "refusal_index"
-        else _range(name, [point_estimate(name, table, cost).estimate for table in tables], tables, cost)
-        for name in METRIC_NAMES
-    )
+    rules = [rule.result.table for rule in scoring_rules(counts)]
+    completions = list(_completions(counts))
+    return tuple(_range(name, rules, completions, cost) for name in METRIC_NAMES)
 
 
-def _range(name: str, values: list[float | None], tables: list[ContingencyTable], penalty: float) -> ScoringRange:
-    known = [value for value in values if value is not None]
-    if len(known) == len(values):
-        return ScoringRange(name, min(known), max(known), None)
-    reasons = (point_estimate(name, table, penalty).reason for table in tables)
-    return ScoringRange(name, None, None, next((reason for reason in reasons if reason), "undefined_under_some_rule"))
+def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], penalty: float) -> ScoringRange:
+    by_rule = [point_estimate(name, table, penalty) for table in rules]
+    # the reason of one that is undefined: an estimate at the boundary has a reason too
+    why = next((found.reason for found in by_rule if found.estimate is None), None)
+    found = by_rule if name == "refusal_index" else [point_estimate(name, table, penalty) for table in completions]
+    values = [one.estimate for one in found if one.estimate is not None]
+    if why is not None or len(values) < len(found):
+        return ScoringRange(name, None, None, why or next(one.reason for one in found if one.estimate is None))
+    return ScoringRange(name, min(values), max(values), None)
 
 
 def _completions(counts: OutcomeCounts) -> Iterator[ContingencyTable]:
-    """Yield the tables in which all questions of a kind are filled in alike, or dropped."""
+    """Yield the tables in which all questions of a kind are filled in alike."""
     n11, n10, n01, n00 = counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right
     again, forced, first = counts.refused_again, counts.unscored_forced, counts.unscored_first
     answered = counts.unscored_answered
-    cells = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1), (0, 0, 0, 0))
-    either = ((1, 0), (0, 1), (0, 0))
-    for a, f, g, c in itertools.product(either, either, either if answered else either[:1], cells):
+    cells = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0), (0, 0, 0, 1))
+    either = ((1, 0), (0, 1))
+    for a, f, g, c in itertools.product(either, either, either, cells):
         yield ContingencyTable(
             n11 + again * a[0] + forced * f[0] + first * c[0],
             n10 + again * a[1] + forced * f[1] + first * c[1],

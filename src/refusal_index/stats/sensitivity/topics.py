@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln, ndtri
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import check_same_index, unmasked
 from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
@@ -64,7 +65,7 @@ class WithinTopicResult:
     @property
     def n_uninformative(self) -> int:
         """Topics that say nothing about rho: nobody or everybody refused, or all wrong or all right."""
-        return len(self.tables) - len(_informative(self.tables))
+        return len(self.tables) - len(informative_counts(self.tables))
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Likelihood-ratio interval for the shared index, from the likelihood given every topic's margins.
@@ -77,7 +78,7 @@ class WithinTopicResult:
         quantile = normal_quantile(confidence_level)
         if self.rho is None:
             return NO_INTERVAL
-        low, high = _limits(_Likelihood(_informative(self.tables)), self.rho, quantile)
+        low, high = _limits(Likelihood(informative_counts(self.tables)), self.rho, quantile)
         return ConfidenceInterval(spearman(low), spearman(high))
 
 
@@ -121,23 +122,25 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     >>> round(result.estimate, 3), round(result.pooled, 3)
     (0.33, 0.708)
     """
+    check_same_index({"refused": refused, "wrong": wrong, "topic": topic})
     r, w = checked_outcomes(refused, wrong)
-    topics, index = np.unique(_checked_topics(topic, r.size), return_inverse=True)
+    topics, index = np.unique(checked_topics(topic, r.size), return_inverse=True)
     counts = np.bincount(4 * index + 2 * ~r + ~w, minlength=4 * topics.size).reshape(-1, 4)
     tables = {key: ContingencyTable(*row) for key, row in zip(topics.tolist(), counts.tolist(), strict=True)}
     pooled = refusal_index(ContingencyTable.from_arrays(r, w)).estimate
-    informative = _informative(tables)
-    if not informative:
+    informative = informative_counts(tables)
+    if not len(informative):
         return WithinTopicResult(None, None, pooled, "undefined", "no_informative_topic", tables)
-    rho = _Likelihood(informative).end
+    rho = Likelihood(informative).end
     if rho is not None:
         return WithinTopicResult(rho, rho, pooled, "boundary", "zero_cell_in_every_topic", tables)
-    rho = math.tanh(_maximise(_Likelihood(informative)))
+    rho = math.tanh(_maximise(Likelihood(informative)))
     return WithinTopicResult(spearman(rho), rho, pooled, "ok", None, tables)
 
 
-def _checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
-    topics = np.asarray(topic)
+def checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
+    """Return the topic of each of n questions, or raise an error that says what is wrong with them."""
+    topics = unmasked("topic", topic)
     if topics.shape != (n,):
         raise ValueError(
             f"topic must have one value for each of the {n} questions, got shape {topics.shape}; was it filtered?"
@@ -151,19 +154,20 @@ def _checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:
     return topics
 
 
-def _informative(tables: dict[Any, ContingencyTable]) -> list[ContingencyTable]:
-    return [table for table in tables.values() if not _is_degenerate(*table.counts)]
+def informative_counts(tables: dict[Any, ContingencyTable]) -> NDArray[np.int64]:
+    """Return the counts of the topics that say something about rho, shape (topics, 4)."""
+    found = [table.counts for table in tables.values() if not _is_degenerate(*table.counts)]
+    return np.array(found, np.int64).reshape(-1, 4)
 
 
 def _is_degenerate(n11: int, n10: int, n01: int, n00: int) -> bool:
     return 0 in (n11 + n10, n01 + n00, n11 + n01, n10 + n00)
 
 
-class _Likelihood:
+class Likelihood:
     """Likelihood of z = atanh(rho) given the margins of every topic."""
 
-    def __init__(self, tables: list[ContingencyTable]) -> None:
-        counts = np.array([table.counts for table in tables])
+    def __init__(self, counts: NDArray[np.int64]) -> None:
         n, refused, wrong = counts.sum(axis=1), counts[:, 0] + counts[:, 1], counts[:, 0] + counts[:, 2]
         self.r, self.mu = (refused + 0.5) / (n + 1), (wrong + 0.5) / (n + 1)
         self.h, self.k = -ndtri(self.r), -ndtri(self.mu)
@@ -189,6 +193,7 @@ class _Likelihood:
         return 1.0 if self.at_most else -1.0 if self.at_least else None
 
     def log_odds_ratio(self, z: float) -> FloatArray:
+        """Log odds ratio of each topic, by its rates."""
         r, mu = self.r, self.mu
         joint = upper_orthant(self.h, self.k, math.tanh(z))
         p11, p10, p01, p00 = np.maximum((joint, r - joint, mu - joint, 1 - r - mu + joint), SMALLEST_CELL)
@@ -196,20 +201,24 @@ class _Likelihood:
 
     def __call__(self, z: float) -> float:
         """Log-likelihood, all topics together; it tends to 0 at the boundary."""
+        return float(np.sum(self.each(z)))
+
+    def each(self, z: float) -> FloatArray:
+        """Log-likelihood of each topic."""
         slope = self.log_odds_ratio(z)
         # Relative to what was observed, and to the largest of them, so that no exponential overflows.
         terms = self.log_ways + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
-        return -float(np.sum(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))
+        return np.asarray(-(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))
 
 
-def _maximise(likelihood: _Likelihood) -> float:
+def _maximise(likelihood: Likelihood) -> float:
     best = int(np.argmax([likelihood(z) for z in GRID]))
     bounds = GRID[max(best - 1, 0)], GRID[min(best + 1, GRID.size - 1)]
     return float(minimize_scalar(lambda z: -likelihood(z), bounds=bounds, options={"xatol": 1e-8}).x)
 
 
-def _limits(likelihood: _Likelihood, rho: float, quantile: float) -> tuple[float, float]:
+def _limits(likelihood: Likelihood, rho: float, quantile: float) -> tuple[float, float]:
     z = math.atanh(rho) if abs(rho) < 1 else math.copysign(GRID[-1], rho)
     top = likelihood(z) if abs(rho) < 1 else 0.0
 

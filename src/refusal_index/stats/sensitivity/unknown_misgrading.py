@@ -110,26 +110,28 @@ class MisgradingRange:
     Attributes
     ----------
     low, high : float or None
-        None where undefined. Where only the largest rates are impossible, the end at the smallest is still that of
-        `at_smallest_rates`.
+        None where undefined.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
-        As in `MisgradingResult`: where undefined that of the corner that is, else of the one at the boundary; of the
-        smallest rates if it is both.
-    at_smallest_rates, at_largest_rates : MisgradingResult
-        The corrections at the two corners.
+        As in `MisgradingResult`, of the first of `ends` that has one, an undefined one before others.
+    ends : tuple of two MisgradingResult
+        Of rates that may differ: the corrections with the lowest and the highest index. Of rates that are the same:
+        those at the smallest and the largest rates.
     """
 
     low: float | None
     high: float | None
     status: Status
     reason: str | None
-    at_smallest_rates: MisgradingResult
-    at_largest_rates: MisgradingResult
+    ends: tuple[MisgradingResult, MisgradingResult]
 
 
 def misgrading_range(
-    table: ContingencyTable, graded_wrong_if_right: tuple[float, float], graded_right_if_wrong: tuple[float, float]
+    table: ContingencyTable,
+    graded_wrong_if_right: tuple[float, float],
+    graded_right_if_wrong: tuple[float, float],
+    *,
+    same_rates: bool = False,
 ) -> MisgradingRange:
     """Range of the corrected Refusal Index while both error rates of the grader vary.
 
@@ -138,12 +140,16 @@ def misgrading_range(
     table : ContingencyTable
         Counts by the grader's grades.
     graded_wrong_if_right, graded_right_if_wrong : tuple of two floats
-        Smallest and largest f_c and f_w, the same for refused and answered questions.
+        Smallest and largest f_c and f_w.
+    same_rates : bool, default: False
+        Whether the rates are the same for refused and answered questions. A grader sees other kinds of answers there,
+        forced guesses and free replies, so that nothing says that they are.
 
     Returns
     -------
     MisgradingRange
-        Undefined where the smallest or the largest rates are impossible: the index then has no bound in the range.
+        Rates that may differ: the sharp range over all that are possible, which ends at -1 or 1 where a cell can be
+        corrected down to 0. Rates that are the same: undefined where the smallest or the largest are impossible.
 
     Raises
     ------
@@ -154,10 +160,12 @@ def misgrading_range(
 
     Notes
     -----
-    The correction never changes the sign of rho, and its size grows with either rate: in f_w the derivative of rho is
+    The index rises with the share of the refused that are wrong and falls with that of the answered. A corrected share
+    rises with f_w and falls with f_c. So the highest index of rates that may differ is at the largest f_w and the
+    smallest f_c of the refused and the other way round of the answered, and the lowest at the opposite corner. Rates
+    that are the same never change the sign of rho, and its size grows with either: in f_w the derivative of rho is
     proportional to ``p11 - beta mu``, with ``beta = P(refused | at the threshold of being wrong)``, which has the sign
-    of rho since refusals are more frequent beyond that threshold than at it; likewise in f_c. So the ends of the range
-    are those at the smallest and the largest rates.
+    of rho since refusals are more frequent beyond that threshold than at it; likewise in f_c.
 
     References
     ----------
@@ -165,9 +173,12 @@ def misgrading_range(
 
     Examples
     --------
-    >>> bounds = misgrading_range(ContingencyTable(706, 34, 207, 53), (0.0, 0.02), (0.0, 0.01))
-    >>> round(bounds.low, 3), round(bounds.high, 3)
-    (0.473, 0.515)
+    >>> table = ContingencyTable(710, 30, 210, 50)
+    >>> for same in (False, True):
+    ...     bounds = misgrading_range(table, (0.0, 0.03), (0.0, 0.03), same_rates=same)
+    ...     print(round(bounds.low, 3), round(bounds.high, 3))
+    0.428 0.714
+    0.482 0.677
     """
     names = ("graded_wrong_if_right", "graded_right_if_wrong")
     for name, ends in zip(names, (graded_wrong_if_right, graded_right_if_wrong), strict=True):
@@ -175,10 +186,37 @@ def misgrading_range(
         if np.ndim(ends) == 0 or low > high:
             raise ValueError(f"{name} must be the smallest rate and the largest, got {ends!r}; are they swapped?")
     checked_rates(graded_wrong_if_right[1], graded_right_if_wrong[1])
-    corners = [correct_misgrading(table, graded_wrong_if_right[end], graded_right_if_wrong[end]) for end in (0, 1)]
-    deciding = [corner for corner in corners if corner.status == "undefined"] or corners
-    reason = next((corner.reason for corner in deciding if corner.reason), None)
-    estimates = [corner.estimate for corner in corners if corner.estimate is not None]
-    if len(estimates) < 2:
-        return MisgradingRange(None, None, "undefined", reason, *corners)
-    return MisgradingRange(min(estimates), max(estimates), "boundary" if reason else "ok", reason, *corners)
+    f_c, f_w = graded_wrong_if_right, graded_right_if_wrong
+    if same_rates:
+        return _range_between(*(correct_misgrading(table, f_c[end], f_w[end]) for end in (0, 1)))
+    lowest = correct_misgrading(table, (f_c[1], f_c[0]), (f_w[0], f_w[1]))
+    highest = correct_misgrading(table, (f_c[0], f_c[1]), (f_w[1], f_w[0]))
+    if _some_are_possible(lowest, highest):
+        lowest, highest = _as_far_as_possible(lowest), _as_far_as_possible(highest)
+    return _range_between(lowest, highest)
+
+
+def _some_are_possible(lowest: MisgradingResult, highest: MisgradingResult) -> bool:
+    """Whether in both groups some rates between those of two corners leave no cell negative."""
+    fewest, most = np.array(lowest.cells).reshape(2, 2), np.array(highest.cells).reshape(2, 2)
+    # Of the refused the lowest index has the fewest wrong, of the answered the most.
+    return bool(most[0, 0] >= 0 and fewest[0, 1] >= 0 and fewest[1, 0] >= 0 and most[1, 1] >= 0)
+
+
+def _range_between(first: MisgradingResult, second: MisgradingResult) -> MisgradingRange:
+    ends = first, second
+    deciding = [end for end in ends if end.status == "undefined"] or ends
+    reason = next((end.reason for end in deciding if end.reason), None)
+    if first.estimate is None or second.estimate is None:
+        return MisgradingRange(None, None, "undefined", reason, ends)
+    low, high = sorted((first.estimate, second.estimate))
+    return MisgradingRange(low, high, "boundary" if reason else "ok", reason, ends)
+
+
+def _as_far_as_possible(corrected: MisgradingResult) -> MisgradingResult:
+    """Correct no further than to an empty cell: rates beyond that cannot be."""
+    cells = np.array(corrected.cells).reshape(2, 2)
+    if corrected.rates is None or cells.min() >= 0:
+        return corrected
+    clipped = np.clip(cells, 0.0, cells.sum(axis=1, keepdims=True))
+    return estimate_from_cells(clipped, corrected.table, corrected.rates, ())

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import unmasked
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.intervals import Seed, checked_resamples
 
@@ -183,7 +184,7 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
 
 def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
     """Check a matrix of settings by models and return it as floats, of shape (m, n)."""
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}; are there names or None in it?")
     if array.ndim != 2 or 0 in array.shape:

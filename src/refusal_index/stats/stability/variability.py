@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.arguments import unmasked
 from refusal_index.stats.estimate import Status
 
 Denominator = Literal["absolute_mean", "mean"]
@@ -124,7 +125,7 @@ def _relative(spread: float, metric: FloatArray, *, signed: bool) -> Variability
 
 
 def _checked(name: str, values: ArrayLike) -> FloatArray:
-    array = np.asarray(values)
+    array = unmasked(name, values)
     if array.dtype.kind not in "iuf":
         raise TypeError(f"{name} must hold numbers, got an array of {array.dtype}; is the metric None at a prompt?")
     if array.ndim != 1 or not array.size:

@@ -1,4 +1,4 @@
-"""Two models compared by noise-corrected indices: coverage of the interval, and what first draws alone would say.
+"""Two models compared by the indices of their probabilities: coverage, and what first draws alone would say.
 
 Questions have a latent error score and refusal score in each model, with a copula correlation rho; a part of both is
 shared by the models. The probabilities are the probits of lines with slope b, the smaller the more random a model is,
@@ -16,14 +16,19 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from refusal_index.stats import NoiseCorrectedDifference, compare_metrics, compare_noise_corrected
+from refusal_index.stats import (
+    NoiseCorrectedDifference,
+    compare_metrics,
+    compare_noise_corrected,
+    default_repeat_questions,
+    noise_corrected_refusal_index,
+)
 
 BoolArray = NDArray[np.bool_]
 
 RHO = 2 * math.sin(0.582 * math.asin(0.5))
 # Share of the variance of the latent scores that both models have in common.
 SHARED_DIFFICULTY = 0.6
-N_RESAMPLES = 500
 
 
 class Scenario(NamedTuple):
@@ -35,11 +40,13 @@ class Scenario(NamedTuple):
     rates: tuple[float, float] = (0.5, 0.5)
     n: int = 800
     paired: bool = True
+    by_default: bool = False  # whether only as many questions are drawn twice as a run draws by default
 
     def __str__(self) -> str:
         pairing = "" if self.paired else " each"
+        twice = f", {default_repeat_questions(self.n)} twice" if self.by_default else ""
         models = f"b {self.slopes[0]:g} and {self.slopes[1]:g}, rho {self.rhos[0]:.2g} and {self.rhos[1]:.2g}"
-        return f"{models}, r {self.rates[0]:g}, mu {self.rates[1]:g}, draws {self.draws}, n {self.n}{pairing}"
+        return f"{models}, r {self.rates[0]:g}, mu {self.rates[1]:g}, draws {self.draws}, n {self.n}{pairing}{twice}"
 
 
 SCENARIOS = (
@@ -51,6 +58,10 @@ SCENARIOS = (
     Scenario((3, 1), draws=(2, 5)),
     Scenario((1, 1), n=300),
     Scenario((3, 0.5)),
+    Scenario((3, 1), rates=(0.4, 0.55), n=1000, by_default=True),
+    Scenario((3, 1), rates=(0.4, 0.55), n=4326, by_default=True),
+    Scenario((3, 1), rates=(0.74, 0.9), n=4326, by_default=True),
+    Scenario((6, 2), rates=(0.4, 0.55), n=4326, by_default=True),
 )
 
 
@@ -69,8 +80,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
         low, high = corrected.confidence_interval()
         covered += low <= indices[0] - indices[1] <= high
         rejected += (1.0 if pvalue is None else pvalue) <= 0.05
-    # With a slope below 1 many resamples have no estimate, and so widen the interval.
-    yield share(str(scenario), "coverage", covered, replicates, 0.93, 0.97 if min(scenario.slopes) >= 1 else 0.99)
+    yield share(str(scenario), "coverage", covered, replicates, 0.93, 0.97)
     if indices[0] == indices[1]:
         low, high = (0.03, 0.07) if scenario.slopes[0] == scenario.slopes[1] else (0.5, 1.0)
         yield share(str(scenario), "rejections of equality on first draws", rejected, replicates, low, high)
@@ -81,17 +91,19 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[NoiseCorrect
     shared = rng.standard_normal((2, scenario.n))
     common = [shared, shared if scenario.paired else rng.standard_normal((2, scenario.n))]
     models = [_draws(scenario, model, scores, rng) for model, scores in enumerate(common)]
-    first = [np.stack([model[part][0] for model in models]) for part in range(2)]
-    if scenario.paired:
-        pvalue = compare_metrics(*first)["refusal_index"].pvalue
-        return compare_noise_corrected(*models, n_resamples=N_RESAMPLES, rng=rng), pvalue
-    apart = np.repeat(np.eye(2, dtype=bool), scenario.n, axis=1)
-    pvalue = compare_metrics(*(np.tile(part, 2) for part in first), apart)["refusal_index"].pvalue
-    widened = [
-        (*(np.tile(part, 2) for part in model), np.tile(asked, (len(model[0]), 1)))
-        for model, asked in zip(models, apart, strict=True)
+    apart = np.ones((2, scenario.n), bool) if scenario.paired else np.repeat(np.eye(2, dtype=bool), scenario.n, axis=1)
+    times = apart.shape[1] // scenario.n
+    wide = [tuple(np.tile(part, times) for part in model) for model in models]
+    first = [np.stack([model[part][0] for model in wide]) for part in range(2)]
+    repeated = default_repeat_questions(scenario.n) if scenario.by_default else scenario.n
+    twice = np.arange(apart.shape[1]) % scenario.n < repeated
+    results = [
+        noise_corrected_refusal_index(
+            *model, np.tile(asked & twice, (len(model[0]), 1)), single=(model[0][0], model[1][0], asked)
+        )
+        for model, asked in zip(wide, apart, strict=True)
     ]
-    return compare_noise_corrected(*widened, n_resamples=N_RESAMPLES, rng=rng), pvalue
+    return compare_noise_corrected(*results), compare_metrics(*first, apart)["refusal_index"].pvalue
 
 
 def _draws(

@@ -1,0 +1,228 @@
+"""Questions in clusters and with weights: coverage of intervals, and the size of tests.
+
+A question's latent difficulty and a model's latent reluctance have a part that all questions of a cluster share, a
+share of .3 of the variance of either (the intra-cluster correlation), and correlate by rho both between and within
+clusters, so that over all questions they correlate by rho. Two models share part of both. Clusters are of one size, or
+of exponential sizes with that mean, in which case the largest of thirty is as large as the smallest fifteen together.
+Beside the intervals of the index stand those that take questions for independent, which cover too little.
+
+Run it: ``python -m benchmarks.coverage clusters``.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from benchmarks.coverage.row import Row, share
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from refusal_index import ContingencyTable, refusal_index, refusal_index_many
+from refusal_index.stats import (
+    METRIC_NAMES,
+    SampledTable,
+    compare_joint,
+    compare_metrics,
+    correct_given_attempted,
+    f_score,
+    joint_refusal_index,
+    metrics,
+    rank_runs,
+    upper_orthant,
+    weighted_score,
+)
+from refusal_index.stats.influence import spearman
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+INTRA_CLUSTER = 0.3
+SHARED = 0.7  # of what makes a question difficult, or refused, for two models: correlation between them
+PROMPTS = (-0.6, -0.2, 0.2, 0.6)  # by how much each of four prompts moves the threshold of refusal
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Clusters, their mean size, the rates and the correlation of a model."""
+
+    clusters: int
+    size: int
+    refusal_rate: float
+    error_rate: float
+    rho: float
+    equal: bool = True
+
+    def __str__(self) -> str:
+        sizes = f"{self.size} each" if self.equal else f"{self.size} on average"
+        return f"r {self.refusal_rate}, mu {self.error_rate}, rho {self.rho}, {self.clusters} clusters of {sizes}"
+
+    def draw_clusters(self, rng: np.random.Generator) -> NDArray[np.intp]:
+        """Draw the cluster of each question."""
+        sizes = np.full(self.clusters, self.size)
+        if not self.equal:
+            sizes = np.maximum(1, np.round(rng.exponential(self.size, self.clusters))).astype(int)
+        return np.repeat(np.arange(self.clusters), sizes)
+
+
+RATES = ((0.5, 0.6, 0.5), (0.74, 0.92, 0.5), (0.3, 0.65, 0.0))
+SIZES = ((30, 10, True), (30, 20, True), (50, 20, True), (30, 20, False), (50, 20, False))
+SCENARIOS = tuple(Scenario(clusters, size, *rates, equal=equal) for clusters, size, equal in SIZES for rates in RATES)
+OF_SEVERAL = tuple(scenario for scenario in SCENARIOS if scenario.rho and scenario.size == 20)
+
+
+def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Simulate all scenarios."""
+    for scenario in SCENARIOS:
+        yield from of_one_run(scenario, replicates, rng)
+    for scenario in OF_SEVERAL:
+        yield from of_two_runs(scenario, max(replicates // 2, 1), rng)
+        if scenario.error_rate < 0.9:  # sparse cells are a matter of the topic "joint", with or without clusters
+            yield from of_prompts(scenario, max(replicates // 2, 1), rng)
+    yield from of_a_ranking(SCENARIOS[3], max(replicates // 4, 1), rng)
+    yield from of_weights(replicates, rng)
+
+
+def of_one_run(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of every metric's interval, and of that of the index that knows of no clusters."""
+    truth = true_metrics(scenario)
+    hits, independent, defined = np.zeros(len(METRIC_NAMES), int), 0, 0
+    for _ in range(replicates):
+        cluster = scenario.draw_clusters(rng)
+        (refused,), (wrong,) = draw(scenario, cluster, 1, rng)
+        found = metrics(SampledTable.from_arrays(refused, wrong, cluster=cluster))
+        if found[-1].low is None or found[-1].high is None:
+            continue
+        defined += 1
+        hits += [(one.low or 0.0) <= true <= (one.high or 0.0) for one, true in zip(found, truth, strict=True)]
+        low, high = refusal_index(ContingencyTable.from_arrays(refused, wrong)).confidence_interval()
+        independent += low <= truth[-1] <= high
+    yield share(str(scenario), "coverage without clusters, refusal_index", independent, defined, 0.75, 0.94)
+    for name, covered in zip(METRIC_NAMES, hits.tolist(), strict=True):
+        yield share(
+            str(scenario), f"coverage, {name}", covered, defined, 0.94 if name == "refusal_index" else 0.92, 0.97
+        )
+
+
+def of_two_runs(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of the difference of two models that have the same metrics, which is also the size of its test."""
+    covered = {name: [] for name in METRIC_NAMES}
+    for _ in range(replicates):
+        cluster = scenario.draw_clusters(rng)
+        compared = compare_metrics(*draw(scenario, cluster, 2, rng), cluster=cluster)
+        for name in METRIC_NAMES:
+            if compared[name].pvalue is not None:
+                covered[name].append(compared[name].pvalue > 0.05)
+    for name, hits in covered.items():
+        yield share(str(scenario), f"coverage of differences, {name}", sum(hits), len(hits), 0.93, 0.97)
+
+
+def of_prompts(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of the joint index of four prompts and of its differences, and the size of the test of homogeneity."""
+    joint, difference, homogeneous = [], [], []
+    for _ in range(replicates):
+        cluster = scenario.draw_clusters(rng)
+        refused, wrong = draw(scenario, cluster, 2, rng, PROMPTS)
+        found = joint_refusal_index(refused[0], wrong[0], cluster=cluster)
+        if found.standard_error is None or found.left_out:
+            continue
+        low, high = found.confidence_interval()
+        joint.append(low <= spearman(scenario.rho) <= high)
+        homogeneous.append((found.homogeneity.pvalue or 0.0) <= 0.05)
+        pvalue = compare_joint(refused, wrong, cluster=cluster).pvalue
+        difference += [] if pvalue is None else [pvalue > 0.05]
+    yield share(str(scenario), "coverage, joint index of four prompts", sum(joint), len(joint), 0.93, 0.97)
+    yield share(str(scenario), "rejections of homogeneity, four prompts", sum(homogeneous), len(joint), 0.03, 0.07)
+    yield share(str(scenario), "coverage of joint differences", sum(difference), len(difference), 0.93, 0.97)
+
+
+def of_a_ranking(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """How often a ranking of five equal models tells any two of them apart."""
+    told_apart = ranked = 0
+    for _ in range(replicates):
+        cluster = scenario.draw_clusters(rng)
+        ranking = rank_runs(*draw(scenario, cluster, 5, rng), cluster=cluster, n_resamples=1000, rng=rng)
+        ranked += not ranking.unranked
+        told_apart += not ranking.unranked and min(pair.pvalue_max_t for pair in ranking.pairs) <= 0.05
+    yield share(str(scenario), "five equal models told apart, max-t", told_apart, ranked, 0.03, 0.07)
+
+
+def of_weights(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage of the index of a population of which an easy half is asked four times as often as the other."""
+    rates = ((0.3, 0.4), (0.7, 0.85))
+    cells = np.mean([true_cells(r, mu, 0.5) for r, mu in rates], axis=0)
+    truth = float(refusal_index_many(*np.round(cells * 1e12)))
+    for n in (250, 1000):
+        covered = 0
+        for _ in range(replicates):
+            hard = rng.random(n) < 0.2
+            reluctance, difficulty = correlated(0.5, rng.standard_normal((2, n)))
+            refused, wrong = (
+                latent > -ndtri(np.where(hard, *pair))
+                for latent, pair in zip((reluctance, difficulty), zip(*reversed(rates), strict=True), strict=True)
+            )
+            weight = np.where(hard, 0.5 / 0.2, 0.5 / 0.8)
+            low, high = refusal_index(refused=refused, wrong=wrong, weight=weight).confidence_interval()
+            covered += low <= truth <= high
+        yield share(
+            f"n {n}, a fifth of them for half the population",
+            "coverage, weighted index",
+            covered,
+            replicates,
+            0.93,
+            0.97,
+        )
+
+
+def draw(
+    scenario: Scenario,
+    cluster: NDArray[np.intp],
+    models: int,
+    rng: np.random.Generator,
+    shifts: tuple[float, ...] = (),
+) -> tuple[Bools, Bools]:
+    """Refusals and errors of some models, shape (models, n), or (models, prompts, n)."""
+
+    def latent() -> Floats:
+        common, own = in_clusters(cluster, (2, 1), rng), in_clusters(cluster, (2, models), rng)
+        return np.sqrt(SHARED) * common + np.sqrt(1 - SHARED) * own
+
+    reluctance, difficulty = correlated(scenario.rho, latent())
+    refused = reluctance > -ndtri(scenario.refusal_rate)
+    wrong = difficulty > -ndtri(scenario.error_rate)
+    if shifts:
+        refused = reluctance[:, np.newaxis] > -ndtri(scenario.refusal_rate) + np.array(shifts)[:, np.newaxis]
+        wrong = np.broadcast_to(wrong[:, np.newaxis], refused.shape)
+    return refused, wrong
+
+
+def in_clusters(cluster: NDArray[np.intp], shape: tuple[int, ...], rng: np.random.Generator) -> Floats:
+    """Draw standard normal variables with the intra-cluster correlation, the questions last."""
+    between = rng.standard_normal((*shape, int(cluster.max()) + 1))[..., cluster]
+    within = rng.standard_normal((*shape, cluster.size))
+    return np.asarray(np.sqrt(INTRA_CLUSTER) * between + np.sqrt(1 - INTRA_CLUSTER) * within)
+
+
+def correlated(rho: float, independent: Floats) -> tuple[Floats, Floats]:
+    """Make two independent normal variables correlate."""
+    first, second = independent
+    return rho * second + np.sqrt(1 - rho * rho) * first, second
+
+
+def true_cells(refusal_rate: float, error_rate: float, rho: float) -> Floats:
+    """Probabilities of the four cells."""
+    both = float(upper_orthant(-ndtri(refusal_rate), -ndtri(error_rate), rho))
+    return np.array([both, refusal_rate - both, error_rate - both, 1 - refusal_rate - error_rate + both])
+
+
+def true_metrics(scenario: Scenario) -> tuple[float, ...]:
+    """Every metric, in the order of `METRIC_NAMES`."""
+    r, mu = scenario.refusal_rate, scenario.error_rate
+    c = float(true_cells(r, mu, scenario.rho)[3])
+    scores: tuple[Callable[..., Floats], ...] = (correct_given_attempted, f_score)
+    found = (float(score(c, r)) for score in scores)
+    return c, r, *found, float(weighted_score(c, r, penalty=1)), mu, spearman(scenario.rho)
+
+
+if __name__ == "__main__":
+    for row in rows(1000, np.random.default_rng(1)):
+        print(f"{row.scenario:60} {row.quantity:45} {row.value:.3f} {'' if row.holds else 'OUT OF RANGE'}", flush=True)

@@ -1,0 +1,127 @@
+"""What every argument is checked for: what must not be masked, must be whole, or must lie side by side.
+
+NumPy takes the data below a mask for data, and reads a pandas Series without its index. Both would count questions that
+nobody meant, in silence. So masked values and indexes that differ are errors here, whoever is to be right about them.
+"""
+
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def unmasked(name: str, values: Any) -> NDArray[Any]:
+    """Return values as an array; raises what `check_rows` does."""
+    check_rows(name, values)
+    return np.asarray(values)
+
+
+def check_rows(name: str, values: Any) -> None:
+    """Raise TypeError where a value is masked, in lists of arrays too, ValueError where rows differ in index."""
+    masked = _count_masked(values)
+    if masked:
+        raise TypeError(
+            f"{name} must hold no masked values, got {masked:,} of them; leave these questions out of all arrays "
+            "alike, or mark them in scored where there is such an argument"
+        )
+    check_same_index({f"{name}[{number}]": row for number, row in enumerate(_rows(values))})
+
+
+def _rows(values: Any) -> list[Any]:
+    """Return the rows of a list of arrays or lists; of anything else itself alone, without going through its items."""
+    return list(values) if isinstance(values, list | tuple) and values and not np.isscalar(values[0]) else [values]
+
+
+def _count_masked(values: Any) -> int:
+    if isinstance(values, np.ma.MaskedArray):
+        return int(np.ma.getmaskarray(values).sum())
+    rows = _rows(values)
+    return 0 if rows[0] is values else sum(map(_count_masked, rows))
+
+
+def check_same_index(named: dict[str, Any]) -> None:
+    """Raise ValueError where two of these are of pandas and have different indexes: they would pair by position."""
+    indexed = [(name, values.index) for name, values in named.items() if _is_of_pandas(values)]
+    for name, index in indexed[1:]:
+        first, expected = indexed[0]
+        if not index.equals(expected):
+            raise ValueError(
+                f"{first} and {name} must have the same index, got two that differ; bring one into the order of the "
+                "other (reindex), or pass both with .to_numpy() if they are in one order already"
+            )
+
+
+def _is_of_pandas(values: Any) -> bool:
+    return type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "index")
+
+
+def truth_values(name: str, values: Any, likely: str) -> NDArray[Any]:
+    """Return truth values, which may be written as the whole numbers 0 and 1, as an array of bool of any shape.
+
+    Raises TypeError for anything else; `likely` ends its message.
+    """
+    array = unmasked(name, values)
+    if array.dtype == bool or not array.size:
+        return array.astype(bool, copy=False)
+    if array.dtype.kind in "iu" and _are_0_or_1(array):
+        return array.astype(bool)
+    if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array.flat):
+        return array.astype(bool)
+    raise TypeError(f"{name} must hold truth values, got {_held(array)}; {likely}")
+
+
+def _are_0_or_1(array: NDArray[Any]) -> bool:
+    return bool(((array == 0) | (array == 1)).all())
+
+
+def _held(array: NDArray[Any]) -> str:
+    """Name the type of an array, and of whole numbers the first that is no truth value."""
+    others = (value for value in array.flat if value not in (0, 1)) if array.dtype.kind in "iu" else iter(())
+    first = next(others, None)
+    return f"an array of {array.dtype}" + ("" if first is None else f" with {first} in it")
+
+
+def whole_number(name: str, value: Any, low: int, likely: str = "") -> int:
+    """Return a whole number of at least `low`, NumPy's own included, as int.
+
+    Raises TypeError for what is no number, a truth value among them, and ValueError for a fraction or a number below;
+    `likely` ends the messages.
+    """
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a whole number, got {value!r} of type {type(value).__name__}{likely}")
+    if not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, got {value!r}{likely}")
+    if value < low:
+        raise ValueError(f"{name} must be at least {low}, got {value!r}{likely}")
+    return int(value)
+
+
+def share(name: str, value: Any) -> float:
+    """Return a number strictly between 0 and 1, or raise TypeError or ValueError."""
+    if not isinstance(value, Real):
+        raise TypeError(
+            f"{name} must be a number strictly between 0 and 1, got {value!r} of type {type(value).__name__}"
+        )
+    number = float(value)
+    if not 0 < number < 1:
+        raise ValueError(f"{name} must lie strictly between 0 and 1, got {value!r}; is it in per cent?")
+    return number
+
+
+def pvalues_of(values: Any) -> NDArray[np.float64]:
+    """Return p-values as an array of shape (m,), or raise TypeError or ValueError."""
+    array = unmasked("pvalues", values)
+    if array.size and array.dtype.kind not in "iuf":
+        raise TypeError(f"pvalues must hold numbers, got an array of {array.dtype}; is one of them missing?")
+    numbers = array.astype(np.float64)
+    if numbers.ndim != 1:
+        raise ValueError(f"pvalues must be one-dimensional, got shape {numbers.shape}")
+    if not ((numbers >= 0) & (numbers <= 1)).all():
+        raise ValueError(f"pvalues must lie in [0, 1], got {_outside(numbers)!r}; leave undefined ones out")
+    return numbers
+
+
+def _outside(numbers: Iterable[float]) -> float:
+    return next(float(number) for number in numbers if not 0 <= number <= 1)

@@ -1,0 +1,239 @@
+"""Metrics and their differences from many graded answers and a few that a person labelled.
+
+The grade of an answer predicts what a person would say of it. The estimate is that of the grades, corrected by what the
+labelled slice shows them to miss. In terms of influence functions, question by question,
+
+    m(cell) + labelled / pi * (influence of the true cell - m(cell)),
+
+where pi is the chance with which the question was drawn into the slice and m the mean influence of the true cell in
+the question's graded cell, as the labels tell it. That is prediction-powered inference [1]_ with the best prediction
+that a grade allows: it tunes itself [2]_, since where grades say nothing m does not depend on them. Sums of squares
+over questions are variances, and products of two runs covariances, whichever questions they share and whichever of
+these are labelled.
+
+References
+----------
+.. [1] Angelopoulos, A. N., Bates, S., Fannjiang, C., Jordan, M. I. and Zrnic, T. (2023). Prediction-powered inference.
+   Science, 382, 669-674. :doi:`10.1126/science.adi6000`
+.. [2] Angelopoulos, A. N., Duchi, J. C. and Zrnic, T. (2023). PPI++: efficient prediction-powered inference.
+   https://arxiv.org/abs/2311.01453
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
+from refusal_index.stats.comparison.metric_influence import PointEstimate, point_estimate
+from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+
+# Shares of cells are kept as counts of so many questions, which is as good as exact.
+SHARES_OF = 10**15
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionPowered:
+    """A metric of a run, or its difference between two, as a person would have graded it.
+
+    Attributes
+    ----------
+    name : str in `METRIC_NAMES`
+    estimate : float or None
+        None where undefined.
+    standard_error : float or None
+        Of the questions and of the labels. None unless the status is ``"ok"``.
+    graded : float or None
+        The same by the grades alone.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        As in `MetricDifference`, or ``"no_labels:"`` with the graded cells of which no answer is labelled; of a
+        difference after ``"first:"`` or ``"second:"``.
+    """
+
+    name: str
+    estimate: float | None
+    standard_error: float | None
+    graded: float | None
+    status: Status
+    reason: str | None
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return a normal interval; ``(nan, nan)`` unless the status is ``"ok"``."""
+        quantile = normal_quantile(confidence_level)
+        if self.estimate is None or self.standard_error is None:
+            return NO_INTERVAL
+        reach = quantile * self.standard_error
+        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+
+
+def prediction_powered(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    labelled: ArrayLike,
+    truly_wrong: ArrayLike,
+    inclusion: ArrayLike | None = None,
+    penalty: float = 1.0,
+) -> tuple[PredictionPowered, ...]:
+    """Estimate every metric of a run, or its difference between two, from grades and a labelled slice.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (1, n) or (2, n)
+        By the grader, as for `checked_matrices`: one run, or two of which the first less the second is wanted.
+    labelled, truly_wrong : array_like of bool, of the same shape
+        Whether a person labelled the answer that counts, and whether it is wrong. What is not labelled is ignored.
+    inclusion : array_like of float, of the same shape, optional
+        Chance with which each answer was drawn into the slice, in (0, 1]; only that of labelled ones matters, and only
+        in proportion to others of the same graded cell. The same for all of a cell if not given, as where so many of
+        each cell were drawn.
+    penalty : float, default: 1
+        Of the weighted score.
+
+    Returns
+    -------
+    tuple of PredictionPowered
+        In the order of `METRIC_NAMES`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arguments are not of these types, shapes and ranges.
+
+    Notes
+    -----
+    The estimate of the index is that of `misgrading_from_labels` with a slice for each group. Where a labelled cell
+    shows no mistaken grade its variance is not taken to be 0: shares of mistaken grades enter it with half a label
+    added to either verdict. Simulated 95 % intervals of the index, of 2,000 questions with 75 labels of each cell, by a
+    grader that errs differently on refused and on answered questions, cover .96 to .97, those of the other metrics .95
+    to .96, and those of differences of two runs .95 to .97 (`benchmarks/coverage/misgrading.py`).
+
+    References
+    ----------
+    .. [1] Angelopoulos et al. (2023). :doi:`10.1126/science.adi6000`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> truly_wrong = rng.random((1, 2000)) < 0.4
+    >>> refused = rng.random((1, 2000)) < np.where(truly_wrong, 0.6, 0.2)
+    >>> wrong = truly_wrong ^ (rng.random((1, 2000)) < 0.1)
+    >>> labelled = rng.random((1, 2000)) < 0.2
+    >>> found = prediction_powered(refused, wrong, labelled=labelled, truly_wrong=truly_wrong)[-1]
+    >>> round(found.graded, 2), round(found.estimate, 2), round(found.standard_error, 2)
+    (0.42, 0.57, 0.04)
+    """
+    matrices = checked_matrices(refused, wrong, scored)
+    if len(matrices[0]) not in (1, 2):
+        raise ValueError(f"refused must have one row or two, one a run, got {len(matrices[0])}")
+    known, truth, _ = checked_matrices(labelled, truly_wrong)
+    chances = _checked_inclusion(inclusion, known)
+    if known.shape != matrices[0].shape:
+        raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {known.shape}")
+    codes, cost = cell_codes(*matrices), checked_penalty(penalty)
+    runs = [_LabelledRun.of(*row) for row in zip(codes, known, truth, chances, strict=True)]
+    return tuple(_estimated(name, runs, cost) for name in METRIC_NAMES)
+
+
+def _checked_inclusion(inclusion: ArrayLike | None, labelled: BoolArray) -> FloatArray:
+    if inclusion is None:
+        return np.ones(labelled.shape)
+    chances = np.asarray(inclusion, float)
+    if chances.shape != labelled.shape:
+        raise ValueError(f"inclusion must have the shape of labelled, {labelled.shape}, got {chances.shape}")
+    if not np.all((chances[labelled] > 0) & (chances[labelled] <= 1)):
+        raise ValueError("inclusion must lie in (0, 1] wherever an answer is labelled; is one missing, or in per cent?")
+    return chances
+
+
+@dataclass(frozen=True, slots=True)
+class _LabelledRun:
+    """One run: graded cells by question, labels, and what they say of each graded cell."""
+
+    codes: NDArray[np.intp]  # graded cell of each question, 4 where not scored
+    labelled: BoolArray
+    true_codes: NDArray[np.intp]  # true cell of each labelled question
+    weights: FloatArray  # of each question: 0 unless labelled, summing to the questions of its graded cell
+    mistaken: FloatArray  # share of mistaken grades of each graded cell, NaN without labels
+    labels: NDArray[np.int64]  # of each graded cell
+
+    @classmethod
+    def of(cls, codes: NDArray[np.intp], labelled: BoolArray, wrong: BoolArray, chances: FloatArray) -> "_LabelledRun":
+        known = labelled & (codes < 4)
+        true_codes = np.where(codes < 4, 2 * (codes // 2) + ~wrong, 4)
+        raw = np.where(known, 1 / np.where(known, chances, 1.0), 0.0)
+        totals = np.bincount(codes, raw, minlength=5)
+        sizes = np.bincount(codes, minlength=5)
+        scale = np.divide(sizes, totals, out=np.zeros(5), where=totals > 0)
+        hits = np.bincount(codes, raw * (true_codes != codes), minlength=5)
+        mistaken = np.divide(hits, totals, out=np.full(5, np.nan), where=totals > 0)
+        labels = np.bincount(codes[known], minlength=5)
+        return cls(codes, known, true_codes, raw * scale[codes], mistaken[:4], labels[:4])
+
+    @property
+    def graded(self) -> FloatArray:
+        """Questions of each graded cell."""
+        return np.bincount(self.codes, minlength=5)[:4].astype(float)
+
+    @property
+    def lacking(self) -> str | None:
+        """Why nothing can be said: graded cells without a label."""
+        cells = (self.graded > 0) & (self.labels == 0)
+        names = "+".join(name for name, hit in zip(CELL_NAMES, cells, strict=True) if hit)
+        return f"no_labels:{names}" if names else None
+
+    def true_table(self) -> ContingencyTable:
+        """Shares of the true cells, as counts."""
+        mistaken = self.graded * np.nan_to_num(self.mistaken)
+        cells = self.graded - mistaken + mistaken[[1, 0, 3, 2]]
+        # What rounding leaves of an empty cell is not a question.
+        shares = np.where(cells < 1e-9, 0.0, cells) / max(self.graded.sum(), 1.0)
+        return ContingencyTable(*(round(share * SHARES_OF) for share in shares.tolist()))
+
+    def influence(self, point: PointEstimate) -> tuple[FloatArray, float]:
+        """Influence of each question over their number, and the squared standard error."""
+        by_cell, n = np.array(point.by_cell), self.graded.sum()
+        jump = by_cell[[1, 0, 3, 2]] - by_cell
+        mean = np.append(by_cell + np.nan_to_num(self.mistaken) * jump, 0.0)
+        residual = np.append(by_cell, 0.0)[self.true_codes] - mean[self.codes]
+        # Half a label of either verdict: what no label has shown is not impossible.
+        shares = (np.nan_to_num(self.mistaken) * self.labels + 0.5) / (self.labels + 1)
+        weights = self.weights * self.labelled
+        squares = np.bincount(self.codes, weights**2, minlength=5)[:4]
+        variance = float(self.graded @ mean[:4] ** 2 + squares @ (jump**2 * shares * (1 - shares)))
+        return (mean[self.codes] + weights * residual) / n, variance / n**2
+
+
+def _estimated(name: str, runs: Sequence[_LabelledRun], penalty: float) -> PredictionPowered:
+    plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), penalty) for run in runs]
+    points = [_true_point(name, run, penalty) for run in runs]
+    graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
+    reason = points[0].reason if len(points) == 1 else reasons_of(*points)
+    if estimate is None:
+        return PredictionPowered(name, None, None, graded, "undefined", reason)
+    if reason:
+        return PredictionPowered(name, estimate, None, graded, "boundary", reason)
+    influences, variances = zip(*(run.influence(point) for run, point in zip(runs, points, strict=True)), strict=True)
+    variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
+    return PredictionPowered(name, estimate, math.sqrt(max(variance, 0.0)), graded, "ok", None)
+
+
+def _true_point(name: str, run: _LabelledRun, penalty: float) -> PointEstimate:
+    if run.lacking:
+        return PointEstimate(None, "undefined", run.lacking, (math.nan,) * 4)
+    return point_estimate(name, run.true_table(), penalty)
+
+
+def _less(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    return known[0] if len(known) == 1 else known[0] - known[1]
