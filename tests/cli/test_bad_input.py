@@ -52,6 +52,10 @@ CASES = {
         ["--engine", "local", "--model", "openai/gpt-4.1"],
         ["openai/gpt-4.1", "--engine inspect"],
     ),
+    "more repeated questions than there are": (
+        ["--limit", "20", "--repeat-questions", "21"],
+        ["--repeat-questions: expected at most 20, as many as are asked, got 21"],
+    ),
     "draws of one": (["--repeat-questions", "3", "--draws", "1"], ["--repeat-questions", "--draws"]),
     "a function without a module": (["--model", "python:answer"], ["python:MODULE:FUNCTION"]),
     "a module that is not there": (["--model", "python:no_such.pipe:answer"], ["no_such", "cannot be imported"]),

@@ -21,6 +21,7 @@ from refusal_index.stats import (
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
+    noise_corrected_refusal_index,
     prediction_powered,
     refusal_index,
 )
@@ -206,6 +207,28 @@ def test_a_half_width_that_labels_cannot_reach_is_refused(command, run):
     assert not Path("sheet.csv").exists()
     both = command("audit", run, "--out", "sheet.csv", "--half-width", "0.3", "--size", "9")
     assert "expected --size or --half-width, got both" in both.stderr
+
+
+def test_what_leads_from_single_draws_to_ri_has_a_row_for_each_change(command):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal(400)
+    refused, wrong = (2 * z + rng.standard_normal((2, 400)) > 0 for z in (x, 0.7 * x + 0.7 * rng.standard_normal(400)))
+    rows = (
+        (
+            Identification("m", "d", "v", draw),
+            Question(f"q{i}", "?", "!"),
+            Outcome(bool(r), bool(w), forced_grade=Grade.INCORRECT if w else Grade.CORRECT),
+        )
+        for draw in range(2)
+        for i, (r, w) in enumerate(zip(refused[draw], wrong[draw], strict=True))
+    )
+    write_outcomes(outcome_table(rows), Path("drawn.parquet"))
+    shown = command("sensitivity", "drawn.parquet").stdout
+    found = noise_corrected_refusal_index(refused, wrong)
+    low, high = found.confidence_interval()
+    assert f"{found.forced_for_all:.3f}" in line(shown, "every answer is a forced one")
+    assert f"{found.uncorrected:.3f}" in line(shown, "  of another draw")
+    assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(shown, "  without chance: RI itself")
 
 
 def test_labels_correct_every_metric_of_their_variant(command, run):

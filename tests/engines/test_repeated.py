@@ -177,6 +177,6 @@ def repeated(plan: Plan) -> int:
     return sum(draws > 1 for draws in plan.draws["normal"].values())
 
 
-@pytest.mark.parametrize(("draws", "repeat", "expected"), [(1, None, 0), (2, None, 12), (2, 5, 5), (2, 99, 12)])
+@pytest.mark.parametrize(("draws", "repeat", "expected"), [(1, None, 0), (2, None, 12), (2, 5, 5), (2, 12, 12)])
 def test_the_plan_says_how_many_questions_are_repeated(plan_for, draws, repeat, expected):
     assert repeated(plan_for("http://127.0.0.1", count=COUNT, draws=draws, repeat_questions=repeat)) == expected

@@ -235,6 +235,11 @@ def _drawing(settings: Settings, n_questions: int) -> Drawing:
     At temperature 0 a second draw is the first one again, and shows nothing.
     """
     given = settings.drawing
+    if given.repeat_questions is not None and given.repeat_questions > n_questions:
+        raise SettingError(
+            f"{{repeat_questions}}: expected at most {n_questions:,}, as many as are asked, "
+            f"got {given.repeat_questions:,}"
+        )
     if given.draws is not None:
         return given
     if given.repeat_questions is not None:
@@ -248,7 +253,7 @@ def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
     drawing, questions = settings.drawing, dataset.questions
     if drawing.draws is None or drawing.draws == 1:
         return dict.fromkeys(questions, 1)
-    repeated = len(questions) if drawing.repeat_questions is None else min(drawing.repeat_questions, len(questions))
+    repeated = len(questions) if drawing.repeat_questions is None else drawing.repeat_questions
     again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}
     return {question: drawing.draws if question.question_id in again else 1 for question in questions}
 

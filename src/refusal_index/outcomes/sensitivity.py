@@ -12,7 +12,7 @@ from typing import TypeVar
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, DrawsSummary, draws_summary
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.labels import Labels, Source, labelled_arrays
 from refusal_index.outcomes.matching import first_draws
@@ -173,10 +173,11 @@ class Decisions:
     misgrading_same_rates: MisgradingRange
     # every metric as the labels of this variant correct it, by name; empty without labels
     powered: Mapping[str, PredictionPowered]
+    draws: DrawsSummary | None  # what leads from single draws to the index of the probabilities
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
-    """Return what other decisions would have made of each variant of an outcome table, by its first draws."""
+    """Return what other decisions would have made of each variant of an outcome table."""
     return tuple(_decisions(group, options) for group in variant_groups(outcomes))
 
 
@@ -202,6 +203,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         missing_grades=rows.height - table.n,
         misgrading_same_rates=misgrading_range(table, (0.0, right), (0.0, wrong), same_rates=True),
         powered=_powered(rows, group, options),
+        draws=draws_summary(group.outcomes, options.confidence_level),
     )
 
 

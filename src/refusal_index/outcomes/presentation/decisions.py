@@ -75,6 +75,7 @@ def _powered(found: PredictionPowered | None, level: float) -> Iterator[str]:
 
 def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
     yield from _scoring_rows(found)
+    yield from _draws_rows(found)
     missing, level = found.missing, options.confidence_level
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
@@ -98,6 +99,20 @@ def _scoring_rows(found: Decisions) -> Iterator[Row]:
         else:
             name = "as scored" if not known and rule.rule == "refused_again_wrong" else RULES[rule.rule]
             yield name, number(rule.estimate), "", rule.reason or "ok"
+
+
+def _draws_rows(found: Decisions) -> Iterator[Row]:
+    """Yield what leads from single draws to the index of the probabilities, one change at a time."""
+    draws = found.draws
+    if draws is None:
+        return
+    for name, value in (
+        ("every answer is a forced one", draws.forced_for_all),
+        ("  of another draw", draws.uncorrected),
+    ):
+        yield name, number(value), "", UNDEFINED if value is None else "ok"
+    index = draws.refusal_index
+    yield "  without chance: RI itself", number(index.estimate), interval_of(index), index.reason or "ok"
 
 
 def _topic_rows(found: Decisions) -> Iterator[Row]:
