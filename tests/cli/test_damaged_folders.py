@@ -179,6 +179,9 @@ def settings_of(path: Path, section: str, **changes: object) -> None:
         ("about", "penalty", float("inf")),
         ("about", "price", {"input": "free", "output": 1}),
         ("about", "price", 2),
+        ("about", "price", {"temperature": 0}),
+        ("about", "price", {"input": 1, "output": 1, "": 0}),
+        ("about", "grader_price", {"input": 1}),
     ],
 )
 def test_settings_of_other_types_are_named(ran, other, command, section, key, value):

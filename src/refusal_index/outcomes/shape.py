@@ -28,6 +28,10 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, Mapping)
 
 
+def _is_price(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.keys() == {"input", "output"}
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
@@ -38,6 +42,7 @@ def _or_null(holds: Holds) -> Holds:
 
 TEXT, WHOLE, OBJECT = ("text", _is_text), ("a whole number", _is_whole), ("an object", _is_object)
 AMOUNT = ("a number from 0", _is_amount)
+PRICE = ("input and output, or null", _or_null(_is_price))
 
 SETTINGS: Mapping[str, tuple[str, Holds]] = {
     "model": TEXT,
@@ -58,8 +63,8 @@ SETTINGS: Mapping[str, tuple[str, Holds]] = {
 }
 ABOUT: Mapping[str, tuple[str, Holds]] = {
     "penalty": AMOUNT,
-    "price": ("an object or null", _or_null(_is_object)),
-    "grader_price": ("an object or null", _or_null(_is_object)),
+    "price": PRICE,
+    "grader_price": PRICE,
     **{f"{price}.{way}": AMOUNT for price in ("price", "grader_price") for way in ("input", "output")},
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")
