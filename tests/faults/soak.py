@@ -35,7 +35,7 @@ OF_ALL_KINDS = (
 MARKS = (1 / 3, 2 / 3, 0.95)
 LOOK = 0.1  # seconds between looks at the memory
 REQUESTS_A_QUESTION = 1.5  # half of the questions are refused
-PATIENCE = ("--max-connections", str(CONNECTIONS), "--attempt-timeout", "20", "--max-retries", "8")
+PATIENCE = ("--draws", "1", "--max-connections", str(CONNECTIONS), "--attempt-timeout", "20", "--max-retries", "8")
 
 
 @dataclass(frozen=True)
