@@ -211,6 +211,19 @@ def test_what_pulls_as_far_as_the_interval_is_wide_is_grave(kind: str, title: st
     assert found[title].weight == weight
 
 
+@pytest.mark.parametrize(("kind", "title"), [("again", "Refused when forced"), ("missing", "Unscored")])
+def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: str, title: str) -> None:
+    plain = missing_of(kind, 8)
+    right_and_answered = ~pl.col("refused") & ~pl.col("wrong")
+    weighted = plain.with_columns(weight=pl.when(right_and_answered).then(20.0).otherwise(1.0))
+    texts = [
+        next(one.text for one in headline(report_run(rows)).spoilers if one.title == title)
+        for rows in (plain, weighted)
+    ]
+    assert texts[0] == texts[1]
+    assert "single-draw RI" in texts[0]
+
+
 def test_single_replies_are_never_nothing_grave() -> None:
     grave = [one for one in headline(report_run(rows(2000, variants=("normal",)))).spoilers if one.weight == "grave"]
     assert any("one draw each" in one.text for one in grave)

@@ -10,6 +10,7 @@ from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import interval, listed, number, percent
+from refusal_index.stats import refusal_index
 
 GRAVE = "grave"
 NOTE = "note"
@@ -78,7 +79,9 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
         return
     text = f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out."
     pull = max(map(_moved_by_missing, run.variants))
-    most = f" Whatever they are, they could move the index by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
+    most = (
+        f" Whatever they are, they could move single-draw RI by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
+    )
     yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
 
 
@@ -105,17 +108,22 @@ def _weight(pull: float) -> str:
 
 
 def _moved_by_missing(variant: VariantSummary) -> float:
-    """Return how far from the index the grades that are missing could lead."""
-    estimate, missing = variant.metric(SINGLE_DRAW).estimate, variant.missing
+    """Return how far from single-draw RI the grades that are missing could lead, every question counted alike."""
+    estimate, missing = _counted_alike(variant), variant.missing
     if estimate is None or missing is None or missing.low is None or missing.high is None:
         return 0.0
     return max(estimate - missing.low, missing.high - estimate)
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:
-    """Return by how much the scoring rules can lower the index."""
-    estimate, low = variant.metric(SINGLE_DRAW).estimate, variant.sensitivity.range_of(SINGLE_DRAW).low
+    """Return by how much the scoring rules can lower single-draw RI, every question counted alike."""
+    estimate, low = _counted_alike(variant), variant.sensitivity.range_of(SINGLE_DRAW).low
     return 0.0 if estimate is None or low is None else estimate - low
+
+
+def _counted_alike(variant: VariantSummary) -> float | None:
+    """Return the index that the ranges lie around: they have no weights, whatever the metrics have."""
+    return refusal_index(variant.table).estimate
 
 
 def _disagreement(run: ReportRun) -> Iterator[Spoiler]:
