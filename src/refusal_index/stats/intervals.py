@@ -73,6 +73,17 @@ def normal_quantile(confidence_level: float) -> float:
     return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
 
 
+def normal_interval(
+    estimate: float | None, standard_error: float | None, confidence_level: float
+) -> ConfidenceInterval:
+    """Return the normal interval of an estimate; both ends NaN where it is undefined or has no standard error."""
+    quantile = normal_quantile(confidence_level)
+    if estimate is None or standard_error is None:
+        return NO_INTERVAL
+    reach = quantile * standard_error
+    return ConfidenceInterval(estimate - reach, estimate + reach)
+
+
 def _check_sampled(method: str) -> None:
     if method not in {"profile", "delta"}:
         raise ValueError(f"method must be 'profile' or 'delta' with clusters or weights, got {method!r}")

@@ -30,8 +30,8 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
 from refusal_index.stats.comparison.metric_influence import PointEstimate, point_estimate
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
-from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.estimate import ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.intervals import normal_interval
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 
 # Shares of cells are kept as counts of so many questions, which is as good as exact.
@@ -66,11 +66,7 @@ class PredictionPowered:
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return a normal interval; ``(nan, nan)`` unless the status is ``"ok"``."""
-        quantile = normal_quantile(confidence_level)
-        if self.estimate is None or self.standard_error is None:
-            return NO_INTERVAL
-        reach = quantile * self.standard_error
-        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+        return normal_interval(self.estimate, self.standard_error, confidence_level)
 
 
 def prediction_powered(

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.estimate import ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope_in_z
-from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.intervals import normal_interval
 from refusal_index.stats.matrices import BoolArray, checked_matrices
 from refusal_index.stats.sensitivity.topics import (
     Likelihood,
@@ -62,11 +62,7 @@ class WithinTopicDifference:
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return the normal interval of the difference; both ends are NaN where it has no standard error."""
-        quantile = normal_quantile(confidence_level)
-        if self.estimate is None or self.standard_error is None:
-            return NO_INTERVAL
-        reach = quantile * self.standard_error
-        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+        return normal_interval(self.estimate, self.standard_error, confidence_level)
 
 
 def compare_within_topics(
