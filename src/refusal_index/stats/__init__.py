@@ -2,18 +2,44 @@
 
 from refusal_index.stats.baseline import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
 from refusal_index.stats.bivariate_normal import density, upper_orthant
+from refusal_index.stats.calibration.against_refusals import (
+    RefusalComparison,
+    ScoreDifference,
+    compare_with_refusals,
+)
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
+from refusal_index.stats.calibration.brier import BrierResult, brier_score
+from refusal_index.stats.calibration.rejection_ratio import RejectionRatioResult, prediction_rejection_ratio
 from refusal_index.stats.calibration.reliability import (
     CalibrationErrorResult,
     ReliabilityBin,
     expected_calibration_error,
     reliability_table,
 )
+from refusal_index.stats.calibration.risk_control import (
+    CutTest,
+    RiskThreshold,
+    risk_controlling_threshold,
+    safest_cut,
+)
 from refusal_index.stats.calibration.risk_coverage import (
     AurcResult,
     aurc,
     empirical_accuracy_refusal_curve,
     risk_coverage_curve,
+)
+from refusal_index.stats.calibration.rms_calibration import (
+    HleCalibrationError,
+    hle_calibration_error,
+    rms_calibration_error,
+)
+from refusal_index.stats.calibration.smooth_calibration import SmoothCalibrationError, smooth_calibration_error
+from refusal_index.stats.calibration.target_value import TargetValue, value_at_target
+from refusal_index.stats.calibration.threshold import (
+    SelectiveReport,
+    UtilityThreshold,
+    selective_report,
+    utility_threshold,
 )
 from refusal_index.stats.comparison.between_prompts import BetweenPrompts
 from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
@@ -139,6 +165,7 @@ __all__ = [
     "AurocResult",
     "BetweenPrompts",
     "BoundaryPair",
+    "BrierResult",
     "CalibrationErrorResult",
     "Comparison",
     "ConfidenceBand",
@@ -148,12 +175,14 @@ __all__ = [
     "CopulaFit",
     "CopulaName",
     "CopulaTestResult",
+    "CutTest",
     "DrawPatterns",
     "EqualIndexTest",
     "Estimate",
     "FrequencyResult",
     "GraderLabels",
     "GraderRates",
+    "HleCalibrationError",
     "HomogeneityTest",
     "IntervalMethod",
     "IsotonicResiduals",
@@ -179,15 +208,23 @@ __all__ = [
     "RankedRun",
     "Ranking",
     "RankingStability",
+    "RefusalComparison",
     "RefusalIndexResult",
+    "RejectionRatioResult",
     "ReliabilityBin",
     "RepeatPlan",
+    "RiskThreshold",
     "SamplePlan",
     "SampledTable",
     "SamplingDesign",
+    "ScoreDifference",
     "ScoredByRule",
     "ScoringRange",
+    "SelectiveReport",
+    "SmoothCalibrationError",
     "Status",
+    "TargetValue",
+    "UtilityThreshold",
     "VariabilityResult",
     "WinnerEntropyResult",
     "WithinTopicDifference",
@@ -201,6 +238,7 @@ __all__ = [
     "auroc",
     "best_operating_point",
     "best_refusal_rate",
+    "brier_score",
     "checked_matrices",
     "clustered_covariance",
     "coefficient_of_variation",
@@ -208,6 +246,7 @@ __all__ = [
     "compare_joint",
     "compare_metrics",
     "compare_noise_corrected",
+    "compare_with_refusals",
     "compare_within_topics",
     "copula_spearman",
     "copula_test",
@@ -230,6 +269,7 @@ __all__ = [
     "fit_copula",
     "fit_copulas",
     "frequency_refusal_index",
+    "hle_calibration_error",
     "holm",
     "influence_correlation",
     "influence_function",
@@ -256,6 +296,7 @@ __all__ = [
     "penalty_from_confidence",
     "power_to_tell_apart",
     "prediction_powered",
+    "prediction_rejection_ratio",
     "questions_for_cv",
     "questions_for_half_width",
     "questions_over_interval",
@@ -270,14 +311,21 @@ __all__ = [
     "reliability_table",
     "repeats_half_width",
     "rho_from_refusal_index",
+    "risk_controlling_threshold",
     "risk_coverage_curve",
+    "rms_calibration_error",
+    "safest_cut",
     "scoring_ranges",
     "scoring_rules",
+    "selective_report",
+    "smooth_calibration_error",
     "split_budget",
     "tetrachoric",
     "upper_orthant",
     "utility",
     "utility_at",
+    "utility_threshold",
+    "value_at_target",
     "weighted_score",
     "winner_entropy",
     "within_topic_refusal_index",

@@ -185,17 +185,20 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
     return influence
 
 
-def checked_scores(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Check a finite score and a truth value for each question, and return both as arrays of shape (n,)."""
-    check_same_index({"score": score, "outcome": outcome})
+def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Check a finite score and a truth value for each question, and return both as arrays of shape (n,).
+
+    `name` is that of the outcome in messages.
+    """
+    check_same_index({"score": score, name: outcome})
     scores = unmasked("score", score)
     likely = "are there grades in it that need comparing (grade == 'correct')?"
-    truths = truth_values("outcome", outcome, likely)
+    truths = truth_values(name, outcome, likely)
     if scores.dtype.kind not in "iufb":
         raise TypeError(f"score must hold numbers, got an array of {scores.dtype}; are there questions without one?")
     if scores.ndim != 1 or scores.shape != truths.shape:
         raise ValueError(
-            "score and outcome must have one value for each of the same questions, "
+            f"score and {name} must have one value for each of the same questions, "
             f"got shapes {scores.shape} and {truths.shape}; was one of them filtered?"
         )
     if not np.isfinite(scores).all():

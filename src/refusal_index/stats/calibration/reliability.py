@@ -1,5 +1,6 @@
 """Calibration of a score that claims to be a probability: reliability table and expected calibration error."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -43,7 +44,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationErrorResult:
-    """Expected calibration error, with the bins that it depends on.
+    """Expected or root-mean-square calibration error, with the bins that it depends on.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ def reliability_table(
     (0.0, 0.5] 2 0.300 0.000
     (0.5, 1.0] 3 0.833 1.000
     """
-    scores, truths = _checked_probabilities(score, outcome)
+    scores, truths = checked_probabilities(score, outcome)
     quantile = normal_quantile(confidence_level)
     edges, index = _binned(scores, n_bins, binning)
     n_of, claimed, came_true = (
@@ -147,18 +148,25 @@ def expected_calibration_error(
     0.22
     """
     bins = reliability_table(score, outcome, n_bins=n_bins, binning=binning)
-    n = sum(row.count for row in bins)
-    if not n:
+    counts, gaps = gaps_of(bins)
+    if not counts.size:
         return CalibrationErrorResult(None, "undefined", "no_questions", bins, binning)
-    gaps = (
-        row.count * abs(row.mean_score - row.outcome_rate)
+    return CalibrationErrorResult(float(np.average(gaps, weights=counts)), "ok", None, bins, binning)
+
+
+def gaps_of(bins: Sequence[ReliabilityBin]) -> tuple[FloatArray, FloatArray]:
+    """Return the number of questions of each bin that has some, and how far claim and outcome lie apart in it."""
+    filled = [
+        (row.count, abs(row.mean_score - row.outcome_rate))
         for row in bins
         if row.mean_score is not None and row.outcome_rate is not None
-    )
-    return CalibrationErrorResult(sum(gaps) / n, "ok", None, bins, binning)
+    ]
+    counts, gaps = np.array(filled, float).reshape(-1, 2).T
+    return counts, gaps
 
 
-def _checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
+def checked_probabilities(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Check a score in [0, 1] and a truth value for each question, and return both as arrays of shape (n,)."""
     scores, truths = checked_scores(score, outcome)
     outside = scores[(scores < 0) | (scores > 1)]
     if outside.size:

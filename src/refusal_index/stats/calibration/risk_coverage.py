@@ -75,7 +75,7 @@ def risk_coverage_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArra
     """
     scores, truths = checked_scores(score, outcome)
     answered = np.arange(1, scores.size + 1)
-    return answered / max(scores.size, 1), _expected_counts(scores, ~truths) / answered
+    return answered / max(scores.size, 1), expected_counts(scores, ~truths) / answered
 
 
 def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -113,7 +113,7 @@ def empirical_accuracy_refusal_curve(score: ArrayLike, outcome: ArrayLike) -> tu
     n = scores.size
     if not n:
         return np.array([np.nan]), np.array([np.nan])
-    right = np.concatenate([_expected_counts(scores, truths)[::-1], [0.0]])
+    right = np.concatenate([expected_counts(scores, truths)[::-1], [0.0]])
     return np.arange(n + 1) / n, right / n
 
 
@@ -158,10 +158,10 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
 
 
 def _area(scores: FloatArray, truths: NDArray[np.bool_]) -> float:
-    return float(np.mean(_expected_counts(scores, ~truths) / np.arange(1, scores.size + 1)))
+    return float(np.mean(expected_counts(scores, ~truths) / np.arange(1, scores.size + 1)))
 
 
-def _expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
+def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
     """Count the marked questions among the k with the highest scores, k = 1, ..., n, in expectation over ties."""
     _, group, sizes = np.unique(-scores, return_inverse=True, return_counts=True)
     ends = np.concatenate([[0], np.cumsum(sizes)])
