@@ -98,6 +98,22 @@ def reference(folder):
     return arrays
 
 
+def states(folder):
+    """Return the hidden states of every layer at the end of the conversations, as transformers gives them."""
+    import torch
+    from transformers import AutoTokenizer, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    model = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    found = []
+    for conversation in CONVERSATIONS:
+        ids = tokenizer.apply_chat_template(conversation, add_generation_prompt=True, return_dict=False)
+        with torch.no_grad():
+            layers = model(torch.tensor([ids]), output_hidden_states=True).hidden_states
+        found.append([layer[0, -1].numpy() for layer in layers])
+    return np.array(found)
+
+
 def main() -> None:
     """Write everything."""
     tokenizer = make_tokenizer()
@@ -111,6 +127,7 @@ def main() -> None:
             config["rope_theta"] = config.pop("rope_parameters")["rope_theta"]
             path.write_text(json.dumps(config, indent=2) + "\n")
         np.savez_compressed(folder / "reference.npz", **reference(folder))
+        np.save(folder / "states.npy", states(folder))
 
 
 if __name__ == "__main__":

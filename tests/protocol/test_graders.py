@@ -8,6 +8,7 @@ import pytest
 
 from refusal_index.outcomes import Grade, Question, patterns
 from refusal_index.protocol import (
+    TWO_PASSES,
     Asked,
     GraderError,
     GraderKind,
@@ -46,7 +47,7 @@ def test_a_pattern_may_let_more_through():
     assert pattern_grade(Question("q", "?", "Lima", pattern=".*Lima.*"), "It is\nLima, I think") is Grade.CORRECT
 
 
-@pytest.mark.parametrize("of", Pass)
+@pytest.mark.parametrize("of", TWO_PASSES)
 def test_a_pattern_that_takes_for_ever_leaves_the_question_unscored_and_says_so(of, monkeypatch):
     """It hung for good."""
     monkeypatch.setattr(patterns, "SECONDS", 0.1)
@@ -94,7 +95,7 @@ UNDECIDED = Rule(lambda _question, _prediction: Grade.UNSCORED)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in GraderKind if not kind.models])
-@pytest.mark.parametrize("of", Pass)
+@pytest.mark.parametrize("of", TWO_PASSES)
 def test_what_a_rule_cannot_decide_is_unscored_for_a_reason_of_its_own(kind, of, monkeypatch):
     """Only of choices can an answer be ambiguous; another rule that leaves one open is not called so."""
     question, reason = PATTERN, "rule_undecided"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from refusal_index.almanac.checkpoint import FloatArray, LlamaConfig
-from refusal_index.almanac.llama import IntArray, Llama, Projection
+from refusal_index.almanac.llama import IntArray, Llama, Observe, Projection, unobserved
 
 
 class Partial(NamedTuple):
@@ -190,7 +190,7 @@ def _widened(cache: FloatArray, width: int) -> FloatArray:
     return wider
 
 
-def run(model: Llama, cohorts: list[Cohort], feeds: list[Feed]) -> FloatArray:
+def run(model: Llama, cohorts: list[Cohort], feeds: list[Feed], observe: Observe = unobserved) -> FloatArray:
     """Run one step of all cohorts at once and return the hidden state of every token, in the order of the feeds."""
     ends = np.cumsum([len(feed.tokens) for feed in feeds])
     parts = [slice(end - len(feed.tokens), end) for end, feed in zip(ends, feeds, strict=True)]
@@ -204,7 +204,7 @@ def run(model: Llama, cohorts: list[Cohort], feeds: list[Feed]) -> FloatArray:
 
     tokens = np.concatenate([feed.tokens for feed in feeds])
     positions = np.concatenate([feed.positions for feed in feeds])
-    return model.forward(tokens, positions, attend)
+    return model.forward(tokens, positions, attend, observe)
 
 
 def compute_prefix(model: Llama, tokens: IntArray, base: Prefix | None) -> Prefix:

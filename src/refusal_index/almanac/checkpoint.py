@@ -58,6 +58,7 @@ class Weights:
     embedding: FloatArray
     layers: tuple[Layer, ...]
     head: FloatArray
+    gain: FloatArray  # of the norm before the head, in which it is folded; shape (hidden,)
 
 
 def read_config(folder: Path) -> LlamaConfig:
@@ -100,10 +101,12 @@ def read_weights(folder: Path, config: LlamaConfig) -> Weights:
     hidden = config.hidden_size
     embedding = reader.take("model.embed_tokens", None, hidden)
     head = reader.take("lm_head", len(embedding), hidden) if "lm_head.weight" in tensors else embedding
+    gain = reader.take("model.norm", hidden)
     return Weights(
         embedding=embedding,
         layers=tuple(_layer(reader, f"model.layers.{number}", config) for number in range(config.n_layers)),
-        head=_folded([head], reader.take("model.norm", hidden)),
+        head=_folded([head], gain),
+        gain=gain,
     )
 
 

@@ -31,6 +31,13 @@ class Projection(NamedTuple):
 Attend = Callable[[int, Projection], FloatArray]
 """Given a layer's number and projection, return the attended values in the shape of the queries."""
 
+Observe = Callable[[FloatArray], None]
+"""Is shown the residual stream, shape (n, hidden), which the next layer writes over."""
+
+
+def unobserved(_stream: FloatArray) -> None:
+    """Take no note of anything."""
+
 
 @dataclass(frozen=True)
 class Llama:
@@ -52,14 +59,21 @@ class Llama:
         angles = _rotary_angles(config)
         return cls(config, read_weights(folder, config), np.cos(angles), np.sin(angles))
 
-    def forward(self, tokens: IntArray, positions: IntArray, attend: Attend) -> FloatArray:
-        """Return the last hidden state of each of the flat `tokens`, shape (n, hidden)."""
+    def forward(
+        self, tokens: IntArray, positions: IntArray, attend: Attend, observe: Observe = unobserved
+    ) -> FloatArray:
+        """Return the last hidden state of each of the flat `tokens`, shape (n, hidden), without the last norm's gain.
+
+        - `observe`: is shown the stream after the embedding, and after each layer.
+        """
         cosine, sine = self.cosine[positions][:, None], self.sine[positions][:, None]
         stream = self.weights.embedding[tokens]
+        observe(stream)
         for number, layer in enumerate(self.weights.layers):
             attended = attend(number, self._project(stream, layer, cosine, sine))
             stream += attended.reshape(len(tokens), -1) @ layer.attention_out
             stream += _feed_forward(self._normalised(stream), layer)
+            observe(stream)
         return self._normalised(stream)
 
     def logits(self, hidden: FloatArray) -> FloatArray:

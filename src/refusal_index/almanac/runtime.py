@@ -141,6 +141,16 @@ class Runtime:
         request = self._prepare(messages, settings)
         return await asyncio.wrap_future(self._submit(request))
 
+    @property
+    def model(self) -> Llama:
+        """The model itself, for whoever wants more of it than replies."""
+        return self._model
+
+    @property
+    def tokenizer(self) -> ChatTokenizer:
+        """What turns conversations into its tokens."""
+        return self._tokenizer
+
     def close(self) -> None:
         """Fail the requests in progress and end the thread; closing twice is fine."""
         with self._lock:

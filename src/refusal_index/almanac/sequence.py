@@ -104,7 +104,7 @@ class Sequence:
 
     def _report(self, token: int, logits: FloatArray, count: int) -> TokenLogprob:
         logs, decode = log_probabilities(logits), self.request.decode
-        likeliest = np.argsort(-logs, kind="stable")[:count].tolist()
+        likeliest = np.argsort(-logs, kind="stable")[:count].tolist() if count else ()
         return TokenLogprob(
             decode([token]), float(logs[token]), tuple((decode([other]), float(logs[other])) for other in likeliest)
         )

@@ -41,7 +41,7 @@ def from_metadata(
     for entry in entries:
         reply = Reply(Pass(entry["of"]), Asked(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
         draws = entry.get("draws", (first_draw,))
-        own = variant if reply.of is Pass.FIRST else ""
+        own = "" if reply.of.is_shared else variant
         took = (entry["input_tokens"], entry["output_tokens"], entry.get("requests", 1))
         for place, draw in enumerate(draws if reply.asked is Asked.MODEL else draws[:1]):
             yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))

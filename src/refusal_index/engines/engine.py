@@ -11,6 +11,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain, repeat
 from typing import Protocol
 
 from refusal_index.engines.breaker import CircuitBreaker
@@ -40,6 +41,9 @@ LOOK = 0.02  # seconds between looks at what is on its way
 
 MOST_TOKENS = 2**31
 """Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
+
+MOST_ALTERNATIVES = 20
+"""Most tokens that providers report in each place of a reply."""
 
 
 class ModelError(SettingError):
@@ -101,6 +105,9 @@ class Ask:
         As the provider is told.
     decoding
         How the model generates; None for a grader, which goes by its own defaults.
+    top_logprobs
+        How many of the likeliest tokens are to be reported in each place of the reply, with their log probabilities: 0
+        for the chosen one only, None for no report. It changes no reply, and so is no part of the hash.
     """
 
     conversation: Conversation
@@ -109,6 +116,7 @@ class Ask:
     seed: int
     choices: int
     decoding: Decoding | None
+    top_logprobs: int | None = None
 
     @property
     def sha256(self) -> str:
@@ -135,14 +143,14 @@ class Response:
     input_tokens, output_tokens, seconds
         Of the whole response.
     logprobs
-        Of the first choice, as JSON.
+        Of each choice, as JSON; None for one of which nothing was reported, empty where nothing was of any.
     """
 
     replies: Sequence[tuple[str, StopReason] | None]
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float | None = None
-    logprobs: str | None = None
+    logprobs: Sequence[str | None] = ()
 
 
 Send = Callable[[Ask], Awaitable[Response]]
@@ -311,7 +319,14 @@ def ask_for(settings: Settings, conversation: Conversation, one: Due, again: int
     attempt = replace(request, attempt=request.attempt + again)
     seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
     decoding = settings.decoding if request.asked is Asked.MODEL else None
-    return Ask(conversation, one, request, seed, min(one.choices, settings.sending.max_choices), decoding)
+    choices = min(one.choices, settings.sending.max_choices)
+    return Ask(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
+
+
+def _top_logprobs(settings: Settings, request: Request) -> int | None:
+    if not settings.sending.logprobs or request.asked is not Asked.MODEL:
+        return None
+    return MOST_ALTERNATIVES if request.of is Pass.PROBE else 0
 
 
 def completed(ask: Ask, response: Response) -> list[Completion]:
@@ -323,6 +338,7 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
         If there is none.
     """
     variant = variant_of(ask.conversation, ask.request.of)
+    reported = chain(response.logprobs, repeat(None))
     found = [
         Completion(
             ask.conversation.question.question_id,
@@ -331,9 +347,10 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
             Reply(ask.request.of, ask.request.asked, *choice),
             ask.request.attempt,
             requests=0,
+            logprobs=logprobs,
             request_sha256=ask.sha256,
         )
-        for place, choice in enumerate(response.replies[: ask.choices])
+        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.choices], reported, strict=False))
         if choice is not None
     ]
     if not found:
@@ -344,7 +361,6 @@ def completed(ask: Ask, response: Response) -> list[Completion]:
         output_tokens=_believable(response.output_tokens),
         requests=1,
         seconds=response.seconds,
-        logprobs=response.logprobs,
     )
     return [took, *found[1:]]
 
@@ -356,4 +372,4 @@ def _believable(tokens: int) -> int:
 
 def variant_of(conversation: Conversation, of: Pass) -> str:
     """Return the variant that a reply belongs to: that of a forced pass belongs to all."""
-    return conversation.variant if of is Pass.FIRST else ""
+    return "" if of.is_shared else conversation.variant

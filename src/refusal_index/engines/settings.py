@@ -130,6 +130,8 @@ class Sending:
         How often a failed request is sent again at most, and after how many seconds one without a response failed.
     max_choices
         Most draws to ask for in one request.
+    logprobs
+        Whether the model reports the log probabilities of its replies' tokens, which the store then keeps.
     retry
         Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
     """
@@ -139,6 +141,7 @@ class Sending:
     max_retries: int = setting(5, low=0, harmless=CARRIED)
     attempt_timeout: int = setting(60, low=1, harmless=CARRIED)
     max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
+    logprobs: bool = setting(False, harmless="what is reported beside a reply does not change it")
     retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
 
 

@@ -311,8 +311,13 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _plain(one: Completion) -> Completion:
-    """Return a reply as it will be read again, without keys, so that a run and its folder tell the same."""
-    text, logprobs = redacted_in((sound_text(one.reply.text), one.logprobs))
+    """Return a reply as it will be read again, without keys, so that a run and its folder tell the same.
+
+    The tokens of a reply with a key go: they would tell it in pieces.
+    """
+    sound = sound_text(one.reply.text), one.logprobs
+    clean = redacted_in(sound)
+    text, logprobs = clean if clean == sound else (clean[0], None)
     if (text, logprobs) == (one.reply.text, one.logprobs):
         return one
     return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)

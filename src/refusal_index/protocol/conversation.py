@@ -15,13 +15,13 @@ from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.procedures import REFUSAL, Procedure
-from refusal_index.protocol.records import Asked, Completion, Pass, Reply, Step
+from refusal_index.protocol.records import TWO_PASSES, Asked, Completion, Pass, Reply, Step
 from refusal_index.protocol.replies import REPLY_REASONS
 
-BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,)}
+BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,), Pass.PROBE: ()}
 """What stands for the first pass where a pass is looked at by itself."""
 
-ASKED_AGAIN = tuple(f"{of}_{reason}" for of in Pass for reason in (*REPLY_REASONS, *GRADE_REASONS))
+ASKED_AGAIN = tuple(f"{of}_{reason}" for of in TWO_PASSES for reason in (*REPLY_REASONS, *GRADE_REASONS))
 """Why a question is unscored that another reply, or another verdict, may score."""
 
 
@@ -120,7 +120,7 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
     """
     known = _Said(conversation, taken(conversation, said))
     if not conversation.in_turn:
-        return [one for of in Pass for one in _due_of_pass(conversation, of, known)]
+        return [one for of in conversation.procedure.passes for one in _due_of_pass(conversation, of, known)]
     step = conversation.procedure.step(conversation.question, known.in_draw(0))
     return [] if isinstance(step, Outcome) else [Due(step)]
 
@@ -169,7 +169,7 @@ def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) 
     True
     """
     known = _Said(conversation, said)
-    first, forced = (known.own[of].get(0) for of in Pass)
+    first, forced = (known.own[of].get(0) for of in TWO_PASSES)
     asks_first = conversation.procedure.asks_first
     became = Outcome(None if asks_first else True, None)
     if first is not None:
@@ -200,7 +200,7 @@ def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Comple
     replies = [one for one in said if one.draw < conversation.draws]
     if not conversation.in_turn or _is_forced(conversation, replies):
         return replies
-    return [one for one in replies if one.reply.of is Pass.FIRST]
+    return [one for one in replies if one.reply.of is not Pass.FORCED]
 
 
 def kept_unscored(conversation: Conversation, said: Iterable[Completion], reasons: Container[str]) -> list[Completion]:

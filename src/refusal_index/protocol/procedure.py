@@ -116,6 +116,20 @@ def next_step(
     return forced if isinstance(forced, Step) else _outcome(first, forced)
 
 
+def judged_alone(of: Pass, question: Question, replies: Sequence[Reply], grader: GraderKind) -> Step | Outcome:
+    """Return what is next of a pass that is looked at by itself, or its outcome, with its grade as the first.
+
+    Examples
+    --------
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> said = Reply(Pass.PROBE, Asked.MODEL, "<answer>Lima</answer>")
+    >>> judged_alone(Pass.PROBE, question, [said], GraderKind.EXACT).wrong
+    False
+    """
+    verdict = _judge(of, question, replies, grader)
+    return verdict if isinstance(verdict, Step) else _outcome(verdict)
+
+
 def _was_forced(replies: Sequence[Reply]) -> bool:
     return any(reply.of is Pass.FORCED for reply in replies)
 

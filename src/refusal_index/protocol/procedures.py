@@ -16,7 +16,7 @@ from refusal_index.outcomes.question import Question
 from refusal_index.protocol.graders import GraderKind
 from refusal_index.protocol.procedure import next_step, worded
 from refusal_index.protocol.prompts import UNANSWERED
-from refusal_index.protocol.records import Asked, Pass, Protocol, Reply, Request, Step
+from refusal_index.protocol.records import TWO_PASSES, Asked, Pass, Protocol, Reply, Request, Step
 
 REFUSAL = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{UNANSWERED}</answer>")
 """Stands for a first pass that refused: the forced request depends on the question only."""
@@ -31,6 +31,8 @@ class Procedure(Interface):
         Who grades what the UNANSWERED tag does not settle.
     asks_first, asks_model
         Whether the first pass is asked at all, and the model under evaluation.
+    passes
+        In which it asks the model.
     """
 
     @property
@@ -41,6 +43,9 @@ class Procedure(Interface):
 
     @property
     def asks_model(self) -> bool: ...  # noqa: D102
+
+    @property
+    def passes(self) -> tuple[Pass, ...]: ...  # noqa: D102
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return what is next, or the outcome when nothing is.
@@ -79,6 +84,7 @@ class TwoPass:
     wording: Protocol | None = None
     asks_first: bool = True
     asks_model: bool = True
+    passes: tuple[Pass, ...] = TWO_PASSES
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return what is next, or the outcome when nothing is."""
@@ -103,6 +109,7 @@ class ForcedPass(TwoPass):
     """
 
     asks_first: bool = False
+    passes: tuple[Pass, ...] = (Pass.FORCED,)
 
     def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
         """Return what is next, or the outcome when nothing is."""

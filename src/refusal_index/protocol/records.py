@@ -11,10 +11,20 @@ from refusal_index.protocol.replies import StopReason
 
 
 class Pass(StrEnum):
-    """The two passes."""
+    """The two passes, and what is asked beside them, about an answer or for one with a confidence."""
 
     FIRST = "first"
     FORCED = "forced"
+    PROBE = "probe"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all variants share its replies, since it is asked the same in each."""
+        return self is Pass.FORCED
+
+
+TWO_PASSES = (Pass.FIRST, Pass.FORCED)
+"""Those that the index is measured in."""
 
 
 class Asked(StrEnum):

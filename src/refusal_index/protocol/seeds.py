@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from refusal_index.protocol.records import Pass, Request
+from refusal_index.protocol.records import Request
 
 SEED_BITS = 31  # what every provider takes
 
@@ -28,12 +28,12 @@ def request_seed(run_seed: int, question_id: str, draw: int, variant: str, reque
 
     Examples
     --------
-    >>> from refusal_index.protocol.records import Asked
+    >>> from refusal_index.protocol.records import Asked, Pass
     >>> forced = Request(Pass.FORCED, Asked.MODEL, ())
     >>> request_seed(0, "q1", 0, "low", forced) == request_seed(0, "q1", 0, "high", forced)
     True
     """
-    of_variant = variant if request.of is Pass.FIRST else ""
+    of_variant = "" if request.of.is_shared else variant
     parts = (run_seed, question_id, draw, of_variant, request.of, request.asked, request.attempt)
     key = "\x1f".join(str(part) for part in parts)
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> (64 - SEED_BITS)

@@ -14,7 +14,7 @@ from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 from refusal_index.engines.failures import NoAnswerError, causes
 from refusal_index.engines.inspect.clean_logs import clean_trace
 from refusal_index.engines.inspect.error_bodies import unmask
-from refusal_index.engines.inspect.multi_choice import packed, places_without_answer
+from refusal_index.engines.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.redaction import redacted_in, remember, remember_named, secrets_in_url
 
 
@@ -78,10 +78,13 @@ def _clean_error(error: BaseException | None) -> None:
 
 
 def _clean_output(output: ModelOutput) -> ModelOutput:
-    """Return an output without keys, the same where there are none, as nearly always."""
+    """Return an output without keys, the same where there are none, as nearly always.
+
+    The tokens of one that had any go: they would tell the key in pieces.
+    """
     held = output.model_dump()
     clean = redacted_in(held)
-    return output if clean == held else ModelOutput.model_validate(clean)
+    return output if clean == held else without_logprobs(ModelOutput.model_validate(clean))
 
 
 def _clean_call(call: ModelCall | None) -> None:

@@ -9,17 +9,20 @@ from inspect_ai.model import (
     ChatMessage,
     ChatMessageAssistant,
     GenerateConfig,
+    Logprob,
+    Logprobs,
     ModelAPI,
     ModelOutput,
     ModelUsage,
     StopReason,
+    TopLogprob,
     modelapi,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
-from refusal_index.almanac.sequence import Completion
+from refusal_index.almanac.sequence import Completion, TokenLogprob
 
 NAME = "almanac"
 REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime
@@ -64,6 +67,7 @@ class AlmanacAPI(ModelAPI):
             stop=config.stop_seqs or (),
             seed=config.seed,
             n=config.num_choices or 1,
+            top_logprobs=(config.top_logprobs or 0) if config.logprobs else None,
         )
         return self._output(completions)
 
@@ -83,4 +87,10 @@ class AlmanacAPI(ModelAPI):
         return ChatCompletionChoice(
             message=ChatMessageAssistant(content=completion.text, model=self.model_name, source="generate"),
             stop_reason=STOP_REASONS[completion.finish_reason],
+            logprobs=None if completion.logprobs is None else Logprobs(content=[*map(_logprob, completion.logprobs)]),
         )
+
+
+def _logprob(one: TokenLogprob) -> Logprob:
+    likeliest = [TopLogprob(token=token, logprob=logprob) for token, logprob in one.alternatives]
+    return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest)

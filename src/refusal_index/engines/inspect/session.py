@@ -13,7 +13,7 @@ from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Ge
 from refusal_index.engines.engine import Ask, Assignment, Response
 from refusal_index.engines.functions import GradingFunction
 from refusal_index.engines.inspect.guard import guard
-from refusal_index.engines.inspect.multi_choice import choices_of
+from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of
 from refusal_index.engines.settings import DEFAULT_GRADER
 from refusal_index.protocol import Asked, Conversation, Message, Request
 
@@ -71,6 +71,8 @@ async def send(ask: Ask) -> Response:
         max_retries=NO_RETRIES if settings else None,
         attempt_timeout=settings.attempt_timeout if settings else None,
         num_choices=ask.choices if ask.choices > 1 else None,
+        logprobs=None if ask.top_logprobs is None else True,
+        top_logprobs=ask.top_logprobs or None,
     )
     output = await model_asked(ask.request.asked).generate(chat_messages(ask.request), config=config)
     usage = output.usage
@@ -79,6 +81,7 @@ async def send(ask: Ask) -> Response:
         usage.input_tokens if usage else 0,
         usage.output_tokens if usage else 0,
         time.monotonic() - started,
+        () if ask.top_logprobs is None else logprobs_of(output),
     )
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
+from refusal_index.almanac.sequence import Completion
 from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, Send, converse
 from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
 from refusal_index.engines.functions import (
@@ -21,7 +22,7 @@ from refusal_index.engines.functions import (
 )
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.protocol import Asked, Conversation, StopReason
+from refusal_index.protocol import Asked, Conversation, StopReason, TokenLogprob, write_logprobs
 
 ALMANAC = "almanac"
 AT_ONCE = 64  # fills a batch of the embedded runtime
@@ -115,12 +116,20 @@ def embedded(name: str) -> Send:
             max_tokens=decoding.max_tokens if decoding else None,
             seed=ask.seed,
             n=ask.choices,
+            top_logprobs=ask.top_logprobs,
         )
         return Response(
             [(one.text, STOP_REASONS[one.finish_reason]) for one in completions],
             completions[0].prompt_tokens,
             sum(one.completion_tokens for one in completions),
             time.monotonic() - started,
+            [_reported(one) for one in completions],
         )
 
     return send
+
+
+def _reported(completion: Completion) -> str | None:
+    if completion.logprobs is None:
+        return None
+    return write_logprobs(TokenLogprob(one.token, one.logprob, one.alternatives) for one in completion.logprobs)
