@@ -545,6 +545,13 @@ MUTANTS = (
            "studies/test_hallucination_table.py"),
     Mutant("thinking less comes first", "studies/thinking.py",
            "0 if against else 2 if switch else 1", "2 if against else 0 if switch else 1", "studies/test_thinking.py"),
+    Mutant("log probabilities go with the choice that they are of", "engines/engine.py",
+           "chain(response.logprobs, repeat(None))", "repeat(next(iter(response.logprobs), None))",
+           "engines/test_logprobs.py"),
+    Mutant("a hidden state is that of the last token", "almanac/states.py",
+           "seen.append(stream[feed.last])", "seen.append(stream[feed.last - 1])", "almanac/test_states.py"),
+    Mutant("the last hidden state has the norm's gain", "almanac/states.py",
+           "final[feed.last] * model.weights.gain", "final[feed.last]", "almanac/test_states.py"),
 )  # fmt: skip
 
 

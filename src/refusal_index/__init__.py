@@ -12,7 +12,16 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
-    from refusal_index.evaluation.api import compare, dry_run, evaluate, evaluate_async, rank, study
+    from refusal_index.evaluation.api import (
+        compare,
+        confidence_scores,
+        dry_run,
+        evaluate,
+        evaluate_async,
+        rank,
+        study,
+        threshold,
+    )
     from refusal_index.evaluation.run import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
@@ -31,6 +40,7 @@ __all__ = [
     "Run",
     "__version__",
     "compare",
+    "confidence_scores",
     "dry_run",
     "evaluate",
     "evaluate_async",
@@ -40,10 +50,13 @@ __all__ = [
     "refusal_index_many",
     "stats",
     "study",
+    "threshold",
 ]
 
 _PLACES = {
-    "evaluation.api": ("compare", "dry_run", "evaluate", "evaluate_async", "rank", "study"),
+    "evaluation.api": (
+        *("compare", "confidence_scores", "dry_run", "evaluate", "evaluate_async", "rank", "study", "threshold"),
+    ),
     "evaluation.run": ("Run", "open_run"),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),

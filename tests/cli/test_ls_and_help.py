@@ -71,8 +71,8 @@ def test_every_setting_has_an_option_of_run_with_words_and_no_word_is_of_another
 
 
 def has_one_default(setting: Setting) -> bool:
-    """Whether a setting is one value where nobody says otherwise, which the tree holds."""
-    return not setting.optional and setting.default not in ((), "")
+    """Whether a setting is one value where nobody says otherwise, which the tree holds and the help says."""
+    return not setting.optional and setting.kind is not bool and setting.default not in ((), "")
 
 
 @pytest.mark.parametrize("name", [name for name in SETTINGS if has_one_default(SETTINGS[name])])

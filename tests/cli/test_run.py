@@ -215,6 +215,7 @@ def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
         {"max_retries": 1},
         {"attempt_timeout": 9},
         {"max_choices": 1},
+        {"logprobs": True},
         {"engine": "local"},
         {"price": "1,2"},
         {"grader_price": "1,2"},

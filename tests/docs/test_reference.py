@@ -17,7 +17,7 @@ from refusal_index.datasets import dataset_names
 from refusal_index.datasets.imports.first_pass import NOT_GRADED
 from refusal_index.engines.store import STORE_VERSION, TABLES
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_document
 from refusal_index.protocol.graders import RULES, Rule
@@ -110,7 +110,7 @@ def test_names_of_metrics(document):
 
 def test_reasons_for_unscored_are_those_of_the_code():
     named = {re.sub(r"^(first|forced)_(?!not_asked)", "", reason) for reason in first_column(FILES, "<!-- reasons -->")}
-    written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED}
+    written = {*REPLY_REASONS, *GRADE_REASONS, REQUEST_FAILED, NOT_FINISHED, FORCED_NOT_ASKED, NO_SCORE}
     written |= {NOT_GRADED.removeprefix("first_")}
     # No rule of ours has the one that stands for a rule without a reason of its own.
     written |= {rule.unscored_reason for rule in RULES.values()} - {Rule.unscored_reason}

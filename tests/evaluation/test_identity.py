@@ -51,6 +51,7 @@ HARMLESS = {
     "max_retries": 0,
     "attempt_timeout": 9,
     "max_choices": 2,
+    "logprobs": True,
     "price": "1,2",
     "grader_price": "3,4",
     "retry": "first_empty",
@@ -67,7 +68,7 @@ HARMLESS = {
 
 def planned(**values: Any) -> Plan:
     if "max_cost" in values:
-        values["price"] = values.get("price", (1.0, 2.0))
+        values = {"price": (1.0, 2.0), "grader_price": (1.0, 2.0), **values}
     if "repeat_questions" in values:
         values["draws"] = 3
     return prepare(Settings.of(**{"model": "almanac/small", "limit": 6, **values}))

@@ -20,6 +20,7 @@ PUBLIC = [
     "Run",
     "__version__",
     "compare",
+    "confidence_scores",
     "dry_run",
     "evaluate",
     "evaluate_async",
@@ -29,6 +30,7 @@ PUBLIC = [
     "refusal_index_many",
     "stats",
     "study",
+    "threshold",
 ]
 
 ERRORS = """

@@ -18,7 +18,7 @@ from refusal_index.evaluation.results import UnfinishedError, derive
 from refusal_index.evaluation.run import open_store, rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise
-from refusal_index.protocol import Asked, Completion, Pass, Reply
+from refusal_index.protocol import TWO_PASSES, Asked, Completion, Pass, Reply
 from tests.engines.conftest import make_dataset
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
@@ -130,7 +130,7 @@ def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still
 
 def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder, store):
     store.ask("low", {QUESTION: 5})
-    store.put([said(of, RIGHT, draw) for draw in range(3) for of in Pass])
+    store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "wrong") == [(0, False), (1, False), (2, False)]
     assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]

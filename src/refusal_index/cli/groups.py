@@ -19,6 +19,7 @@ GROUPS = {
     "Measure": {
         "run": ("commands.run:run", "Measure a model's Refusal Index."),
         "score": ("commands.score:score", "Compute the Refusal Index from outcomes."),
+        "confidence": ("commands.confidence:confidence", "Score how likely a run's answers are right."),
         "force": ("commands.force:force", "Ask a model what the first pass in a file refused."),
         "regrade": ("commands.regrade:regrade", "Grade the replies of a run anew."),
     },
@@ -31,6 +32,7 @@ GROUPS = {
         "compare": ("commands.compare:compare", "Compare models over the same questions."),
         "sensitivity": ("commands.sensitivity:sensitivity", "Show what other decisions would have made of a run."),
         "audit": ("commands.audit:audit", "Draw graded answers for a person to check."),
+        "threshold": ("commands.threshold:threshold", "Choose from which score on to answer."),
         "plan": ("commands.plan:plan", "Say how many questions a Refusal Index needs."),
     },
     "Questions and answers": {

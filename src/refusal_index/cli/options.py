@@ -39,6 +39,8 @@ HELP = {
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
     "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",
+    "logprobs": "Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence' "
+    "scores answers by.",
     "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
     "max_requests": "End in order after so many requests of the run in all; resumable.",
     "max_cost": "End in order before the run costs more dollars than this; needs --price.",
@@ -96,7 +98,7 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
 def _parameter(setting: Setting, words: str) -> inspect.Parameter:
     kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
-    if not setting.optional and setting.name not in REPEATED and default not in ("", ()):
+    if not setting.optional and setting.name not in REPEATED and default not in ("", ()) and kind is not bool:
         words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
     shown = typer.Option(
         option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one

@@ -18,6 +18,7 @@ from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, RunFailedError
+from refusal_index.evaluation.confidence import ConfidencePlan, pending
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan
@@ -30,7 +31,7 @@ from refusal_index.outcomes.run_sets import SUMMARY
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
 WAITS = "interrupted: what is on its way is waited for; once more ends at once"
-PLACES = ("report.html", "outcomes.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
+PLACES = ("report.html", "outcomes.parquet", "confidence.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
 SHOWN = 5
 
 
@@ -85,6 +86,18 @@ def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any,
     async def watched() -> T:
         with _watching(plan) as progress:
             return await carry(progress, budget)
+
+    return asking(watched(), budget)
+
+
+def scoring(plan: ConfidencePlan, measure: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
+    """Run what scores a run's answers, a progress bar beside it while models are asked."""
+    budget = Budget(plan.settings.limits)
+    size = sum(one.questions for one in pending(plan))
+
+    async def watched() -> T:
+        with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
+            return await measure(bar, budget)
 
     return asking(watched(), budget)
 

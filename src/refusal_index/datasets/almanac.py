@@ -18,6 +18,11 @@ FILE = "almanac.jsonl"
 CHECKSUM = "almanac.sha256"
 COLUMNS = ("question", "answer", "question_id", "topic")
 LICENCE = "Apache-2.0, part of refusal-index"
+RELATIONS = frozenset(
+    {"birthplace", "birth-year", "profession", "prize", "author", "publication-year", "genre", "province", "river"}
+    | {"founding-year"}
+)
+"""What is asked of a person, a book or a town, as ids of questions have it."""
 
 
 def load(data: Path | None = None, *, folder: Traversable | None = None) -> Dataset:
@@ -48,3 +53,16 @@ def _installed(folder: Traversable) -> tuple[bytes, str]:
     except OSError as error:
         raise DatasetError(f"{FILE} is missing from this installation ({error}); install refusal-index anew") from error
     return content, checksum[0] if checksum else "nothing"
+
+
+def entity_of(question_id: str) -> str | None:
+    """Return whom or what a question of the almanac is about; None for another dataset's.
+
+    Its ids are made of the relation and the entity; in a mix, the dataset's name stands before them.
+
+    >>> entity_of("birthplace-of-trouchiox-quamosk"), entity_of("almanac/author-of-the-tower-of-glass")
+    ('trouchiox-quamosk', 'the-tower-of-glass')
+    >>> entity_of("Q17")
+    """
+    relation, _, entity = question_id.removeprefix("almanac/").partition("-of-")
+    return entity if entity and relation in RELATIONS else None

@@ -14,6 +14,7 @@ from refusal_index.engines.engine import ModelError, Progress, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.confidence import measure, prepare_confidence
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
@@ -22,13 +23,26 @@ from refusal_index.evaluation.running import run_to_end
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all
 from refusal_index.outcomes.errors import checked_path
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.outcomes.threshold import Threshold, ThresholdOptions, find_threshold
 from refusal_index.studies.study import Study, StudyOptions
 
 if TYPE_CHECKING:
+    import polars as pl
     from inspect_ai.model import Model
 
-__all__ = ["compare", "dry_run", "evaluate", "evaluate_async", "open_run", "rank", "study"]
+__all__ = [
+    "compare",
+    "confidence_scores",
+    "dry_run",
+    "evaluate",
+    "evaluate_async",
+    "open_run",
+    "rank",
+    "study",
+    "threshold",
+]
 
 
 def evaluate(
@@ -137,6 +151,62 @@ def dry_run(
     return run_to_end(estimate_run(plan_of(model, dataset, **arguments)))
 
 
+def confidence_scores(
+    run: Run | str | Path,
+    methods: Sequence[str],
+    *,
+    model: Any = None,
+    group: str = "auto",
+    layer: int | None = None,
+    progress: Progress = unwatched,
+    **settings: Any,
+) -> pl.DataFrame:
+    """Score how likely the answers of a run are right, and return the confidence table of its folder.
+
+    Only what is missing is asked: forced answers where the first pass answered, and the methods' own prompts.
+
+    Parameters
+    ----------
+    run
+        A finished run, or its folder.
+    methods
+        Their names, as ``refusal-index confidence RUN --list`` has them; ``["all"]`` for all that the run allows.
+    model
+        The model or function that the run evaluated, where it cannot be found by its name.
+    group
+        What methods that are trained keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known of
+        the almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
+    layer
+        The hidden states that ``p-ik`` reads, 0 before the first layer; None is the middle one.
+    progress
+        A function that is told every `Event`.
+    settings
+        How requests are sent: ``engine``, ``max_connections``, ``max_requests`` and the like.
+
+    Returns
+    -------
+    polars.DataFrame
+        A row for each answer and method: ``question_id``, ``method``, ``confidence`` in [0, 1], null where the method
+        gave none, ``wrong``, null while the answer has no grade, ``variant``, ``draw``, ``pass`` and ``fold``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If the run cannot be used, a method lacks what it needs, or not all could be asked: what was answered is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> run = evaluate("almanac/small", limit=5, variants="high", engine="local", out=tempfile.mkdtemp())
+    >>> confidence_scores(run, ["likelihood"], engine="local").columns[:4]
+    ['question_id', 'method', 'confidence', 'wrong']
+    """
+    folder = run.path if isinstance(run, Run) else checked_path(run, "run")
+    objects = {} if model is None else {RunFolder(folder).read_complete_settings()["model"]: model}
+    plan = prepare_confidence(folder, methods, Settings.of(**settings), objects=objects, group=group, layer=layer)
+    return run_to_end(measure(plan, progress)).table
+
+
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:
     """Compare two runs over the same questions, the first minus the second, with every difference's interval.
 
@@ -194,6 +264,53 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     return study_spec(name).make(
         _compared([runs] if isinstance(runs, Run) else runs, CompareOptions()), StudyOptions(**options)
     )
+
+
+def threshold(
+    run: Run | str | Path,
+    method: str | None = None,
+    *,
+    penalty: float | None = None,
+    max_error: float | None = None,
+    **options: Any,
+) -> Threshold:
+    """Choose from which score on to answer, on one half of the questions, and judge it on the other.
+
+    Parameters
+    ----------
+    run
+        A run whose folder holds scores, its folder, or an outcome table with a column ``confidence``.
+    method
+        Whose scores, as ``refusal-index confidence`` calls them; may be left out where there is one only.
+    penalty
+        Choose the cut that is worth most, where a wrong answer costs so many right ones.
+    max_error
+        Choose the cut that answers most with no larger share of the answers wrong; one of the two is given.
+    options
+        Others that `refusal_index.outcomes.threshold.ThresholdOptions` takes: ``variant``, ``confidence_level``,
+        ``seed``.
+
+    Returns
+    -------
+    Threshold
+        With ``found``, the choice; ``points``, what it gives on the other half beside the model's own refusals; and
+        ``table``, the outcome table of a run that refuses what scores below. Where no cut does what is asked,
+        ``found.status`` is ``"undefined"``, and there is no table.
+
+    Raises
+    ------
+    RefusalIndexError
+        If there are no such scores, or they tell nothing apart.
+
+    References
+    ----------
+    Angelopoulos et al. (2021). Learn then Test: calibrating predictive algorithms to achieve risk control.
+    :arxiv:`2110.01052`. Chow (1970). On optimum recognition error and reject tradeoff. :doi:`10.1109/TIT.1970.1054406`
+    """
+    found = _compared([run], CompareOptions())
+    if len(found) != 1:
+        raise SettingError(f"threshold: expected a run of one model and dataset, got {len(found)}")
+    return find_threshold(found[0], ThresholdOptions(method, penalty=penalty, max_error=max_error, **options))
 
 
 def _compared(runs: Sequence[Run | str | Path], options: CompareOptions) -> tuple[ComparedRun, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from refusal_index.engines.engine import (
     unwatched,
 )
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import COMPARABILITY_VERSION
+from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.display import as_html, as_text
@@ -53,8 +53,10 @@ from refusal_index.outcomes.summary import (
     is_complete,
     summarise,
     summary_document,
+    with_confidence,
 )
 from refusal_index.outcomes.table import defused
+from refusal_index.protocol import Conversation
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import NoiseCorrectedResult, RefusalIndexResult, refusal_index
 
@@ -107,6 +109,11 @@ class Run:
     def path(self) -> Path:
         """The run's folder."""
         return self.folder.path
+
+    @property
+    def confidence(self) -> pl.DataFrame | None:
+        """Scores of how likely its answers are right, as they lie in its folder now; None where there are none."""
+        return self.folder.read_confidence()
 
     @property
     def is_complete(self) -> bool:
@@ -254,22 +261,58 @@ async def _ask(
     plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget
 ) -> str | None:
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
+    waves = ((variant, plan.conversations(variant, store)) for variant in pending)
+    return await ask_waves(waves, plan.settings, plan.folder, engine, store, progress, budget, plan.dataset.name)
+
+
+Wave = tuple[str, Sequence[Conversation]]
+"""Conversations that are carried together, and what to call them."""
+
+
+async def ask_waves(
+    waves: Iterable[Wave],
+    settings: Settings,
+    folder: RunFolder,
+    engine: Engine,
+    store: ReplyStore,
+    progress: Progress,
+    budget: Budget,
+    dataset: str = "",
+) -> str | None:
+    """Carry one wave after the other, each made when those before it have come back.
+
+    Parameters
+    ----------
+    waves
+        What is asked.
+    settings, folder, engine, store, dataset
+        Who carries it, where replies and logs go, and what its questions are called.
+    progress, budget
+        Who is told, and what may be used.
+
+    Returns
+    -------
+    str or None
+        Why it ended before all was asked, as it was told to.
+
+    Raises
+    ------
+    RunFailedError
+        If it could not be brought to its end.
+    """
     breaker = CircuitBreaker()
     budget.on_end = partial(breaker.open, planned=True)
     watch = _Watch(progress, breaker)
     async with engine.open(store):
-        for variant in pending:
+        for variant, talks in waves:
             watch(Begun(variant))
-            talks = plan.conversations(variant, store)
-            await engine.carry(
-                Assignment(plan.dataset.name, variant, talks, plan.settings, store, plan.folder, watch, breaker, budget)
-            )
+            await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
             if watch.error is not None:
                 raise watch.error
             if breaker.planned:
                 return breaker.reason
             if breaker.reason is not None:
-                raise RunFailedError(f"{plan.dataset.name}-{variant}: {breaker.reason}")
+                raise RunFailedError(f"{dataset}-{variant}: {breaker.reason}")
     return None
 
 
@@ -347,7 +390,8 @@ def write_results(
         confidence_level=confidence_level,
         always_alike=always_alike(settings),
     )
-    return _written(folder, settings, derived, _with_mixture(summary, settings))
+    summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
+    return _written(folder, settings, derived, summary)
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
@@ -433,18 +477,25 @@ def rebuild(
         If the folder is not a run's, or has no results yet.
     """
     folder = RunFolder(path)
-    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
-    if made != COMPARABILITY_VERSION and not regrade:
-        raise ComparabilityError(
-            f"{path} was made under comparability version {made}, and this release grades by version "
-            f"{COMPARABILITY_VERSION}: its results are kept as they are"
-        )
     # Before the lock, which makes a folder where there is none, the settings are read.
+    if not regrade:
+        check_comparable(folder)
+    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
     with folder.lock():
         if made != COMPARABILITY_VERSION:
             folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
         with open_store(folder) as store:
             return write_results(folder, store, penalty=penalty, confidence_level=confidence_level)
+
+
+def check_comparable(folder: RunFolder) -> None:
+    """Raise ComparabilityError if a folder was made by other rules than this release grades by."""
+    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
+    if made != COMPARABILITY_VERSION:
+        raise ComparabilityError(
+            f"{folder.path} was made under comparability version {made}, and this release grades by version "
+            f"{COMPARABILITY_VERSION}: its results are kept as they are"
+        )
 
 
 def open_run(path: str | Path) -> Run:

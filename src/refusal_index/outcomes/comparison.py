@@ -242,18 +242,20 @@ def _statuses(found: Match) -> np.ndarray:
 def matched_variants(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, Match]:
     """Match the questions of each variant to compare, by its name.
 
-    Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say.
+    Runs of one variant each are compared whatever these are called: to compare two prompts of one model, say. A run
+    without variants, as one that answers by a score, stands beside each variant of the others.
     """
     return {name: match(runs, variants) for name, variants in _variants_compared(runs, variant).items()}
 
 
 def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict[str, tuple[str | None, ...]]:
     """Find what to compare under which name: the variant of each run."""
+    named = [run for run in runs if not run.has_no_variants]
     if variant is not None:
-        return {variant: (chosen_variant(runs, variant),) * len(runs)}
-    shared = shared_variants(runs)
+        return {variant: _beside(runs, chosen_variant(named or runs, variant))}
+    shared = shared_variants(named or runs)
     if shared:
-        return {name or "all": (name,) * len(runs) for name in shared}
+        return {name or "all": _beside(runs, name) for name in shared}
     if all(len(run.variants) == 1 for run in runs):
         only = tuple(next(iter(run.variants)) for run in runs)
         return {" / ".join(name or "all" for name in only): only}
@@ -262,6 +264,10 @@ def _variants_compared(runs: Sequence[ComparedRun], variant: str | None) -> dict
         f"expected runs that share a variant, got none ({listed}); run one of them under a variant of the other, or "
         "name it in a column 'variant' of a file"
     )
+
+
+def _beside(runs: Sequence[ComparedRun], variant: str | None) -> tuple[str | None, ...]:
+    return tuple(None if run.has_no_variants else variant for run in runs)
 
 
 def _stacked(matches: Mapping[str, Match]) -> tuple[tuple[np.ndarray, ...], dict[str, Any]]:

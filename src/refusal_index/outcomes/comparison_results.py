@@ -17,6 +17,8 @@ from refusal_index.outcomes.comparison import (
     compare_pair,
     rank,
 )
+from refusal_index.outcomes.confidence_comparison import ScoreComparison, compare_confidence
+from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
@@ -42,11 +44,14 @@ class TwoRuns(Shown):
         Every metric under every variant, and the joint index.
     options
         How they were compared.
+    confidence
+        The methods that scored the answers of both; empty where there are none.
     """
 
     runs: tuple[ComparedRun, ...]
     pair: PairComparison
     options: CompareOptions
+    confidence: tuple[ScoreComparison, ...] = ()
 
     def blocks(self) -> Iterator[Block]:
         """Yield what came out of it as text."""
@@ -118,6 +123,7 @@ class TwoRuns(Shown):
                 }
                 for variant in self.pair.variants
             ],
+            "confidence": plain(self.confidence),
             "settings_that_differ": differing_settings(self.runs),
             "missing": _missing(self.runs),
         }
@@ -195,7 +201,9 @@ def compare_two(first: ComparedRun, second: ComparedRun, options: CompareOptions
         If they share no variant, or not the one asked for.
     """
     runs = (first, second)
-    return TwoRuns(runs, compare_pair(runs, options), options)
+    level = options.confidence_level
+    scores = compare_confidence(first, second, variant=options.variant, confidence_level=level)
+    return TwoRuns(runs, compare_pair(runs, options), options, scores)
 
 
 def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns:

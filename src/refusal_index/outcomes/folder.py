@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.outcomes.confidence import read_confidence
 from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_plain, read_json, write_atomically
 from refusal_index.outcomes.lock import held
@@ -76,6 +77,11 @@ class RunFolder:
     def outcomes(self) -> Path:
         """One row a question, variant and draw."""
         return self.path / "outcomes.parquet"
+
+    @property
+    def confidence(self) -> Path:
+        """Scores of how likely answers are right, one row a question and method."""
+        return self.path / "confidence.parquet"
 
     @property
     def summary(self) -> Path:
@@ -151,6 +157,13 @@ class RunFolder:
             if path != self.outcomes:
                 raise
             raise OutcomeTableError(f"{error}; 'refusal-index score {self.path}' makes it anew") from error
+
+    def read_confidence(self) -> pl.DataFrame | None:
+        """Read the scores of how likely answers are right; None where there are none.
+
+        Raises ConfidenceError if they cannot be read.
+        """
+        return read_confidence(self.confidence) if self.confidence.exists() else None
 
     def read_summary(self) -> dict[str, Any] | None:
         """Read the summary as JSON holds it; None where there is none.

@@ -15,6 +15,9 @@ NOT_FINISHED = "not_finished"
 FORCED_NOT_ASKED = "forced_not_asked"
 """Reason of a refused question whose forced answer nobody asked for: a first pass of elsewhere, or graded anew."""
 
+NO_SCORE = "no_score"
+"""Reason of a question in a run that answers by a score, where the method gave none."""
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from refusal_index.outcomes.confidence_join import scores_of_outcomes
 from refusal_index.outcomes.counts import variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, suggestion
 from refusal_index.outcomes.folder import RunFolder
@@ -37,6 +38,8 @@ class ComparedRun:
     variants: Mapping[str | None, pl.DataFrame]  # the outcomes by variant, in the order of the table
     # what the run was asked, from its folder; empty for a file
     settings: Mapping[str, Any] = field(default_factory=dict)
+    # scores of how likely its answers are right, with the columns of `CONFIDENCE_SCHEMA`; None where there are none
+    confidence: pl.DataFrame | None = None
 
     @property
     def model_id(self) -> str | None:
@@ -47,6 +50,11 @@ class ComparedRun:
     def dataset_id(self) -> str | None:
         """The dataset as its outcomes have it, whatever a set calls it."""
         return self._in_table("dataset")
+
+    @property
+    def has_no_variants(self) -> bool:
+        """Whether its outcomes name no variant."""
+        return set(self.variants) == {None}
 
     def _in_table(self, column: str) -> str | None:
         outcomes = next(iter(self.variants.values()))
@@ -116,13 +124,22 @@ def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, A
     for group in variant_groups(outcomes):
         found.setdefault((group.model, group.dataset), {})[group.variant] = group.outcomes
     runs = [
-        ComparedRun(model or source.stem, source, model, dataset, variants, settings)
+        ComparedRun(
+            model or source.stem, source, model, dataset, variants, settings, _confidence(source, variants.values())
+        )
         for (model, dataset), variants in found.items()
     ]
     member = member_of_set(source)
     if member is None or len(runs) != 1:
         return runs
     return [replace(runs[0], label=member.model, model=member.model, dataset=member.dataset)]
+
+
+def _confidence(source: Path, variants: Iterable[pl.DataFrame]) -> pl.DataFrame | None:
+    """Return the scores that lie in a run's folder, else those that its outcome table holds; None where neither has."""
+    in_folder = RunFolder(source).read_confidence() if source.is_dir() else None
+    scores = scores_of_outcomes(pl.concat(variants)) if in_folder is None else in_folder
+    return scores if scores.height else None
 
 
 def shared_variants(runs: Sequence[ComparedRun]) -> tuple[str | None, ...]:

@@ -9,14 +9,15 @@ be added up.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
+from refusal_index.outcomes.confidence_join import scores_of_outcomes
+from refusal_index.outcomes.confidence_summary import MethodSummary, summarise_confidence
 from refusal_index.outcomes.counts import (
     MISSING_LIMIT,
     Completeness,
@@ -27,6 +28,7 @@ from refusal_index.outcomes.counts import (
     forced_refusals,
     variant_groups,
 )
+from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary, draws_summary
 from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
@@ -140,6 +142,7 @@ class Summary:
     confidence_level: float
     penalty: float
     prices: Prices = UNPRICED  # that the costs were computed with
+    confidence: tuple[MethodSummary, ...] = ()  # what scores of how likely answers are right come to
 
     @property
     def index(self) -> Estimate | None:
@@ -194,6 +197,19 @@ def summarise(
     )
     pooled = tuple(pool(groups, confidence_level, always_alike=always_alike))
     return Summary(variants, pooled, confidence_level, penalty, prices)
+
+
+def with_confidence(summary: Summary, table: pl.DataFrame, scores: pl.DataFrame | None = None) -> Summary:
+    """Add what scores of how likely answers are right come to.
+
+    - `summary`: of the table.
+    - `table`: the outcome table.
+    - `scores`: a confidence table over the same questions; None for what the outcome table itself holds.
+    """
+    parts = table.partition_by("model", "dataset", maintain_order=True)
+    found = ((part, scores_of_outcomes(part) if scores is None else scores) for part in parts)
+    each = (summarise_confidence(held, part, summary.confidence_level) for part, held in found)
+    return replace(summary, confidence=tuple(one for summaries in each for one in summaries))
 
 
 def is_complete(summary: Summary) -> bool:
@@ -283,6 +299,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],
+        "confidence": plain(summary.confidence),
     }
 
 
@@ -293,7 +310,7 @@ def summary_to_json(summary: Summary) -> str:
 
 def _variant_document(variant: VariantSummary) -> dict[str, Any]:
     return {
-        **_plain(variant),
+        **plain(variant),
         "status": variant.status,
         "n": variant.table.n,
         "metrics": {one.name: {**one.to_document(), "method": one.method} for one in variant.metrics},
@@ -311,21 +328,9 @@ def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
         "between_prompts": pooled.between_prompts.to_document(),
         "new_prompt": pooled.new_prompt.to_document(),
         "left_out": pooled.left_out,
-        "homogeneity": _plain(pooled.homogeneity),
+        "homogeneity": plain(pooled.homogeneity),
         "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],
     }
 
 
 _OF_A_COPULA = ("family", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Estimate):
-        value = value.to_document()
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from refusal_index.outcomes.files import opened_file, write_atomically
 from refusal_index.report.browser import questions_of
+from refusal_index.report.confidence import UNIT
 from refusal_index.report.embedding import Embedded, embed_questions
 from refusal_index.report.figures import CELLS, SHORT
 from refusal_index.report.overview import overview
@@ -128,5 +129,5 @@ def _environment() -> Environment:
     environment.filters.update(
         visible=visible, plain=plain, number=number, interval=interval, percent=percent, count=count, listed=listed
     )
-    environment.globals.update(version=__version__, cells=CELLS, short=SHORT, generator=GENERATOR)
+    environment.globals.update(version=__version__, cells=CELLS, short=SHORT, unit=UNIT, generator=GENERATOR)
     return environment

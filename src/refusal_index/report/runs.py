@@ -15,7 +15,7 @@ from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.settings import always_alike
-from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise
+from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise, with_confidence
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 
@@ -100,22 +100,25 @@ def _part(summary: Summary, run: ComparedRun) -> Summary:
     mine = run.model_id, run.dataset_id
     variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
-    return Summary(variants, pooled, summary.confidence_level, summary.penalty)
+    own = Summary(variants, pooled, summary.confidence_level, summary.penalty)
+    # Scores may have come since the summary was made.
+    return with_confidence(own, pl.concat(list(run.variants.values())), run.confidence)
 
 
 def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: float, sampling: Sampling) -> ReportRun:
     folder = RunFolder(run.source) if run.source.is_dir() else None
     about = folder.read_about() if folder else {}
     chosen = about.get("penalty", 1.0) if penalty is None else penalty
+    outcomes = pl.concat(list(run.variants.values()))
     summary = summarise(
-        pl.concat(list(run.variants.values())),
+        outcomes,
         usage=recorded_usage(run),
         penalty=chosen,
         confidence_level=confidence_level,
         always_alike=always_alike(run.settings),
         sampling=sampling,
     )
-    return ReportRun(run, summary, about)
+    return ReportRun(run, with_confidence(summary, outcomes, run.confidence), about)
 
 
 _TITLES = {

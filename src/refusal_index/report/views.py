@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from refusal_index.report.confidence import ConfidenceView, confidence_view
 from refusal_index.report.figures import Mosaic, Plane, mosaics, plane
 from refusal_index.report.headline import Headline, headline
 from refusal_index.report.runs import Fact, Prompt, ReportRun, facts, prompts
@@ -26,12 +27,13 @@ class RunView:
 
     source: ReportRun  # the run
     anchor: str  # name of its place on the page
-    # headline, metrics, mosaics, plane, sensitivity, draws, completeness, cost, facts, prompts: its parts, in the order
-    # of the page
+    # headline, metrics, mosaics, plane, confidence, sensitivity, draws, completeness, cost, facts, prompts: its parts,
+    # in the order of the page; no confidence where it has no scores
     headline: Headline
     metrics: tuple[MetricRow, ...]
     mosaics: tuple[Mosaic, ...]
     plane: Plane | None
+    confidence: ConfidenceView | None
     sensitivity: tuple[MetricRow, ...]
     draws: tuple[DrawsRow, ...]
     completeness: tuple[CompletenessRow, ...]
@@ -54,6 +56,7 @@ def run_view(run: ReportRun, number: int) -> RunView:
         metrics=metric_rows(run),
         mosaics=mosaics(run),
         plane=plane(run),
+        confidence=confidence_view(run, f"run-{number}"),
         sensitivity=sensitivity_rows(run),
         draws=draws_rows(run),
         completeness=completeness_rows(run),

@@ -53,7 +53,13 @@ def score(
     from refusal_index.outcomes.folder import RunFolder
     from refusal_index.outcomes.presentation.summary import summary_blocks
     from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
-    from refusal_index.outcomes.summary import DEFAULT_PENALTY, is_complete, summarise, summary_document
+    from refusal_index.outcomes.summary import (
+        DEFAULT_PENALTY,
+        is_complete,
+        summarise,
+        summary_document,
+        with_confidence,
+    )
     from refusal_index.outcomes.table import read_tables
 
     if rates is not None:
@@ -77,6 +83,7 @@ def score(
         if penalty is None:
             penalty = RunFolder(folders[0]).read_about().get("penalty", DEFAULT_PENALTY) if folders else DEFAULT_PENALTY
         summary = summarise(table, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
+        summary = with_confidence(summary, table, RunFolder(folders[0]).read_confidence() if folders else None)
         complete = is_complete(summary)
         if json:
             console.document(summary_document(summary))

@@ -12,6 +12,7 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
+from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
 from refusal_index.outcomes.settings import always_alike
@@ -34,6 +35,7 @@ SEVERAL_DRAWS = (
 ALL_ALIKE = "At temperature 0 every draw is the same reply, so that RI is single-draw RI."
 SOME_ALIKE = "At temperature 0 every draw is the same reply, so that one is enough of"
 RANKED_BY = "Ranked by RI, the index of the models' probabilities"
+MEASURES = {"auroc": "AUROC", "brier": "Brier"}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
 
@@ -58,7 +60,34 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     yield from ("", _which_index(found))
     for line in _reasons(runs, found.pair):
         yield from ("", line)
+    yield from _confidence(found)
     yield from _asked_otherwise(runs)
+
+
+def _confidence(found: TwoRuns) -> Iterator[Block]:
+    """Yield how the scores of either run order and calibrate, where the same methods scored both."""
+    if not found.confidence:
+        return
+    level, labels = percent(found.options.confidence_level), [run.label for run in found.runs]
+    columns = ("confidence", "measure", "questions", *labels, "difference", f"{level} interval")
+    rows = (
+        (
+            f"{one.method} ({one.variant})" if one.variant else one.method,
+            MEASURES[one.measure],
+            f"{one.questions[0]:,}" if one.paired else f"{one.questions[0]:,} and {one.questions[1]:,}",
+            *map(number, (one.first, one.second, one.difference.estimate)),
+            interval_of(one.difference),
+        )
+        for one in found.confidence
+    )
+    yield from ("", Table.of(columns, rows, left=("confidence", "measure")))
+    how = {True: "paired, of the questions that both scored", False: "unpaired, since they share few questions"}
+    said = [how[paired] for paired in (True, False) if any(one.paired is paired for one in found.confidence)]
+    alike = f" {ONE_BY_ONE}" if describe(found.pair.variants[0].match.matrix.design, found.options.sampling) else ""
+    yield (
+        f"High is good in AUROC, low in Brier. Intervals are {'; others '.join(said)}, and not adjusted for their "
+        f"number.{alike}"
+    )
 
 
 def _with_holm(cells: Iterator[str], holm: float | None) -> Iterator[str]:

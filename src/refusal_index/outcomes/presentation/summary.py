@@ -10,6 +10,7 @@ from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUE
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE, measures_blocks
 from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
@@ -40,7 +41,7 @@ SHOWN = 8
 
 
 def summary_blocks(summary: Summary) -> Iterator[Block]:
-    """Yield what is lacking, the table of all variants, what they say together, what repeated draws add, warnings."""
+    """Yield what is lacking, all variants, what they say together, what repeated draws add, warnings, and scores."""
     lacks = lacking(summary)
     if lacks is not None:
         yield from (lacks, "")
@@ -53,6 +54,14 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     for variant in summary.variants:
         for message in _remarks(variant):
             yield from ("", f"{_title(summary, variant)}: {message}")
+    yield from measures_blocks(summary.confidence)
+    if summary.confidence and is_sampled(summary):
+        yield from ("", ONE_BY_ONE)
+
+
+def is_sampled(summary: Summary) -> bool:
+    """Whether clusters or weights lie behind its metrics."""
+    return any(variant.sampling is not None for variant in summary.variants)
 
 
 def lacking(summary: Summary) -> str | None:

@@ -1,0 +1,92 @@
+"""``refusal-index confidence``: scores of how likely a run's answers are right, beside its refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.options import takes_settings
+from refusal_index.cli.score_files import Add, Name, Out, ScoreColumn, carry_files
+
+
+@takes_settings(
+    *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
+    *("engine", "price", "grader_price"),
+)
+def confidence(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
+    method: Annotated[
+        str | None,
+        typer.Option(help="Methods, separated by commas, or 'all' that this run allows; --list names them."),
+    ] = None,
+    list_: Annotated[
+        bool, typer.Option("--list", help="Say what each method needs, and which this run allows; send nothing.")
+    ] = False,
+    prompts: Annotated[
+        str | None, typer.Option(help="The file of the run's prompt set, where it is none of the package's.")
+    ] = None,
+    group: Annotated[
+        str,
+        typer.Option(
+            help="What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' (how "
+            "well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the first of "
+            "these that is known."
+        ),
+    ] = "auto",
+    layer: Annotated[
+        int | None,
+        typer.Option(min=0, help="The hidden states that p-ik reads, 0 before the first layer. [default: middle]"),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing; say what would be sent.")] = False,
+    add: Add = None,
+    column: ScoreColumn = None,
+    name: Name = None,
+    out: Out = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")] = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Score how likely a run's answers are right, and compare the scores with its refusals.
+
+    Asks only what is missing: forced answers where the first pass answered, and the methods' own prompts. The same
+    command again resumes and pays for no reply twice. The scores lie in the run's folder, in confidence.parquet; score,
+    report and compare show them. --add puts scores of others beside them, --out writes all of them. Exit status: 0
+    done, 1 incomplete or failed, 2 bad input, 130 interrupted.
+    """
+    from functools import partial
+
+    from refusal_index.cli.runs import scoring
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation import confidence as scored
+    from refusal_index.evaluation.confidence_presentation import methods_blocks, pending_blocks
+    from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
+    from refusal_index.outcomes.presentation.confidence import confidence_blocks
+
+    if add is not None or out is not None or column or name is not None:
+        if method is not None or list_ or dry_run:
+            raise OptionError("--add and --out send nothing; leave out --method, --list and --dry-run beside them")
+        carry_files(run, add, column or [], name, out, as_json=json)
+        return
+    settings = Settings.of(**values)
+    if list_:
+        console.show(methods_blocks(scored.allowed(run, settings, prompts=prompts, group=group)))
+        return
+    if method is None:
+        raise OptionError("--method: expected methods separated by commas, or 'all', got nothing; --list names them")
+    plan = scored.prepare_confidence(run, method.split(","), settings, prompts=prompts, group=group, layer=layer)
+    if dry_run:
+        console.show(pending_blocks(scored.pending(plan)))
+        return
+    found = scoring(plan, partial(scored.measure, plan))
+    summary = summarise_confidence(found.table, plan.outcomes)
+    if json:
+        console.document(confidence_document(summary))
+    else:
+        console.show(confidence_blocks(summary))
+    if found.ended is not None:
+        raise typer.Exit(INCOMPLETE)

@@ -1,0 +1,130 @@
+"""What methods of confidence make scores of: the replies of a run, and those that were asked for beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from refusal_index.confidence.method import Answer
+from refusal_index.engines.engine import ask_for
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import (
+    FORCED,
+    Asked,
+    Completion,
+    Conversation,
+    Due,
+    ForcedPass,
+    GraderKind,
+    Pass,
+    Procedure,
+    Step,
+    finished_draws,
+    read_logprobs,
+    read_reply,
+)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where replies lie: those of the run, and those that confidence asked for.
+
+    Attributes
+    ----------
+    run, own
+        The stores.
+    grader
+        Who grades the answers.
+    """
+
+    run: ReplyStore
+    own: ReplyStore
+    grader: GraderKind
+
+    def forced(self, question: Question) -> dict[int, Answer]:
+        """Return the run's forced answers to a question, by draw."""
+        return self._answers(self.run, question)
+
+    def answer(self, question: Question) -> Answer | None:
+        """Return the forced answer that is scored: one that was asked for beside the run goes before the run's."""
+        own = self._answers(self.own, question).get(0)
+        return own if own is not None else self.forced(question).get(0)
+
+    def _answers(self, store: ReplyStore, question: Question) -> dict[int, Answer]:
+        said = [one for one in store.standing(question.question_id, FORCED) if one.reply.of is Pass.FORCED]
+        return dict(enumerate(self._graded(question, FORCED, ForcedPass(self.grader), said)))
+
+    def probed(self, conversation: Conversation, said: Sequence[Completion]) -> list[Answer]:
+        """Return the replies to a prompt of confidence's own, in the order of their draws."""
+        return self._graded(conversation.question, conversation.variant, conversation.procedure, said)
+
+    def came_with_logprobs(self, prompt: str) -> bool:
+        """Whether no reply to a prompt came without log probabilities: also where there is none yet."""
+        probes = (one for one in self.own.replies() if one.reply.of is Pass.PROBE and one.variant == prompt)
+        return all(one.logprobs is not None for one in probes if one.reply.asked is Asked.MODEL)
+
+    def _graded(
+        self, question: Question, variant: str, procedure: Procedure, said: Sequence[Completion]
+    ) -> list[Answer]:
+        own = {one.draw: one for one in said if one.reply.asked is Asked.MODEL}
+        if not own:
+            return []
+        conversation = Conversation(question, variant, procedure, max(own) + 1)
+        became = finished_draws(conversation, said)
+        return [_answer(own[draw], outcome) for draw, outcome in enumerate(became) if draw in own]
+
+
+def current(settings: Settings, conversation: Conversation, own: ReplyStore) -> list[Completion]:
+    """Return what was said in a conversation to the very requests that it asks now; nothing where they were others.
+
+    Parameters
+    ----------
+    settings
+        Those that it is asked with.
+    conversation, own
+        What it is about, and the replies that confidence asked for.
+    """
+    passes = conversation.procedure.passes
+    said = [one for one in own.said(conversation.question.question_id, conversation.variant) if one.reply.of in passes]
+    probes = [one for one in said if one.reply.of is Pass.PROBE and one.reply.asked is Asked.MODEL]
+    return said if all(_is_reply_to(settings, conversation, one, own) for one in probes) else []
+
+
+def _is_reply_to(settings: Settings, conversation: Conversation, one: Completion, own: ReplyStore) -> bool:
+    if one.request_sha256 is None:
+        return True
+    place, step = (one.question_id, one.variant, Pass.PROBE, Asked.MODEL), Step(Pass.PROBE, Asked.MODEL)
+    # A draw that came as a choice of a response has the request of the first of them.
+    return any(
+        one.request_sha256 == ask_for(settings, conversation, Due(step, draw), own.times_retired(*place, draw)).sha256
+        for draw in dict.fromkeys((one.draw, *range(one.draw)))
+    )
+
+
+def further_refusals(outcomes: pl.DataFrame) -> dict[str, dict[str, list[bool]]]:
+    """Return whether the further draws of first passes refused, by variant and question id, where that is known.
+
+    Parameters
+    ----------
+    outcomes
+        The run's outcome table.
+    """
+    drawn = outcomes.filter(pl.col("draw") > 0).drop_nulls("refused").sort("draw")
+    found: dict[str, dict[str, list[bool]]] = {}
+    for variant, question_id, refused in drawn.select("variant", "question_id", "refused").iter_rows():
+        found.setdefault(variant, {}).setdefault(question_id, []).append(refused)
+    return found
+
+
+def _answer(one: Completion, outcome: Outcome) -> Answer:
+    text = read_reply(one.reply.text, one.reply.stop_reason).answer
+    try:
+        logprobs = read_logprobs(one.logprobs)
+    except ValueError as error:
+        raise StoreError(f"question {one.question_id}: {error}; restore the store of replies from a copy") from error
+    return Answer(text, one.reply.text, outcome.wrong, logprobs, one.reply.stop_reason)

@@ -1,0 +1,264 @@
+"""What the scores of a run come to: how well each method orders and calibrates, and whether better than the refusals.
+
+Of a question that was drawn repeatedly the first draw counts, as in every number that takes one draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from refusal_index.outcomes.counts import variant_groups
+from refusal_index.outcomes.documents import plain
+from refusal_index.outcomes.matching import first_draws
+from refusal_index.stats import (
+    Estimate,
+    RefusalComparison,
+    ScoreDifference,
+    aurc,
+    auroc,
+    brier_score,
+    compare_with_refusals,
+    expected_calibration_error,
+    prediction_rejection_ratio,
+    rms_calibration_error,
+    smooth_calibration_error,
+    value_at_target,
+)
+
+TARGETS = (0.5, 0.75, 0.9)
+"""Confidence that an answer must have to be given, of the scores that reward a right one and punish a wrong one."""
+
+Verdict = Literal["better", "worse", "not_told_apart", "undefined"]
+
+GROUP = ("method", "variant", "pass")
+"""The columns that share one summary."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a metric is by the score, what by the refusals, and the difference with its interval."""
+
+    score: float | None
+    refusals: float | None
+    difference: Estimate
+
+    @classmethod
+    def of(cls, found: ScoreDifference, confidence_level: float) -> Difference:
+        """Take over a result with its interval."""
+        return cls(found.score, found.refusals, Estimate.of(found, found.confidence_interval(confidence_level)))
+
+
+@dataclass(frozen=True)
+class AgainstRefusals:
+    """A score and the refusals of one variant, at the same refusal rate, over the answers that were scored.
+
+    Attributes
+    ----------
+    variant
+        Whose refusals.
+    questions, refused
+        How many of its questions have a score, a grade of the answer that was scored, and a graded first pass; and how
+        many of them the model refused.
+    accuracy, own_accuracy
+        Share of right answers, of the answers that were scored and of those that count in the outcome table, to the
+        questions that have both. They differ where the variant answered otherwise than it did when it was forced.
+    verdict
+        Whether the score orders errors better than the refusals, by the interval of the index's difference; where the
+        index is at its limit, so that there is none, by that of the error rates.
+    refusal_index, answered_error_rate
+        The score's less the refusals': of the single-draw Refusal Index, and of the share of errors among the answered.
+    """
+
+    variant: str | None
+    questions: int
+    refused: int
+    accuracy: float | None
+    own_accuracy: float | None
+    verdict: Verdict
+    refusal_index: Difference
+    answered_error_rate: Difference
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method over the answers that it scored.
+
+    Attributes
+    ----------
+    model, dataset, method, variant
+        Whose scores; the variant is None where they belong to all, the model and dataset where nothing says.
+    of
+        The pass of the answers that were scored, as the column `pass` has it.
+    is_trained
+        Whether the scores are those of a predictor that was trained on right and wrong answers, not the model's own.
+    asked
+        Questions of the outcome table, under the variant, else under any.
+    questions
+        Answers with a score and a grade, one a question, which the numbers rest on.
+    without_score, without_grade
+        Answers for which the method gave none, and scored answers that have no grade: counted, and left out.
+    accuracy
+        Share of right answers.
+    auroc, ece, rms_calibration_error, smooth_ece, brier, aurc, prr
+        As `refusal_index.stats` has them.
+    miscalibration, discrimination, uncertainty
+        Parts of the Brier score, which is the first less the second plus the third.
+    targets
+        Score at each confidence target: 1 for a right answer, -t / (1 - t) for a wrong one, 0 where the score is below.
+    against
+        The score against the refusals of each variant.
+    """
+
+    model: str | None
+    dataset: str | None
+    method: str
+    variant: str | None
+    of: str | None
+    is_trained: bool
+    asked: int
+    questions: int
+    without_score: int
+    without_grade: int
+    accuracy: float | None
+    auroc: Estimate
+    ece: float | None
+    rms_calibration_error: float | None
+    smooth_ece: float | None
+    brier: Estimate
+    miscalibration: float | None
+    discrimination: float | None
+    uncertainty: float | None
+    aurc: float | None
+    prr: float | None
+    targets: Mapping[str, Estimate]
+    against: tuple[AgainstRefusals, ...]
+
+    @property
+    def key(self) -> tuple[str, str | None, str | None]:
+        """What tells it from the other methods of its run: see `scores_by_method`."""
+        return self.method, self.variant, self.of
+
+    @property
+    def right(self) -> int:
+        """Right answers among those that the numbers rest on."""
+        return round((self.accuracy or 0.0) * self.questions)
+
+
+def summarise_confidence(
+    scores: pl.DataFrame, outcomes: pl.DataFrame, confidence_level: float = 0.95
+) -> tuple[MethodSummary, ...]:
+    """Summarise a confidence table, one entry a method, and a variant where its scores differ between variants.
+
+    Parameters
+    ----------
+    scores
+        The table, with the columns of `CONFIDENCE_SCHEMA`.
+    outcomes
+        The outcome table of the same run: one model and dataset.
+    confidence_level
+        Of every interval.
+    """
+    variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
+    who = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
+    return tuple(_of_method(group, who, variants, confidence_level) for group in scores_by_method(scores).values())
+
+
+def scores_by_method(scores: pl.DataFrame) -> dict[tuple[str, str | None, str | None], pl.DataFrame]:
+    """Split a confidence table by method, variant and pass, and keep the first draw of each question."""
+    first = pl.col("draw").fill_null(0) == pl.col("draw").fill_null(0).min().over("question_id")
+    groups = scores.group_by(GROUP, maintain_order=True)
+    return {(method, variant, of): rows.filter(first) for (method, variant, of), rows in groups}
+
+
+def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the scores of answers that have both a score and a grade, and whether these are right."""
+    known = scores.drop_nulls(["confidence", "wrong"])
+    return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
+
+
+def _of_method(
+    scores: pl.DataFrame,
+    who: tuple[str | None, str | None],
+    variants: Mapping[str | None, pl.DataFrame],
+    level: float,
+) -> MethodSummary:
+    (score, right), variant = graded(scores), scores["variant"][0]
+    mine = {name: rows for name, rows in variants.items() if variant is None or name == variant}
+    area, brier = auroc(score, right), brier_score(score, right)
+    return MethodSummary(
+        *who,
+        method=scores["method"][0],
+        variant=variant,
+        of=scores["pass"][0],
+        is_trained=scores["fold"].is_not_null().any(),
+        asked=len({question for rows in mine.values() for question in rows["question_id"]}),
+        questions=score.size,
+        without_score=scores["confidence"].null_count(),
+        without_grade=scores.filter(pl.col("confidence").is_not_null() & pl.col("wrong").is_null()).height,
+        accuracy=_mean(right),
+        auroc=Estimate.of(area, area.confidence_interval(level)),
+        ece=expected_calibration_error(score, right).estimate,
+        rms_calibration_error=rms_calibration_error(score, right).estimate,
+        smooth_ece=smooth_calibration_error(score, right).estimate,
+        brier=Estimate.of(brier, brier.confidence_interval(level)),
+        miscalibration=brier.miscalibration,
+        discrimination=brier.discrimination,
+        uncertainty=brier.uncertainty,
+        aurc=aurc(score, right).estimate,
+        prr=prediction_rejection_ratio(score, right).estimate,
+        targets=dict(_targets(score, right, level)),
+        against=tuple(_against(scores, name, rows, level) for name, rows in mine.items()),
+    )
+
+
+def _targets(score: NDArray[np.float64], right: NDArray[np.bool_], level: float) -> Iterator[tuple[str, Estimate]]:
+    for target in TARGETS:
+        found = value_at_target(score < target, ~right, target)
+        yield f"{target:g}", Estimate.of(found, found.confidence_interval(level))
+
+
+def _against(scores: pl.DataFrame, variant: str | None, outcomes: pl.DataFrame, level: float) -> AgainstRefusals:
+    passes = outcomes.drop_nulls("refused").select("question_id", "refused", own="wrong")
+    both = scores.drop_nulls(["confidence", "wrong"]).join(passes, on="question_id", maintain_order="left")
+    found: RefusalComparison = compare_with_refusals(
+        *(both[name].to_numpy() for name in ("confidence", "refused", "wrong"))
+    )
+    index, error_rate = (Difference.of(one, level) for one in (found.refusal_index, found.answered_error_rate))
+    known = both.drop_nulls("own")
+    return AgainstRefusals(
+        variant,
+        questions=both.height,
+        refused=int(both["refused"].sum()),
+        accuracy=_mean(~known["wrong"].to_numpy()),
+        own_accuracy=_mean(~known["own"].to_numpy()),
+        verdict=_verdict(index.difference, error_rate.difference),
+        refusal_index=index,
+        answered_error_rate=error_rate,
+    )
+
+
+def _mean(right: NDArray[np.bool_]) -> float | None:
+    return float(right.mean()) if right.size else None
+
+
+def _verdict(index: Estimate, error_rate: Estimate) -> Verdict:
+    """Judge by an interval that leaves 0 out; fewer errors are better, so that their sign is turned."""
+    for low, high in ((index.low, index.high), (_turned(error_rate.high), _turned(error_rate.low))):
+        if low is not None and high is not None:
+            return "better" if low > 0 else "worse" if high < 0 else "not_told_apart"
+    return "undefined"
+
+
+def _turned(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+def confidence_document(found: Sequence[MethodSummary]) -> list[dict[str, Any]]:
+    """Give summaries as JSON holds them."""
+    return [plain(one) for one in found]

@@ -1,0 +1,37 @@
+"""Confidence over HTTP, end to end: what the server was asked is counted there."""
+
+from __future__ import annotations
+
+import polars as pl
+
+MODEL = ("--model", "openai-api/almanac/base")
+DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
+
+
+def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeypatch):
+    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    assert command("run", *MODEL, *DRAWN, "--out", "r").exit_code == 0
+    drawn = sum(int(entry["n"]) for entry in server.answered())
+    assert drawn == 12 * 3 * 2, "each draw goes through both passes"
+    before = len(server.answered())
+    scored = command("confidence", "r", "--method", "p-answering,self-consistency,likelihood")
+    assert scored.exit_code == 0, scored.output
+    assert len(server.answered()) == before, "and all three methods rest on those"
+    table = pl.read_parquet("r/confidence.parquet")
+    counts = dict(table.drop_nulls("confidence").group_by("method").len().iter_rows())
+    assert counts == {"p-answering": 12, "self-consistency": 12, "likelihood": 12}
+
+
+def test_log_probabilities_over_http_are_those_of_the_process(server, command, monkeypatch):
+    monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+    monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
+    found = []
+    for model, out in ((MODEL, "over-http"), (("--model", "almanac/base", "--engine", "local"), "within")):
+        assert command("run", *model, "--limit", "12", "--variants", "low", "--out", out).exit_code == 0
+        before = len(server.answered())
+        engine = ("--engine", "local") if out == "within" else ()
+        assert command("confidence", out, "--method", "likelihood", *engine).exit_code == 0
+        assert len(server.answered()) - before == (12 if out == "over-http" else 0), "the run took none along"
+        found.append(pl.read_parquet(f"{out}/confidence.parquet")["confidence"])
+    assert (found[0] - found[1]).abs().max() < 1e-4

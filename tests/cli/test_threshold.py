@@ -1,0 +1,219 @@
+"""``threshold`` as a user meets it, and every command that takes outcomes on the run that it makes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import Result
+
+import refusal_index as ri
+from refusal_index.outcomes.confidence import write_confidence
+from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.schema import SCHEMA
+from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from tests.cli.conftest import Command
+from tests.cli.test_hostile_text import HOSTILE
+from tests.outcomes.test_threshold import planted
+from tests.tiers import one_fast
+
+QUESTIONS = 400
+
+
+@pytest.fixture(scope="session")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run under two variants with scores, which nobody changes."""
+    out = tmp_path_factory.mktemp("scored") / "r"
+    run = ri.evaluate("almanac/small", "almanac", limit=60, variants="low,high", engine="local", out=out)
+    ids = run.outcomes["question_id"].unique().sort()
+    rng = np.random.default_rng(0)
+    score = rng.random(len(ids))
+    scores = planted(len(ids)).confidence.with_columns(question_id=ids, confidence=pl.Series(score))
+    scores = scores.with_columns(wrong=pl.Series(rng.random(len(ids)) > score), method=pl.lit("likelihood"))
+    other = scores.with_columns(method=pl.lit("other"), variant=pl.lit("low"))
+    write_confidence(pl.concat([scores, other, other.with_columns(variant=pl.lit("high"))]), run.folder.confidence)
+    return out
+
+
+@pytest.fixture
+def scored(asked: Path, command: Command) -> Path:
+    """Put such a run into the working folder, as ``r``."""
+    return Path(shutil.copytree(asked, "r"))
+
+
+def own_table(name: str = "own.parquet", n: int = QUESTIONS, **changes: pl.Expr) -> str:
+    """Write an outcome table of others with a column of confidence."""
+    run = planted(n, variants=("only",))
+    (table,) = run.variants.values()
+    write_outcomes(table.with_columns(confidence=run.confidence["confidence"]).with_columns(**changes), name)
+    return name
+
+
+def folded(done: Result) -> str:
+    return " ".join(done.stdout.split())
+
+
+def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(command, ran):
+    assert command("confidence", "r", "--method", "likelihood", "--engine", "local").exit_code == 0
+    done = command("threshold", "r", "--penalty", "1", "--out", "virtual.parquet")
+    assert done.exit_code == 0, done.output
+    assert "refusals of low" in done.stdout
+    assert "virtual.parquet: 10 questions, for compare, report, study and score" in done.stderr
+    table = read_outcomes("virtual.parquet")
+    assert table.height == 10
+    assert command("threshold", "r", "--max-error", "0.1").exit_code == 1
+    assert command("compare", "r", "virtual.parquet").exit_code == 0
+    assert command("report", "r", "virtual.parquet", "--out", "page.html").exit_code == 0
+
+
+@one_fast("method", ["likelihood", "other"])
+def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_from(command, scored, method):
+    chosen = ("--method", method, *(("--variant", "low") if method == "other" else ()))
+    done = command("threshold", "r", *chosen, "--penalty", "1", "--out", "v.parquet")
+    assert done.exit_code == 0, done.output
+    table = read_outcomes("v.parquet")
+    assert list(table.columns) == list(SCHEMA)
+    model = table["model"][0]
+    assert model.startswith(f"almanac/small, {method}{' (low)' if method == 'other' else ''} >= ")
+    compared = command("compare", "r", "v.parquet", "--json")
+    assert compared.exit_code == 0, compared.output
+    document = json.loads(compared.stdout)
+    assert (document["first"], document["second"]) == ("almanac/small", model)
+    names = ["low", "high"] if method == "likelihood" else ["low"]
+    assert [one["variant"] for one in document["variants"]] == names
+    assert all(one["paired"] and one["questions"] == 30 for one in document["variants"])
+    assert f"almanac/small minus {model}" in command("compare", "r", "v.parquet", "--variant", "low").stdout
+    scored_alone = command("score", "v.parquet", "--json")
+    assert scored_alone.exit_code == 0
+    assert json.loads(scored_alone.stdout)["variants"][0]["n"] == 30
+    assert command("sensitivity", "v.parquet").exit_code == 0
+    assert command("report", "r", "v.parquet", "--out", "page.html").exit_code == 0
+    assert model.replace(">", "&gt;") in Path("page.html").read_text()
+    for name in ("results_table", "accuracy_refusal_plane", "ranking_with_ties", "operating_point"):
+        made = command("study", name, "r", "v.parquet", "--out", "s")
+        assert made.exit_code == 0, made.output
+    frame = pl.read_csv("s/results_table.csv")
+    assert set(frame["model"]) == {"almanac/small", model}
+    assert command("compare", "r", "v.parquet", "v.parquet").exit_code == 0
+
+
+def test_two_cuts_and_a_run_are_ranked(command, scored):
+    for name, penalty in (("a.parquet", "0.5"), ("b.parquet", "4")):
+        command("threshold", "r", "--method", "likelihood", "--penalty", penalty, "--out", name)
+    assert read_outcomes("a.parquet")["question_id"].equals(read_outcomes("b.parquet")["question_id"])
+    done = command("compare", "r", "a.parquet", "b.parquet")
+    assert done.exit_code == 0, done.output
+    assert "letters" in done.stdout
+
+
+def test_a_table_of_others_is_cut_by_its_own_column(command):
+    done = command("threshold", own_table(), "--max-error", "0.3", "--out", "v.csv")
+    assert done.exit_code == 0, done.output
+    assert "With 90 % confidence at most 30 % of the answers given at confidence (only) >= 0." in folded(done)
+    assert command("compare", "own.parquet", "v.csv").exit_code == 0
+    document = json.loads(command("threshold", "own.parquet", "--max-error", "0.3", "--json").stdout)
+    assert (document["chosen_on"], document["judged_on"], document["status"]) == (200, 200, "ok")
+    assert document["rule"] in read_outcomes("v.csv")["model"][0]
+    clustered = command("threshold", "own.parquet", "--max-error", "0.3", "--cluster", "question_id")
+    assert "400 clusters" in folded(clustered)
+
+
+def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
+    own_table()
+    done = command("threshold", "own.parquet", "--max-error", "0.001", "--out", "v.parquet")
+    assert done.exit_code == 1
+    assert "No cut of confidence (only) is known to keep errors within 0.1 %" in folded(done)
+    assert not Path("v.parquet").exists()
+    shown = command("threshold", "own.parquet", "--max-error", "0.001", "--json")
+    assert shown.exit_code == 1
+    assert json.loads(shown.stdout)["status"] == "undefined"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("r",), "threshold: expected --penalty or --max-error, got neither"),
+        (("r", "--penalty", "1", "--max-error", ".1"), "threshold: expected --penalty or --max-error, got both"),
+        (("r", "--penalty", "1"), "method: expected one of likelihood, other, got None"),
+        (("r", "--penalty", "1", "--method", "likelyhood"), "did you mean 'likelihood'?"),
+        (("r", "--penalty", "1", "--method", "other"), "expected one of low, high, got None"),
+        (("r", "--penalty", "inf", "--method", "likelihood"), "penalty: expected a number from 0, got inf"),
+        (("r", "--penalty", "1", "--method", "likelihood", "--out", "v.txt"), "v.txt: expected a file that ends in"),
+        (
+            ("r", "--penalty", "1", "--method", "likelihood", "--out", "no/v.csv"),
+            "--out: expected a folder that exists",
+        ),
+        (
+            ("r", "--penalty", "1", "--method", "likelihood", "--out", "r/outcomes.parquet"),
+            "--out: r/outcomes.parquet is there already; choose another name, or remove it",
+        ),
+        (("nowhere", "--penalty", "1"), "nowhere cannot be read: there is no such file or folder"),
+        (("bare.csv", "--penalty", "1"), "bare.csv: expected a column 'confidence', filled, and 'schema_version'"),
+        (("two.csv", "--penalty", "1"), "expected one model on one dataset, got 2 in two.csv: 'a', 'b'"),
+        (("same.parquet", "--penalty", "1"), "expected scores that differ, got 0.5 for all 400 answers"),
+        (("wrong.parquet", "--penalty", "1"), "got 400 that are all wrong"),
+    ],
+)
+def test_bad_input_is_one_line_with_the_status_2(command, scored, arguments, said):
+    Path("bare.csv").write_text("refused,wrong\ntrue,false\nfalse,true\n")
+    Path("two.csv").write_text("model,refused,wrong\na,true,false\nb,false,true\n")
+    own_table("same.parquet", confidence=pl.lit(0.5))
+    own_table("wrong.parquet", wrong=pl.lit(value=True))
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    done = command("threshold", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def test_a_run_without_scores_is_told_the_command_that_makes_them(command, ran):
+    done = command("threshold", "r", "--penalty", "1")
+    assert done.exit_code == 2
+    assert "r holds no scores yet; 'refusal-index confidence r --method likelihood' makes them" in done.stderr
+    with pytest.raises(RunFolderError, match="holds no scores yet"):
+        ri.threshold("r", penalty=1)
+
+
+def test_a_full_disk_while_writing_is_told(command, scored):
+    Path("v.csv").mkdir()
+    done = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--out", "v.csv")
+    assert done.exit_code == 2
+    assert "v.csv is there already" in done.stderr
+
+
+@one_fast("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
+def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
+    name = HOSTILE[kind][:300].encode("utf-8", "replace").decode()
+    scores = pl.read_parquet("r/confidence.parquet").filter(method="likelihood").with_columns(method=pl.lit(name))
+    write_confidence(scores, Path("r/confidence.parquet"))
+    for suffix in ("parquet", "csv"):
+        done = command("threshold", "r", "--penalty", "1", "--out", f"v.{suffix}")
+        assert done.exit_code == 0, done.output
+        assert "\x1b" not in done.output
+        assert "\u202e" not in done.output
+    assert read_outcomes("v.csv").equals(read_outcomes("v.parquet"))
+    assert name in read_outcomes("v.csv")["model"][0]
+    assert {path.name for path in Path().iterdir()} == {"r", "v.parquet", "v.csv"}
+    assert command("threshold", "r", "--penalty", "1", "--json").exit_code == 0
+    assert command("threshold", "r", "--penalty", "1", "--method", "x").exit_code == 2
+    assert command("compare", "r", "v.csv").exit_code == 0
+    assert command("report", "r", "v.csv", "--out", "page.html").exit_code == 0
+    assert "<script>owned()" not in Path("page.html").read_text()
+
+
+def test_from_python_it_is_the_same(command, scored):
+    found = ri.threshold("r", "likelihood", penalty=1, seed=2)
+    shown = command("threshold", "r", "--method", "likelihood", "--penalty", "1", "--seed", "2", "--json")
+    assert json.loads(shown.stdout) == json.loads(json.dumps(found.to_document()))
+    assert ri.threshold(ri.open_run("r"), "likelihood", penalty=1, seed=2).to_document() == found.to_document()
+    assert "likelihood" in repr(found)
+    assert "<table" in found._repr_html_()
+    assert read_outcomes(found.write("v.parquet")).equals(found.table)
+    assert ri.compare("r", "v.parquet").runs[1].model == found.table["model"][0]
+    with pytest.raises(ValueError, match="expected penalty or max_error, got neither"):
+        ri.threshold("r", "likelihood")

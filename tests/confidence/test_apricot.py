@@ -1,0 +1,111 @@
+"""APRICOT on weights that the test makes: tiny, random, and in the formats of the published ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from refusal_index.confidence.apricot import PUBLISHED, Recipe, apricot, fine_tuned
+from refusal_index.confidence.registry import METHODS
+from refusal_index.confidence.transformers_states import WeightsError
+from refusal_index.stats import auroc
+from tests.confidence.made_up import LETTERS, evidence_of, word
+
+LACKING = [name for name in METHODS["apricot"].packages if find_spec(name) is None]
+QUICK = Recipe(steps=60, batch_size=16, learning_rate=5e-3, longest=64)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(LACKING), reason=f"needs {', '.join(LACKING)}: refusal-index[transformers]"),
+]
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory) -> dict[str, str]:
+    """Return folders of a question embedder and of a DeBERTa, both of random weights."""
+    from transformers import BertConfig, BertModel, DebertaV2Config, DebertaV2ForSequenceClassification
+
+    folder = tmp_path_factory.mktemp("weights")
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    size["max_position_embeddings"] = 64
+    tokenizer = tokenizer_of_letters()
+    bert = BertModel(BertConfig(vocab_size=len(tokenizer), **size))
+    relative = {"relative_attention": True, "position_buckets": 16, "pos_att_type": ["p2c", "c2p"]}
+    relative |= {"position_biased_input": False, "type_vocab_size": 0, "share_att_key": True}
+    deberta = DebertaV2ForSequenceClassification(DebertaV2Config(vocab_size=len(tokenizer), **size, **relative))
+    for name, model in (("embedder", bert), ("predictor", deberta.half())):  # as the published ones are kept
+        model.save_pretrained(folder / name)
+        tokenizer.save_pretrained(folder / name)
+    return {name: str(folder / name) for name in ("embedder", "predictor")}
+
+
+def tokenizer_of_letters():
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    marks = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
+    vocabulary = {token: number for number, token in enumerate([*marks, *sorted({*LETTERS, *"?<>/answer"})])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    names = dict(zip(("pad_token", "cls_token", "sep_token", "unk_token"), marks, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=64, **names)
+
+
+def replying(right, seed=0):
+    """Answers whose replies begin with a letter of their own where they are wrong."""
+    evidence = evidence_of(right, seed=seed)
+    told = {
+        one: replace(answer, reply=f"{'zzzz' if answer.wrong else 'bbbb'}{answer.text}")
+        for one, answer in evidence.answers.items()
+    }
+    return replace(evidence, answers=told, n_folds=2)
+
+
+def test_it_learns_what_the_reply_tells_and_says_it_again(weights):
+    evidence = replying([number % 2 == 0 for number in range(64)])
+    scored = [list(apricot(evidence, **weights, recipe=QUICK)) for _ in range(2)]
+    assert scored[0] == scored[1], "the seed settles everything"
+    confidence = np.array([one.confidence for one in scored[0]])
+    right = np.array([not one.wrong for one in scored[0]])
+    assert auroc(confidence, right).estimate > 0.9
+    assert {one.fold for one in scored[0]} == {0, 1}
+
+
+def test_random_labels_are_not_learned(weights):
+    right = np.random.default_rng(2).uniform(size=80) < 0.5
+    evidence = replace(evidence_of(right.tolist()), n_folds=2)
+    found = list(apricot(evidence, **weights, recipe=replace(QUICK, steps=20)))
+    low, high = auroc([one.confidence for one in found], [not one.wrong for one in found]).confidence_interval()
+    assert low < 0.5 < high
+
+
+def test_whoever_else_draws_from_the_generator_of_torch_finds_it_as_it_was(weights):
+    import torch
+
+    before = torch.random.get_rng_state()
+    texts = [(word(np.random.default_rng(number)), "yes") for number in range(8)]
+    fine_tuned(weights["predictor"], texts, np.linspace(0, 1, 8), texts[:2], replace(QUICK, steps=2))
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_what_is_too_long_is_cut(weights):
+    long = [("b" * 500, "c" * 900), ("d", "f")]
+    found = fine_tuned(weights["predictor"], long, np.array([0.0, 1.0]), long, replace(PUBLISHED, steps=1))
+    assert found.shape == (2,)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("broken", ["embedder", "predictor"])
+def test_weights_that_cannot_be_loaded_are_named(weights, broken, tmp_path):
+    (tmp_path / "empty").mkdir()
+    places = {**weights, broken: str(tmp_path / "empty")}
+    with pytest.raises(WeightsError, match=rf"apricot: the weights '{Path(places[broken])}' cannot be loaded") as told:
+        list(apricot(replying([True, False] * 10), **places, recipe=QUICK))
+    assert "\n" not in str(told.value)

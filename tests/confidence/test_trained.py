@@ -1,0 +1,187 @@
+"""Methods that are trained: noise teaches them nothing, and a topic that leaks is taken away by grouped folds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.optimize
+import statsmodels.api as sm
+from scipy import special
+
+from refusal_index.confidence.calibrated import isotonic, platt
+from refusal_index.confidence.clusters import cluster_targets
+from refusal_index.confidence.folds import TrainingError
+from refusal_index.confidence.logistic import logistic_fit, logistic_predict
+from refusal_index.confidence.method import Evidence, Need
+from refusal_index.confidence.p_ik import probe
+from refusal_index.confidence.registry import METHODS
+from refusal_index.confidence.text_classifier import classify
+from refusal_index.confidence.topic import topic_shares
+from refusal_index.outcomes.confidence import confidence_table
+from refusal_index.stats import AurocResult, auroc
+from tests.confidence.made_up import by_topic, evidence_of
+
+TRAINED = [one.name for one in METHODS.values() if Need.TRAINING in one.needs and Need.WEIGHTS not in one.needs]
+SEEING_TOPICS = ["topic", "p-ik", "text-classifier"]
+
+
+def area(method: str, evidence: Evidence) -> AurocResult:
+    table = confidence_table(METHODS[method].score(evidence))
+    assert table["fold"].n_unique() == evidence.n_folds
+    assert set(table["method"]) == {method}
+    return auroc(table["confidence"].to_numpy(), ~table["wrong"].to_numpy())
+
+
+@pytest.fixture(scope="module")
+def noise() -> Evidence:
+    right = np.random.default_rng(3).uniform(size=500) < 0.5
+    return evidence_of(right.tolist(), seed=3)
+
+
+@pytest.fixture(scope="module")
+def leaking() -> Evidence:
+    return by_topic(lambda number: 0.9 if number % 2 else 0.1, n_topics=40, each=12, seed=5)
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_random_labels_are_not_learned(method, noise):
+    low, high = area(method, noise).confidence_interval(0.95)
+    assert low < 0.5 < high
+
+
+def test_the_same_labels_look_learned_where_the_probe_is_judged_by_what_it_was_trained_on(noise):
+    # What the test before would see, were a question scored by a probe that saw it.
+    rng = np.random.default_rng(0)
+    states, right = rng.normal(size=(500, 100)).astype(np.float32), rng.integers(0, 2, 500)
+    assert auroc(probe(states, right.astype(float), states), right.astype(bool)).estimate > 0.7
+
+
+@pytest.mark.parametrize("method", SEEING_TOPICS)
+def test_a_topic_that_leaks_is_found_and_grouped_folds_take_it_away(method, leaking):
+    assert area(method, leaking).estimate > 0.8
+    topics = {one: question.topic for one, question in leaking.questions.items()}
+    # Of topics that nobody trained on it is a matter of chance which are called hard: 40 topics scatter by about .09.
+    assert abs(area(method, replace(leaking, groups=topics)).estimate - 0.5) < 0.2
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test_scores_are_the_same_again(method, noise):
+    score = METHODS[method].score
+    assert list(score(noise)) == list(score(noise))
+
+
+@pytest.mark.parametrize("method", ["likelihood-platt", "likelihood-isotonic"])
+def test_a_calibrated_likelihood_is_as_often_right_as_it_says(method):
+    rng = np.random.default_rng(8)
+    raw = rng.beta(8, 1, size=4000)  # most scores lie near 1, as those of short answers do
+    evidence = evidence_of((rng.uniform(size=raw.size) < raw**3).tolist(), likelihood=raw.tolist())
+    found = np.array([one.confidence for one in METHODS[method].score(evidence)])
+    assert np.mean((found - raw**3) ** 2) < 0.03 * np.mean((raw - raw**3) ** 2)
+
+
+def test_an_answer_without_a_likelihood_has_no_calibrated_score():
+    scores = [None, None, *np.linspace(0.05, 0.95, 60)]
+    evidence = evidence_of([number % 3 > 0 for number in range(62)], likelihood=scores)
+    found = [one.confidence for one in METHODS["likelihood-platt"].score(evidence)]
+    assert found[:2] == [None, None]
+    assert None not in found[2:]
+
+
+def test_an_answer_that_nobody_graded_is_scored_and_teaches_nothing():
+    grades = [number % 3 > 0 for number in range(60)]
+    known = evidence_of([*grades, None, None])
+    found = list(METHODS["text-classifier"].score(known))
+    assert [one.wrong for one in found[-2:]] == [None, None]
+    assert all(one.confidence is not None for one in found)
+
+
+def test_platt_against_statsmodels_on_the_targets_of_the_paper():
+    rng = np.random.default_rng(1)
+    scores = rng.uniform(0.02, 0.999, 300)
+    right = (rng.uniform(size=300) < scores**2).astype(float)
+    n_right = right.sum()
+    targets = np.where(right > 0, (n_right + 1) / (n_right + 2), 1 / (300 - n_right + 2))
+    exact = sm.GLM(targets, sm.add_constant(special.logit(scores)), family=sm.families.Binomial()).fit()
+    wanted = exact.predict(sm.add_constant(special.logit(scores[:20])))
+    np.testing.assert_allclose(platt(scores, right, scores[:20]), wanted, atol=2e-4)
+
+
+def test_scores_of_exactly_0_and_1_are_brought_to_scale():
+    found = platt(np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.0, 1.0, 1.0]), np.array([0.0, 0.5, 1.0]))
+    np.testing.assert_allclose(found, [0.25, 0.5, 0.75], atol=1e-3)
+
+
+def test_isotonic_against_scipy():
+    rng = np.random.default_rng(2)
+    scores = np.sort(rng.uniform(size=200))
+    right = (rng.uniform(size=200) < scores).astype(float)
+    np.testing.assert_allclose(isotonic(scores, right, scores), scipy.optimize.isotonic_regression(right).x, atol=1e-12)
+
+
+def test_soft_targets_against_statsmodels():
+    rng = np.random.default_rng(4)
+    features, targets = rng.normal(size=(200, 3)), rng.uniform(size=200)
+    targets[:20] = 1.0
+    exact = sm.GLM(targets, sm.add_constant(features), family=sm.families.Binomial()).fit()
+    found = logistic_predict(logistic_fit(features, targets, 1e6), features)
+    np.testing.assert_allclose(found, exact.predict(sm.add_constant(features)), atol=2e-3)
+
+
+def test_the_strength_of_the_probe_does_not_depend_on_the_size_of_the_model():
+    rng = np.random.default_rng(6)
+    right = rng.integers(0, 2, 60).astype(float)
+    small = (right[:, None] + rng.normal(size=(60, 8))).astype(np.float32)
+    wide = np.tile(small, (1, 50))
+    np.testing.assert_allclose(probe(small, right, small), probe(wide, right, wide), atol=2e-3)
+
+
+def test_a_probe_reads_the_middle_layer_or_the_one_that_is_named():
+    rng = np.random.default_rng(7)
+    right = rng.integers(0, 2, 200)
+    states = rng.normal(size=(200, 5, 6)).astype(np.float32)
+    states[:, 2] += 2 * right[:, None]
+    evidence = evidence_of((right > 0).tolist(), states=states)
+    areas = {layer: area("p-ik", replace(evidence, layer=layer)).estimate for layer in (None, 0, 2, 4)}
+    assert areas[None] == areas[2] > 0.95
+    assert max(areas[0], areas[4]) < 0.65
+    with pytest.raises(TrainingError, match="p-ik: expected a layer from 0, .* to 4, after the last, got 5"):
+        list(METHODS["p-ik"].score(replace(evidence, layer=5)))
+
+
+def test_the_share_of_a_topic_is_that_of_the_training_folds():
+    found = topic_shares(["a", None, "a", "b"], np.array([1.0, 0.0, 0.0, 1.0]), ["a", None, "new"])
+    assert found.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_clusters_share_their_accuracy_and_a_question_on_its_own_has_its_own():
+    rng = np.random.default_rng(0)
+    places = np.concatenate([rng.normal(0, 0.01, (10, 2)), rng.normal(5, 0.01, (10, 2)), [[80.0, -60.0]]])
+    right = np.array([1.0] * 8 + [0.0] * 2 + [1.0] * 3 + [0.0] * 7 + [1.0])
+    np.testing.assert_allclose(cluster_targets(places, right), [0.8] * 10 + [0.3] * 10 + [1.0])
+
+
+def test_too_few_questions_for_a_cluster_keep_their_own_grades():
+    assert cluster_targets(np.eye(2), np.array([1.0, 0.0])).tolist() == [1.0, 0.0]
+
+
+def test_texts_that_are_all_alike_tell_nothing():
+    found = classify(["same"] * 4, np.array([1.0, 0.0, 1.0, 1.0]), ["same", "other"])
+    np.testing.assert_allclose(found, 0.75, atol=0.05)
+
+
+def test_estimates_of_another_predictor_say_so():
+    foreign = {name for name in METHODS if not METHODS[name].is_of_model}
+    assert foreign == {"topic", "text-classifier", "apricot"}
+
+
+def test_nothing_of_scikit_learn_is_loaded_before_a_method_is_used():
+    code = (
+        "import sys, refusal_index, refusal_index.confidence.registry, refusal_index.evaluation.confidence;"
+        "print(sorted({'sklearn', 'torch', 'transformers', 'sentence_transformers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

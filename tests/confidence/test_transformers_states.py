@@ -1,0 +1,98 @@
+"""Hidden states by transformers: against the runtime of the embedded models, whose weights it reads too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from refusal_index.almanac import chat, states
+from refusal_index.almanac.models import model_folder
+from refusal_index.confidence.transformers_states import WeightsError, hidden_states
+from refusal_index.datasets import load_dataset
+from refusal_index.protocol import Message, load_prompt_set
+from tests.tiers import one_fast
+
+TOLERANCE = 1e-4
+LACKING = [name for name in ("torch", "transformers") if find_spec(name) is None]
+
+
+@pytest.fixture
+def installed():
+    """Skip where the extra is not installed."""
+    if LACKING:
+        pytest.skip(f"needs {' and '.join(LACKING)}: pip install 'refusal-index[transformers]'")
+
+
+def asked(count: int, variant: str = "normal") -> list[str]:
+    prompts, questions = load_prompt_set("default"), load_dataset("almanac").questions[:count]
+    return ["\n\n".join(prompts.render(variant, one.text)) for one in questions]
+
+
+def conversations(texts: list[str]) -> list[list[Message]]:
+    return [[Message("user", text)] for text in texts]
+
+
+def folder_without(name: str, tmp_path, file: str | None = None, **changes: object) -> str:
+    copy = shutil.copytree(model_folder("small"), tmp_path / name)
+    if file is not None:
+        path = copy / file
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    return str(copy)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("name", ["base", "small", "rash"])
+def test_against_the_embedded_models_own_runtime_in_every_layer(name):
+    texts = asked(24)
+    found = hidden_states(str(model_folder(name)), conversations(texts), at_once=5)
+    own = states.hidden_states(name, [[chat.Message("user", text)] for text in texts])
+    assert found.dtype == np.float32
+    assert found.shape == own.shape
+    np.testing.assert_allclose(found, own, atol=TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+def test_company_makes_no_difference_and_an_answer_stands_at_its_own_place():
+    texts = ["Who?", *asked(3, "low"), "When was it?", "Who?"]
+    folder = str(model_folder("small"))
+    found = hidden_states(folder, conversations(texts))
+    alone = np.concatenate([hidden_states(folder, one) for one in ([talk] for talk in conversations(texts))])
+    np.testing.assert_allclose(found, alone, atol=TOLERANCE)
+    assert hidden_states(folder, []).shape == (0, 4, 192)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
+@pytest.mark.filterwarnings("ignore")  # transformers' own, of what is damaged here on purpose
+def test_weights_that_it_cannot_run_are_told_in_one_line(tmp_path):
+    talks = conversations(["Who?"])
+    broken = folder_without("broken", tmp_path)
+    (tmp_path / "broken" / "model.safetensors").write_bytes(b"torn")
+    bare = folder_without("bare", tmp_path, "tokenizer_config.json", chat_template=None)
+    small = folder_without("short", tmp_path, "config.json", max_position_embeddings=8)
+    for folder, told in (
+        (str(tmp_path / "nowhere"), "transformers cannot load it: "),
+        (broken, "transformers cannot load it: "),
+        (bare, "its chat template cannot word a conversation: "),
+        (small, "takes 10 tokens and the model reads at most 8"),
+    ):
+        with pytest.raises(WeightsError, match=told) as error:
+            hidden_states(folder, talks)
+        assert str(error.value).startswith(f"hf/{folder}: ")
+        assert "\n" not in str(error.value)
+
+
+@one_fast("package", ["torch", "transformers"])
+def test_a_missing_package_is_told_with_the_extra_that_brings_it(package, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    if package == "transformers" and LACKING:
+        pytest.skip(f"needs {' and '.join(LACKING)}")
+    with pytest.raises(WeightsError, match=rf"hf/a/b need the package {package}: pip install 'refusal-index\[transf"):
+        hidden_states("a/b", [])

@@ -1,0 +1,171 @@
+"""Scores of confidence for a run: what is asked, what is not asked twice, and what stays as it was."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import refusal_index as ri
+from refusal_index.engines.engine import Finished, Replied
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.confidence import ConfidencePlan, allowed, pending, prepare_confidence
+from refusal_index.evaluation.run import open_store
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.protocol import Asked, Pass
+from tests.evaluation import models
+from tests.evaluation.models import ASKED, LOCAL, ROWS
+
+EMBEDDED = {"limit": 30, "variants": "low,high", "engine": "local", "out": "run"}
+SAMPLED = ("p-answering", "self-consistency", "answer-entropy")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of an embedded model, a third of its questions drawn three times."""
+    out = tmp_path_factory.mktemp("made") / "run"
+    ri.evaluate("almanac/base", draws=3, repeat_questions=10, **{**EMBEDDED, "out": out})
+    return out
+
+
+@pytest.fixture
+def run(made: Path) -> Path:
+    return Path(shutil.copytree(made, "run"))
+
+
+def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
+    return prepare_confidence(run, methods, Settings.of(engine="local", **settings))
+
+
+def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.suffix == ".sqlite"}
+    outcomes = pl.read_parquet(run / "outcomes.parquet")
+    forced = outcomes.filter((pl.col("draw") == 0) & pl.col("forced_grade").is_not_null())["question_id"].unique()
+    told: list[object] = []
+    ri.confidence_scores(run, SAMPLED, engine="local", progress=told.append)
+    replied = {one.completion.question_id for one in told if isinstance(one, Replied)}
+    assert replied == set(outcomes["question_id"]) - set(forced)
+    assert 0 < len(replied) < 30
+    again: list[object] = []
+    ri.confidence_scores(run, SAMPLED, engine="local", progress=again.append)
+    assert not again, "nothing is left to ask, and no engine is opened"
+    assert {name: (run / name).read_bytes() for name in before} == before, "the run's replies stay as they are"
+    assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
+
+
+def test_a_dry_run_says_what_is_then_sent(run):
+    plan = plan_of(run, "likelihood", "p-answering")
+    foreseen = pending(plan)
+    told: list[object] = []
+    ri.confidence_scores(run, ["likelihood", "p-answering"], engine="local", progress=told.append)
+    assert [(one.name, one.requests) for one in foreseen] == [("forced", sum(isinstance(one, Replied) for one in told))]
+    assert foreseen[0].questions == sum(isinstance(one, Finished) for one in told) == 30
+    assert pending(plan) == []
+
+
+def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
+    run = ri.evaluate("almanac/base", logprobs=True, draws=2, **EMBEDDED)
+    assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []
+    table = ri.confidence_scores(run, ["likelihood", *SAMPLED], engine="local")
+    with open_store(run.folder) as store:
+        logprobs = {one.question_id for one in store.replies() if one.reply.of is Pass.FORCED and one.logprobs}
+    assert set(table.filter(method="likelihood").drop_nulls("confidence")["question_id"]) == logprobs
+    assert len(logprobs) == 30
+
+
+def test_the_answers_that_are_scored_have_the_grades_that_the_run_gave_them(run):
+    table = ri.confidence_scores(run, ["self-consistency"], engine="local")
+    outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0, pl.col("variant") == "low")
+    graded = table.join(outcomes, on="question_id").filter(pl.col("forced_grade").is_not_null())
+    assert graded.height == 10
+    assert graded["wrong"].to_list() == [grade != "correct" for grade in graded["forced_grade"]]
+
+
+def test_further_forced_answers_that_agree_are_counted_against_theory():
+    turns = itertools.cycle([0, 1, 1])
+
+    def changing(messages):
+        """Answer the first question always alike and the second one in turns."""
+        number = models.number_in(messages[-1]["content"])
+        return f"<answer>{number and number + next(turns)}</answer>"
+
+    made = LOCAL | {"draws": 4, "out": "run", "max_connections": 1}
+    run = ri.evaluate(changing, ROWS[:2], model_name="changing", **made)
+    forced = {
+        question: run.outcomes.filter(question_id=question).sort("draw")["forced_reply"].to_list()
+        for question in ("q0", "q1")
+    }
+    table = ri.confidence_scores(run, ["self-consistency"], model=changing, engine="local")
+    found = dict(table.select("question_id", "confidence").iter_rows())
+    assert found["q0"] == 1
+    first, *others = forced["q1"]
+    assert found["q1"] == pytest.approx(sum(one == first for one in others) / 3)
+    assert 0 < found["q1"] < 1
+
+
+def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_named():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL, draws=2, out="run")
+    asked = ASKED.total()
+    with pytest.raises(
+        SettingError, match=r"likelihood: needs log probabilities, .* gives none; .*allows p-answering"
+    ):
+        ri.confidence_scores(run, ["likelihood"], engine="local")
+    assert ASKED.total() == asked, "it is said before anything is asked"
+
+
+def test_methods_that_need_draws_name_the_option_that_adds_them():
+    run = ri.evaluate("almanac/base", draws=1, **EMBEDDED)
+    with pytest.raises(SettingError, match=r"self-consistency: needs several draws.*--draws 5 adds them"):
+        ri.confidence_scores(run, ["self-consistency"], engine="local")
+    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of(engine="local"))}
+    assert reasons["likelihood"] is None
+    assert "several draws" in reasons["p-answering"]
+
+
+def test_an_unknown_method_is_named_with_its_nearest(run):
+    with pytest.raises(ri.RefusalIndexError, match=r"got 'likelyhood'.*likelihood"):
+        ri.confidence_scores(run, ["likelyhood"], engine="local")
+
+
+def test_interrupted_it_keeps_what_came_and_asks_the_rest_later():
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"draws": 1}, out="run")
+    asked = ASKED.total()
+    plan = prepare_confidence(run.path, ["p-true"], Settings.of(engine="local"))
+    foreseen = {one.name: one.requests for one in pending(plan)}
+    assert foreseen["forced"] == 4, "those that were answered"
+    with pytest.raises(KeyboardInterrupt):
+        ri.confidence_scores(run, ["p-true"], model=interrupting(asked + 2), engine="local", max_connections=1)
+    held = list(RunFolder(run.path / "confidence").path.glob("replies.sqlite"))
+    assert held, "what was paid for is there"
+    after = ASKED.total()
+    ri.confidence_scores(run, ["p-true"], model=models.answer, engine="local")
+    assert ASKED.total() - asked == 4 + 8 * 10
+    assert after > asked
+
+
+def interrupting(after: int):
+    def answer(messages):
+        if ASKED.total() >= after:
+            raise KeyboardInterrupt
+        return models.answer(messages)
+
+    return answer
+
+
+def test_graders_of_the_run_grade_the_answers_asked_beside_it():
+    made = {**LOCAL, "grader": models.judge, "out": "run"}
+    run = ri.evaluate(models.answer, ROWS, **made)
+    before = ASKED["judge"]
+    table = ri.confidence_scores(run, ["p-true"], engine="local")
+    assert ASKED["judge"] - before == 4
+    assert table["wrong"].null_count() == 0
+    assert Asked.GRADER in {one.reply.asked for one in _own(run.path)}
+
+
+def _own(path: Path):
+    with open_store(RunFolder(path / "confidence")) as store:
+        return list(store.replies())
