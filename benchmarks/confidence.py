@@ -1,7 +1,8 @@
 """``python -m benchmarks.confidence``: how well each method of confidence orders and calibrates, on an embedded model.
 
 The model answers its held-out questions under the forced prompt at temperature 0, so that the answer that is scored is
-its likeliest. Methods that need draws take five of the first questions at the usual temperature.
+its likeliest. What is trained is scored out of fold, with folds by entity and by question. Methods that need draws take five
+beside the answer, at the usual temperature.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import polars as pl
 import refusal_index as ri
 from refusal_index.outcomes.confidence_summary import MethodSummary, summarise_confidence
 
-GREEDY = ("likelihood", "likelihood-mean", "likelihood-min", "likelihood-platt", "likelihood-isotonic", "p-ik")
-TRAINED_ON_TEXT = ("text-classifier", "topic")
+GREEDY = ("likelihood", "likelihood-mean", "likelihood-min")
+TRAINED = ("likelihood-platt", "likelihood-isotonic", "topic", "p-ik", "text-classifier")
 DRAWN = ("p-answering", "self-consistency", "answer-entropy", "likelihood")
 
 
@@ -33,16 +34,18 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         here = Path(folder)
         greedy = {"limit": chosen.questions, "temperature": 0.0}
-        _measured(here / "greedy", chosen.model, (*GREEDY, *TRAINED_ON_TEXT), **greedy)
+        for group in ("entity", "none"):
+            _measured(here / "greedy", chosen.model, (*GREEDY, *TRAINED), group, **greedy)
         drawn = {"limit": chosen.drawn, "draws": chosen.draws, "logprobs": True}
         _measured(here / "drawn", chosen.model, DRAWN, **drawn)
 
 
-def _measured(out: Path, model: str, methods: Sequence[str], **settings: float) -> None:
+def _measured(out: Path, model: str, methods: Sequence[str], group: str | None = None, **settings: float) -> None:
     started = time.monotonic()
     run = ri.evaluate(model, variants="low", engine="local", out=out, **settings)
-    table = ri.confidence_scores(run, methods, engine="local")
-    print(f"\n{model}, {settings}: {time.monotonic() - started:.0f} s")
+    table = ri.confidence_scores(run, methods, engine="local", group=group)
+    folds = "" if group is None else f", folds by {group}" if group != "none" else ", folds by question"
+    print(f"\n{model}, {settings}{folds}: {time.monotonic() - started:.0f} s")
     print("\n".join(_lines(summarise_confidence(table, pl.DataFrame(run.outcomes)))))
 
 

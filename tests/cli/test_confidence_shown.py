@@ -39,16 +39,17 @@ def page(path: Path) -> str:
 
 
 def test_confidence_leaves_summary_and_report_with_the_scores(run):
-    (likelihood, p_answering) = json.loads((run / "summary.json").read_text())["confidence"]
+    (p_answering, likelihood) = json.loads((run / "summary.json").read_text())["confidence"]
     assert (likelihood["method"], likelihood["variant"], likelihood["asked"]) == ("likelihood", None, 60)
     assert (p_answering["method"], p_answering["variant"]) == ("p-answering", "normal")
     assert likelihood["auroc"]["estimate"] > 0.7
     assert 'id="run-1-confidence"' in page(run / "report.html")
 
 
-def test_score_prints_measures_and_sentences_and_writes_the_same_again(command, run):
-    before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
+def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
     said = command("score", "r").stdout
+    before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
+    assert command("confidence", "r", "--method", METHODS, *LOCAL).exit_code == 0
     assert {name: (run / name).read_bytes() for name in before} == before
     lines = [line.split()[:2] for line in said.splitlines()]
     assert ["likelihood", "60"] in lines
@@ -96,7 +97,10 @@ def test_compare_puts_the_same_methods_of_two_runs_side_by_side(command, run):
     assert "paired, of the questions that both scored" in " ".join(done.stdout.split())
     document = json.loads(command("compare", "r", "worse", "--json").stdout)
     assert [one["measure"] for one in document["confidence"]] == ["auroc", "brier"] * 2
-    assert document["confidence"][0]["difference"]["low"] > 0
+    assert {one["method"]: one["difference"]["low"] for one in document["confidence"][::2]} == {
+        "likelihood": pytest.approx(0.5, abs=0.5),
+        "p-answering": None,
+    }
     (Path("worse") / "confidence.parquet").unlink()
     assert "Brier" not in command("compare", "r", "worse").stdout
 
@@ -109,14 +113,10 @@ def test_without_scores_nothing_is_said_of_them(command, ran):
 
 def test_hostile_method_names_are_obeyed_nowhere(command, run):
     table = read_confidence(run / "confidence.parquet")
+    commands = (["score", "r"], ["score", "r", "--json"], ["report", "r"], ["compare", "r", "r/outcomes.parquet"])
     for name in ("<script>owned()</script>", "=cmd|' /C calc'!A0", "[/a][bold]\x1b[2J\u202e"):
         write_confidence(table.with_columns(method=pl.lit(name) + pl.col("method")), run / "confidence.parquet")
-        for words in (
-            ["score", "r"],
-            ["score", "r", "--json"],
-            ["report", "r"],
-            ["compare", "r", "r/outcomes.parquet"],
-        ):
+        for words in commands:
             done = command(*words)
             assert done.exit_code == 0, done.output
             assert all(one.isprintable() for one in done.output.replace("\n", ""))
@@ -146,7 +146,7 @@ def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command,
 def test_a_run_in_python_has_its_scores_and_its_report_those_that_came_later(run):
     opened = ri.open_run(run)
     assert opened.confidence.height == 120
-    assert [one.method for one in opened.summary.confidence] == ["likelihood", "p-answering"]
+    assert [one.method for one in opened.summary.confidence] == ["p-answering", "likelihood"]
     (run / "confidence.parquet").rename("aside.parquet")
     bare = ri.open_run(run)
     assert bare.confidence is None

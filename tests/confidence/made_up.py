@@ -32,7 +32,9 @@ def evidence_of(
     said = texts or [word(rng) for _ in range(size)]
     given = likelihood if likelihood is not None else rng.uniform(size=size).tolist()
     known = rng.normal(size=(size, 3, 6)).astype(np.float32) if states is None else states
-    questions = {one: Question(one, f"{text}?", "yes", topic=topic) for one, text, topic in zip(ids, said, named)}
+    questions = {
+        one: Question(one, f"{text}?", "yes", topic=topic) for one, text, topic in zip(ids, said, named, strict=True)
+    }
     answers = {one: answer_of(word(rng), grade, score) for one, grade, score in zip(ids, right, given, strict=True)}
     places = {one: place for place, one in enumerate(ids)}
     return Evidence(

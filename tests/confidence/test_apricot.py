@@ -49,7 +49,7 @@ def tokenizer_of_letters():
 
     marks = ["[PAD]", "[CLS]", "[SEP]", "[UNK]"]
     vocabulary = {token: number for number, token in enumerate([*marks, *sorted({*LETTERS, *"?<>/answer"})])}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=marks[-1]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]

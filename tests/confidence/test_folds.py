@@ -85,17 +85,17 @@ def test_what_there_is_too_little_of_is_counted(counts, said):
 
 
 def test_too_few_answers_end_before_anything_is_trained():
-    with pytest.raises(TrainingError, match="p-ik: needs 5 right and 5 wrong .* there are 2 right and 38 wrong"):
+    with pytest.raises(TrainingError, match=r"p-ik: needs 5 right and 5 wrong .* there are 2 right and 38 wrong"):
         folds_of(evidence_of([True, True, None] + [False] * 38), "p-ik")
 
 
 def test_a_training_part_of_one_kind_is_named():
     # All right answers are about one thing, so with its fold held out only wrong ones are left.
     evidence = evidence_of([True] * 10 + [False] * 30)
-    groups = {one: "known" for one in list(evidence.answers)[:10]}
+    groups = dict.fromkeys(list(evidence.answers)[:10], "known")
     folds = folds_of(replace(evidence, groups=groups), "p-ik")
     with pytest.raises(TrainingError, match=r"p-ik: .* with fold \d held out all \d+ that are left are wrong"):
-        list(folds.scores("p-ik", lambda train, held_out: np.zeros(len(held_out))))
+        list(folds.scores("p-ik", lambda _, held_out: np.zeros(len(held_out))))
 
 
 def test_what_cannot_be_used_has_no_score_and_teaches_nothing():
@@ -114,5 +114,5 @@ def test_what_cannot_be_used_has_no_score_and_teaches_nothing():
 
 def test_a_prediction_just_outside_is_brought_into_the_unit_interval():
     folds = folds_of(evidence_of(half_right(20)), "any")
-    found = {one.confidence for one in folds.scores("any", lambda train, held_out: np.full(len(held_out), 1 + 1e-12))}
+    found = {one.confidence for one in folds.scores("any", lambda _, held_out: np.full(len(held_out), 1 + 1e-12))}
     assert found == {1.0}

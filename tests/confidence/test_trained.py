@@ -148,7 +148,7 @@ def test_a_probe_reads_the_middle_layer_or_the_one_that_is_named():
     areas = {layer: area("p-ik", replace(evidence, layer=layer)).estimate for layer in (None, 0, 2, 4)}
     assert areas[None] == areas[2] > 0.95
     assert max(areas[0], areas[4]) < 0.65
-    with pytest.raises(TrainingError, match="p-ik: expected a layer from 0, .* to 4, after the last, got 5"):
+    with pytest.raises(TrainingError, match=r"p-ik: expected a layer from 0, .* to 4, after the last, got 5"):
         list(METHODS["p-ik"].score(replace(evidence, layer=5)))
 
 

@@ -19,7 +19,7 @@ from refusal_index.engines.store import STORE_VERSION, TABLES
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.schema import SCHEMA
-from refusal_index.outcomes.summary import summarise, summary_document
+from refusal_index.outcomes.summary import summarise, summary_document, with_confidence
 from refusal_index.protocol.graders import RULES, Rule
 from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.replies import REPLY_REASONS
@@ -95,12 +95,14 @@ def document() -> dict:
     whole = frame.with_columns(columns).with_columns(
         question_id=pl.Series(["a", "b", "c", "d"]), draw=pl.lit(0, pl.Int64)
     )
-    return summary_document(summarise(whole.select(list(SCHEMA))))
+    table = whole.select(list(SCHEMA)).with_columns(confidence=pl.lit(0.5))
+    return summary_document(with_confidence(summarise(table), table))
 
 
 def test_keys_of_the_summary(document):
     assert first_column(FILES, "<!-- summary -->") == list(document)
     assert sorted(first_column(FILES, "<!-- variant -->")) == sorted(document["variants"][0])
+    assert sorted(first_column(FILES, "<!-- confidence -->")) == sorted(document["confidence"][0])
 
 
 def test_names_of_metrics(document):

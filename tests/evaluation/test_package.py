@@ -40,6 +40,8 @@ almanac.errors.ModelFileError
 almanac.errors.ModelNotFoundError
 almanac.errors.RequestError
 cli.bad_input.OptionError
+confidence.folds.TrainingError
+confidence.transformers_states.WeightsError
 datasets.dataset.DatasetError
 datasets.imports.first_pass.FirstPassError
 datasets.precise_wiki_build.frozen.BuildError
@@ -59,6 +61,7 @@ errors.RefusalIndexError
 evaluation.configuration.ConfigError
 evaluation.results.UnfinishedError
 evaluation.run.ComparabilityError
+outcomes.confidence.ConfidenceError
 outcomes.errors.NotWrittenError
 outcomes.errors.OutcomeTableError
 outcomes.errors.RunFolderError

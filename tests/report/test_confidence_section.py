@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes.confidence import Score, confidence_table
+from refusal_index.outcomes.presentation.confidence import verdict_sentence
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.summary import summarise, with_confidence
 from refusal_index.report import ReportRun, write_report
 from refusal_index.report.confidence import MOST_POINTS, confidence_view, roc_points
+from refusal_index.report.text import NOTHING, number
 from refusal_index.stats import auroc
 from tests.report.chromium import Page
 from tests.report.making import HOSTILE, report_run, rows
@@ -85,14 +87,14 @@ def test_the_section_has_findings_pictures_and_numbers_of_every_method(table, pa
     text = shown(page)
     assert '<a href="#run-1-confidence">Confidence</a>' in page
     for one in run.summary.confidence:
-        assert f"{one.method} orders errors better than the refusals under low and high." in text
+        assert verdict_sentence(one) in text
         assert f"AUROC {one.auroc.estimate:.2f} [{one.auroc.low:.2f}, {one.auroc.high:.2f}]" in text
         for value in (one.ece, one.rms_calibration_error, one.smooth_ece, one.brier.estimate, one.aurc, one.prr):
             assert f"{value:.3f}" in text
         for target in one.targets.values():
             assert f"{abs(target.estimate):.3f}" in text
         for each in one.against:
-            assert f"{each.refusal_index.difference.estimate:.3f} [" in text
+            assert f"{number(each.refusal_index.difference.estimate)} [" in text
             assert f"Under {each.variant} the model refused {each.refused} of 200 questions." in text
 
 
@@ -152,7 +154,7 @@ def test_a_method_without_any_score_has_a_row_and_a_remark_and_no_picture(table,
     page = write_report([scored_run(table, [*scores_of(table), *empty])], tmp_path / "r.html")
     text = shown(page.path.read_text(encoding="utf-8"))
     assert "verbalised-words no score in 200 of 200 replies; they are left out, and not filled in." in text
-    assert "verbalised-words 0 –" in text
+    assert f"verbalised-words 0 {NOTHING}" in text
     assert "verbalised-words orders" not in text
 
 

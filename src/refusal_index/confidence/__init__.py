@@ -1,1 +1,1 @@
-"""Scores of how likely an answer is right: one module a method, from what a run holds to rows of the confidence table."""
+"""Scores of how likely an answer is right: one module a method, from what a run holds to the confidence table."""

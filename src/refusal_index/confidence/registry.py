@@ -16,7 +16,8 @@ from refusal_index.confidence import (
     verbalised,
 )
 from refusal_index.confidence.method import Method
-from refusal_index.outcomes.errors import OutcomeTableError, suggestion
+from refusal_index.outcomes.confidence import ConfidenceError
+from refusal_index.outcomes.errors import suggestion
 
 _ASKED = (sampling, likelihood, p_true, verbalised)
 _TRAINED = (calibrated, topic, p_ik, text_classifier, apricot)
@@ -25,16 +26,12 @@ METHODS: Mapping[str, Method] = {one.name: one for module in (*_ASKED, *_TRAINED
 """Every method by its name, in the order in which they are listed."""
 
 
-class UnknownMethodError(OutcomeTableError):
-    """A method that there is none of."""
-
-
 def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     """Return methods by their names, in the order of the list.
 
     Raises
     ------
-    UnknownMethodError
+    ConfidenceError
         If there is none of a name; the message names the nearest.
 
     Examples
@@ -44,7 +41,5 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     """
     wanted = set(names)
     for name in wanted - METHODS.keys():
-        raise UnknownMethodError(
-            f"--method: expected some of {', '.join(METHODS)}, got {name!r}{suggestion(name, METHODS)}"
-        )
+        raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got {name!r}{suggestion(name, METHODS)}")
     return tuple(method for name, method in METHODS.items() if name in wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -27,6 +28,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.confidence_evidence import Sources, current, further_refusals
 from refusal_index.evaluation.confidence_groups import groups_of, training_shortage
+from refusal_index.evaluation.confidence_record import Measured, record_scores
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
 from refusal_index.evaluation.plan import check_name, check_sending
@@ -511,10 +513,12 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         ended = budget.used_up() or await _ask(plan, sources, progress, budget)
         usage = total([one for one in own.replies() if one not in before], plan.prices)
         evidence = plan.evidence(sources)
-        scores = [score for method in plan.methods for score in method.score(evidence)]
+        scores = {method: list(method.score(evidence)) for method in plan.methods}
         before_now = read_confidence(folder.confidence) if folder.confidence.exists() else None
-        table = _in_order(with_scores(before_now, confidence_table(scores)))
+        table = _in_order(with_scores(before_now, confidence_table(chain.from_iterable(scores.values()))))
         write_confidence(table, folder.confidence)
+        prices = plan.prices.or_those(Prices.read(folder.read_about()))
+        record_scores(folder, Measured(sources, evidence, plan.outcomes, prices), scores)
         write_results(folder, store)
     return Confidence(folder, table, plan.methods, usage, ended)
 

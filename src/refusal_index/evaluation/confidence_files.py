@@ -12,6 +12,7 @@ import polars as pl
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
 from refusal_index.outcomes.confidence import read_confidence, with_scores, write_confidence
 from refusal_index.outcomes.confidence_join import JoinedScores, join_outcomes
+from refusal_index.outcomes.confidence_record import write_record
 from refusal_index.outcomes.errors import RunFolderError, listed, shortened
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.presentation import Block, Table
@@ -72,6 +73,7 @@ def add_scores(
         joined = join_outcomes(read.scores, outcomes)
         before = read_confidence(folder.confidence) if folder.confidence.exists() else None
         write_confidence(with_scores(before, joined.scores), folder.confidence)
+        write_record(folder, (), set(joined.scores["method"]))  # what their namesakes took says nothing of these
     return AddedScores(folder, outcomes, joined, read.left_out, _shared_methods(before, joined.scores), _assumed(read))
 
 

@@ -106,6 +106,6 @@ def _kept(path: Path, key: str) -> NDArray[np.floating] | None:
     try:
         with np.load(io.BytesIO(read_plain(path)), allow_pickle=False) as held:
             states = held["states"] if str(held["key"]) == key else None
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         return None  # it is derived: what cannot be read is made anew
     return states

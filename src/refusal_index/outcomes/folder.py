@@ -84,6 +84,11 @@ class RunFolder:
         return self.path / "confidence.parquet"
 
     @property
+    def confidence_record(self) -> Path:
+        """What the scores of each method rest on, and what that took."""
+        return self.path / "confidence.json"
+
+    @property
     def summary(self) -> Path:
         """Every metric of every variant."""
         return self.path / "summary.json"

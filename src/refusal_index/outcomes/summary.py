@@ -276,13 +276,13 @@ def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
     try:
         variants = read_json(RunFolder(run.source).summary)["variants"] if run.source.is_dir() else []
         mine = [one for one in variants if (one["model"], one["dataset"]) == (run.model_id, run.dataset_id)]
-        return {one["variant"]: _usage(one["usage"]) for one in mine if one["usage"]}
+        return {one["variant"]: usage_of(one["usage"]) for one in mine if one["usage"]}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
 
 
-def _usage(document: Mapping[str, Any]) -> Usage:
-    """Read what a variant took; raises ValueError or TypeError where the summary was tampered with."""
+def usage_of(document: Mapping[str, Any]) -> Usage:
+    """Read what was taken, as JSON holds it; raises ValueError or TypeError where it was tampered with."""
     usage = Usage(**document)
     if any(isinstance(value, bool) or not isinstance(value, int | float | None) for value in vars(usage).values()):
         raise TypeError("expected numbers")

@@ -38,8 +38,11 @@ UNIT = Scale(0.0, 1.0)
 MOST_SHOWN = 6
 """More methods than these are folded away, pictures and all."""
 
-MOST_POINTS = 200
-"""Of a ROC curve; more are not seen at the size of a picture."""
+MOST_POINTS = 300
+"""Corners of a ROC curve; more are not seen at the size of a picture."""
+
+MOST_TOLD = 4
+"""More comparisons than these are told in full only to those who ask for it."""
 
 LARGEST, SMALLEST = 12.0, 2.5
 """Radius in pixels of a bin that holds all questions, and the least that can be seen."""
@@ -97,6 +100,11 @@ class ConfidenceView:
     targets: tuple[str, ...]
     names: tuple[str, ...]  # of the prompts
     remarks: tuple[tuple[str, str], ...]  # what must be said beside the numbers: of which methods, and what
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there are so few comparisons that all can be told in full."""
+        return sum(len(one.told) for one in self.findings) <= MOST_TOLD
 
 
 def confidence_view(run: ReportRun, anchor: str) -> ConfidenceView | None:
@@ -168,7 +176,7 @@ def _bins(found: Sequence[ReliabilityBin], n: int) -> Iterator[Bin]:
 def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the corners of the ROC curve: shares of wrong and of right answers that score at least a threshold.
 
-    Equal scores make one corner. Of very many corners those at even distances are kept.
+    Equal scores make one point, and points on a straight line none. Of very many corners every so many are kept.
 
     >>> wrong, right = roc_points(np.array([0.9, 0.7, 0.7, 0.2]), np.array([True, False, True, False]))
     >>> wrong.tolist(), right.tolist()
@@ -178,7 +186,10 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     ends = np.flatnonzero(np.diff(score[order], append=-np.inf))
     hits = np.concatenate([[0], np.cumsum(right[order])[ends]])
     passed = np.concatenate([[0], ends + 1])
-    kept = np.unique(np.linspace(0, len(hits) - 1, min(len(hits), MOST_POINTS)).round().astype(int))
+    across, up = np.diff(passed - hits), np.diff(hits)
+    turns = np.flatnonzero(across[1:] * up[:-1] != across[:-1] * up[1:]) + 1
+    corners = np.concatenate([[0], turns, [len(hits) - 1]])
+    kept = corners[np.linspace(0, len(corners) - 1, min(len(corners), MOST_POINTS)).round().astype(int)]
     return ((passed - hits) / np.count_nonzero(~right))[kept], (hits / np.count_nonzero(right))[kept]
 
 

@@ -227,6 +227,9 @@ def test_an_empty_cell_has_an_estimate_and_no_interval() -> None:
     assert worst.refusal_index.refusals == 1
     assert worst.refusal_index.reason == "refusals:zero_cell:answered_wrong"
     assert worst.answered_error_rate.reason == "refusals:no_variation"
+    all_wrong = of_table((20, 10, 10, 0), np.arange(40) % 3)
+    assert (all_wrong.answered_error_rate.refusals, all_wrong.answered_error_rate.standard_error) == (1, None)
+    assert all_wrong.answered_error_rate.reason == "refusals:no_variation"
 
 
 def test_invalid_input_is_an_error() -> None:

@@ -25,6 +25,11 @@ AGAINST = (
 ONE_BY_ONE = "Scores count every question alike and by itself, whatever clusters and weights there are."
 """Said where the other numbers allow for these."""
 
+TARGETS = (
+    "Answering from a confidence target t on, a right answer is worth 1, a wrong one -t / (1 - t), and none 0; the "
+    "mean value of a question:"
+)
+
 VERDICTS: Mapping[Verdict, str] = {
     "better": "orders errors better than the refusals",
     "worse": "orders errors worse than the refusals",
@@ -64,11 +69,11 @@ def confidence_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
         yield "no scores"
         return
     yield measures_table(summary)
-    yield from ("", targets_table(summary))
     yield from _remarks(summary)
     yield from ("", AGAINST, "", against_table(summary))
     for one in summary:
         yield from ("", verdict_sentence(one))
+    yield from ("", TARGETS, "", targets_table(summary))
 
 
 def measures_blocks(summary: Sequence[MethodSummary]) -> Iterator[Block]:
@@ -120,7 +125,7 @@ def _measures(one: MethodSummary, *, several: bool) -> Iterator[str]:
 
 def targets_table(summary: Sequence[MethodSummary]) -> Table:
     """Make the table of the value at each confidence target, one row a method."""
-    heading = "value at target"
+    heading = "target"
     targets = list(dict.fromkeys(target for one in summary for target in one.targets))
     columns = (heading, *(cell for target in targets for cell in (target, f"interval of {target}")))
     rows = ((name_of(one), *_values(one, targets)) for one in summary)

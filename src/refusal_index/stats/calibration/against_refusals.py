@@ -188,7 +188,7 @@ def _refuse_lowest(scores: FloatArray, refused: BoolArray, wrong: BoolArray) -> 
     """Refuse as many questions with the lowest scores as were refused."""
     m, n = int(np.count_nonzero(refused)), scores.size
     wrong_by = np.concatenate([[0.0], expected_counts(-scores, wrong)])
-    cut = float(np.partition(scores, m - 1)[m - 1])
+    cut = float(np.sort(scores)[m - 1])
     tied, below = scores == cut, scores < cut
     share = below + tied * (m - np.count_nonzero(below)) / np.count_nonzero(tied)
     near = min(math.ceil(math.sqrt(n)), m, n - m)

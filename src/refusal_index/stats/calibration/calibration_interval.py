@@ -11,7 +11,7 @@ the quantiles of this law. As d_b the observed gaps are taken, none smaller than
 is nowhere below that of a perfectly calibrated score with the usual luck: by chance all gaps can come out as 0.
 
 Simulated coverage of nominal 95 % intervals, for 100, 400 and 2,000 questions, scores that are uniform, high, or shares
-of four draws, calibrated perfectly, nearly or badly: .90 to .99, where percentiles cover 0 to .95.
+of four draws, calibrated perfectly, nearly or badly: .91 to .99, where percentiles cover 0 to .95.
 """
 
 from collections.abc import Callable
@@ -75,8 +75,8 @@ def calibration_error_interval(
     >>> for claim in (score, score**2):  # the second claims less than comes true, by 1/6 on average
     ...     low, high = calibration_error_interval(claim, right, rng=0)
     ...     print(f"[{low:.3f}, {high:.3f}]")
-    [0.000, 0.055]
-    [0.128, 0.207]
+    [0.000, 0.070]
+    [0.130, 0.209]
     """
     scores, truths = checked_probabilities(score, outcome)
     tail = (1 - share("confidence_level", confidence_level)) / 2
