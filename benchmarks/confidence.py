@@ -1,8 +1,8 @@
 """``python -m benchmarks.confidence``: how well each method of confidence orders and calibrates, on an embedded model.
 
 The model answers its held-out questions under the forced prompt at temperature 0, so that the answer that is scored is
-its likeliest. What is trained is scored out of fold, with folds by entity and by question. Methods that need draws take five
-beside the answer, at the usual temperature.
+its likeliest. What is trained is scored out of fold, with folds by entity and by question. Methods that need draws take
+five beside the answer, at the usual temperature.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def main() -> None:
         _measured(here / "drawn", chosen.model, DRAWN, **drawn)
 
 
-def _measured(out: Path, model: str, methods: Sequence[str], group: str | None = None, **settings: float) -> None:
+def _measured(out: Path, model: str, methods: Sequence[str], group: str = "auto", **settings: float) -> None:
     started = time.monotonic()
     run = ri.evaluate(model, variants="low", engine="local", out=out, **settings)
     table = ri.confidence_scores(run, methods, engine="local", group=group)
-    folds = "" if group is None else f", folds by {group}" if group != "none" else ", folds by question"
+    folds = "" if group == "auto" else f", folds by {group if group != 'none' else 'question'}"
     print(f"\n{model}, {settings}{folds}: {time.monotonic() - started:.0f} s")
     print("\n".join(_lines(summarise_confidence(table, pl.DataFrame(run.outcomes)))))
 
