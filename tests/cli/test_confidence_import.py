@@ -35,7 +35,9 @@ def test_scores_lie_in_the_folder_beside_the_run_which_stays_as_it_is(command, r
     table = read_confidence(ran / "confidence.parquet")
     assert table["wrong"].to_list() == outcomes(ran)["wrong"].to_list()
     assert table["variant"].unique().to_list() == ["low"]
-    assert {name: content for name, content in files(ran).items() if name != "confidence.parquet"} == before
+    now, shown = files(ran), {"confidence.parquet", "summary.json", "report.html"}
+    assert {name: now[name] for name in before.keys() - shown} == {name: before[name] for name in before.keys() - shown}
+    assert [one["method"] for one in json.loads(now["summary.json"])["confidence"]] == ["mine"]
     assert done.stdout.splitlines()[1].split() == ["mine", "20", "0", "20"]
     assert "the answer that counts" in done.stdout
 

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
+from refusal_index.evaluation.run import open_store, write_results
 from refusal_index.outcomes.confidence import read_confidence, with_scores, write_confidence
 from refusal_index.outcomes.confidence_join import JoinedScores, join_outcomes
 from refusal_index.outcomes.confidence_record import write_record
@@ -68,11 +69,12 @@ def add_scores(
     if not folder.outcomes.exists():
         raise RunFolderError(f"{run} holds no outcomes yet; finish the run first")
     read = read_score_table(data, method=method, columns=columns)
-    with folder.lock():
+    with folder.lock(), open_store(folder, made=False) as store:
         outcomes = folder.read_outcomes()
         joined = join_outcomes(read.scores, outcomes)
         before = read_confidence(folder.confidence) if folder.confidence.exists() else None
         write_confidence(with_scores(before, joined.scores), folder.confidence)
+        write_results(folder, store)
         write_record(folder, (), set(joined.scores["method"]))  # what their namesakes took says nothing of these
     return AddedScores(folder, outcomes, joined, read.left_out, _shared_methods(before, joined.scores), _assumed(read))
 

@@ -114,9 +114,7 @@ def _where(scored: ScoredRun) -> dict[str, Any]:
     return {"model": scored.name, "dataset": scored.run.dataset}
 
 
-def curve_rows(
-    score: NDArray[np.float64], right: NDArray[np.bool_], options: StudyOptions
-) -> Iterator[dict[str, Any]]:
+def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: StudyOptions) -> Iterator[dict[str, Any]]:
     """Yield the points of the reliability diagram and of the ROC curve, each with the summary of its curve.
 
     `x` and `y` are mean score and share of right answers in a bin, or false and true positive rate where questions

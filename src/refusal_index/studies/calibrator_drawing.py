@@ -64,14 +64,14 @@ def _draw_run(figure: Figure, frame: pl.DataFrame) -> None:
     variants = index["variant"].n_unique()
     if len(methods) <= MOST_IN_ROW:
         side = WIDTH / (len(methods) + 1)
-        numbers = 0.75 + ROW * max(len(methods), variants)
+        numbers = 0.85 + ROW * max(len(methods), variants)
         figure.set_size_inches(WIDTH, side + 0.25 + numbers)
         above, below = figure.subfigures(2, 1, height_ratios=[side + 0.25, numbers])
         *diagrams, roc = above.subplots(1, len(methods) + 1, squeeze=False)[0]
         area, error, indices = below.subplots(1, 3, width_ratios=(1.2, 1, 1))
     else:
         rows = math.ceil(len(methods) / COLUMNS)
-        grid, numbers = 0.35 + 1.5 * rows, max(2.9, 1.35 + ROW * (len(methods) + variants))
+        grid, numbers = 0.35 + 1.5 * rows, max(3.0, 1.5 + ROW * (len(methods) + variants))
         figure.set_size_inches(WIDTH, grid + numbers)
         above, below = figure.subfigures(2, 1, height_ratios=[grid, numbers])
         panels = above.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
@@ -79,7 +79,7 @@ def _draw_run(figure: Figure, frame: pl.DataFrame) -> None:
         diagrams = list(panels.flat)[: len(methods)]
         left, right = below.subfigures(1, 2, width_ratios=(1, 1.25))
         roc = left.subplots()
-        upper, lower = right.subfigures(2, 1, height_ratios=[0.6 + ROW * len(methods), 0.6 + ROW * variants])
+        upper, lower = right.subfigures(2, 1, height_ratios=[0.6 + ROW * len(methods), 0.75 + ROW * variants])
         area, error = upper.subplots(1, 2, sharey=True)
         indices = lower.subplots()
     _draw_diagrams(diagrams, curves, looks)
@@ -95,14 +95,20 @@ def _draw_diagrams(panels: Sequence[Axes], curves: pl.DataFrame, looks: _Looks) 
         _prepare(panel)
         _draw_bins(panel, part.filter(part="reliability"), method, looks)
         panel.set_title(looks.labels[method], fontsize=7.5)
-        panel.text(0.97, 0.04, f"ECE {part['ece'][0]:.2f}", ha="right", va="bottom", fontsize=6.5, color=style.GREY)
-    rows = panels[0].get_subplotspec()
-    assert rows is not None  # noqa: S101 - they are of a grid
-    for panel in panels:
-        place = panel.get_subplotspec()
-        if place is not None and place.is_first_col():
+        _write_error(panel, part.filter(part="reliability"))
+    for place, panel in enumerate(panels):
+        grid = panel.get_subplotspec()
+        if grid is not None and grid.is_first_col():
             panel.set_ylabel("Share right")
-        panel.set_xlabel("Score")
+        if len(panels) <= MOST_IN_ROW or place + COLUMNS >= len(panels):
+            panel.set_xlabel("Score")
+
+
+def _write_error(panel: Axes, bins: pl.DataFrame) -> None:
+    """Write the calibration error into the corner that the points leave free."""
+    taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
+    place = {"x": 0.0, "y": 1.0, "ha": "left", "va": "top"} if taken else {"x": 1.0, "y": 0.0, "ha": "right"}
+    panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **place)
 
 
 def _prepare(panel: Axes) -> None:
@@ -145,7 +151,7 @@ def _draw_numbers(area: Axes, error: Axes, curves: pl.DataFrame, looks: _Looks) 
             _draw_number(panel, place, part.row(0, named=True), name, method, looks)
         style.name_rows(panel, [looks.labels[method] for method in methods], 6.5)
         panel.set_title(title)
-    area.axvline(0.5, color=style.PALE, zorder=1)
+    area.axvline(0.5, color=style.PALE, linewidth=1, zorder=1)
     error.set_xlim(left=0)
     error.tick_params(labelleft=False)
     for text, method in zip(area.get_yticklabels(), methods, strict=True):
@@ -167,7 +173,8 @@ def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
         _draw_index(panel, place, row, style.INK)
     panel.axvline(0, color=style.PALE, zorder=1)
     style.name_rows(panel, [style.safe_text(variant, 12) for variant in variants], 6.5)
-    panel.set_title("RI, and of single draws (open)")
+    looks = {"of probabilities": ("o", style.INK, style.INK), "of single draws": ("s", style.INK, style.PAPER)}
+    style.title_with_key(panel, "RI", looks)
 
 
 def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> None:
@@ -199,15 +206,30 @@ def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_roc(right, part, looks)
         left.set_title(names[model], fontsize=7.5)
     style.switch_off_rest(panels, 2 * len(models))
-    above.supxlabel("Score, and wrong answers passed", fontsize=8)
-    above.supylabel("Share right, and right answers passed", fontsize=8)
+    above.supxlabel("Score (left), wrong answers passed (right)", fontsize=8)
+    above.supylabel("Share right (left), right answers passed (right)", fontsize=8)
     _draw_bands(below, curves, index, looks, models)
-    handles = [
-        Line2D([], [], color=looks.colours[one], linestyle=looks.line(one), marker=looks.markers[one], markersize=4,
-               markerfacecolor=looks.face(one), label=looks.labels[one])
-        for one in looks.labels
-    ]  # fmt: skip
-    style.outside_legend(figure, handles)
+    style.outside_legend(figure, [*_method_handles(looks), *_index_handles(index)])
+
+
+def _method_handles(looks: _Looks) -> Iterator[Line2D]:
+    for method, name in looks.labels.items():
+        yield Line2D(
+            *([], []),
+            color=looks.colours[method],
+            linestyle=looks.line(method),
+            marker=looks.markers[method],
+            markerfacecolor=looks.face(method),
+            markersize=4,
+            label=name,
+        )
+
+
+def _index_handles(index: pl.DataFrame) -> Iterator[Line2D]:
+    look: dict[str, Any] = {"linestyle": "none", "markersize": 4}
+    for variant, colour in style.variant_colours(index["variant"].unique(maintain_order=True).to_list()).items():
+        yield Line2D([], [], color=colour, marker="o", label=f"RI, {style.safe_text(variant, 12)}", **look)
+    yield Line2D([], [], color=style.GREY, marker="s", markerfacecolor=style.PAPER, label="of single draws", **look)
 
 
 def _draw_bands(
@@ -226,7 +248,7 @@ def _draw_bands(
             _draw_index(indices, height, row, colours[row["variant"]])
     names = style.short_names(models, 22)
     style.name_rows(area, [names[model] for model in models], 6.5)
-    for panel, title in ((area, "AUROC"), (error, "ECE"), (indices, "RI, and of single draws (open)")):
+    for panel, title in ((area, "AUROC"), (error, "ECE"), (indices, "RI")):
         panel.set_title(title)
         panel.grid(visible=False, axis="y")
     area.axvline(0.5, color=style.PALE, zorder=1)

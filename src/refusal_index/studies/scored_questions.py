@@ -33,8 +33,8 @@ LABELS: Mapping[str, str] = {
     TOPIC: "topic alone",
     "likelihood-platt": "likelihood, Platt",
     "likelihood-isotonic": "likelihood, isotonic",
-    "verbalised-number-after": "verbalised number, after",
-    "verbalised-words-after": "verbalised words, after",
+    "verbalised-number-after": "number, asked after",
+    "verbalised-words-after": "words, asked after",
 }
 """What figures call methods where it is not their own name."""
 
