@@ -110,9 +110,7 @@ def test_further_forced_answers_that_agree_are_counted_against_theory():
 def test_a_function_gives_no_log_probabilities_and_the_methods_that_remain_are_named():
     run = ri.evaluate(models.answer, ROWS, **LOCAL, draws=2, out="run")
     asked = ASKED.total()
-    with pytest.raises(
-        SettingError, match=r"likelihood: needs log probabilities, .* gives none; .*allows p-answering"
-    ):
+    with pytest.raises(SettingError, match=r"likelihood: needs log probabilities, .* gives none; .*allows p-answering"):
         ri.confidence_scores(run, ["likelihood"], engine="local")
     assert ASKED.total() == asked, "it is said before anything is asked"
 

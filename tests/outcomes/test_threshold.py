@@ -378,6 +378,14 @@ def test_the_virtual_run_is_an_ordinary_outcome_table_of_the_other_half(tmp_path
     assert found.table["variant"].null_count() == found.table.height
 
 
+def test_a_question_that_scores_the_very_cut_is_answered_in_the_virtual_run_as_in_the_report():
+    run = with_scores(planted(), pl.col("confidence").round(1))
+    found = find_threshold(run, PENALTY)
+    tied = found.table.join(run.confidence, on="question_id").filter(pl.col("confidence") == found.found.cut)
+    assert tied.height > 0
+    assert not tied["refused"].any()
+
+
 def test_columns_of_the_question_are_kept_whichever_variant_says_them():
     run = planted()
     said = [pl.lit("why?").alias("question"), pl.lit("so").alias("gold"), pl.lit(2.0).alias("weight")]

@@ -1,0 +1,46 @@
+"""Scores of confidence made for the runs of tests, from the forced answers of their first draws."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import polars as pl
+
+from refusal_index.outcomes.confidence import Score, confidence_table
+from refusal_index.outcomes.runs import ComparedRun
+
+TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")
+N_FOLDS = 5
+
+
+def forced_answers(run: ComparedRun) -> pl.DataFrame:
+    """Return each question of a run with whether its forced answer to the first draw was wrong."""
+    first = next(iter(run.variants.values())).filter(draw=0)
+    return first.select("question_id", wrong=pl.col("forced_grade") != "correct").drop_nulls()
+
+
+def with_scores(
+    run: ComparedRun,
+    methods: Mapping[str, float | None] | Sequence[str] = ("likelihood",),
+    *,
+    variants: Mapping[str, str] | None = None,
+    asked: Mapping[str, int] | None = None,
+    seed: int = 0,
+) -> ComparedRun:
+    """Return the run with scores.
+
+    - `methods`: by name how far the scores of right answers lie above those of wrong ones; None for no score at all.
+    - `variants`: by method the variant that its scores are of.
+    - `asked`: by method how many of the questions it scores, from the first.
+    """
+    strengths = methods if isinstance(methods, Mapping) else dict.fromkeys(methods, 1.5)
+    answers, rng, scores = forced_answers(run), np.random.default_rng(seed), []
+    for method, strength in strengths.items():
+        for place, (question, wrong) in enumerate(answers.head((asked or {}).get(method, answers.height)).iter_rows()):
+            draw = rng.standard_normal()
+            value = None if strength is None else round(1 / (1 + np.exp(-draw - strength * (0.5 - wrong))), 3)
+            fold = place % N_FOLDS if method in TRAINED else None
+            scores.append(Score(question, method, value, wrong, (variants or {}).get(method), fold=fold))
+    return dataclasses.replace(run, confidence=confidence_table(scores))
