@@ -232,13 +232,12 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     prompts = listed([f"{label(row['method'])} {row['variant']}" for row in whose.iter_rows(named=True)])
     return (
         f"Scores of how likely an answer is right, against right answers under forced answering ({each}; of each run "
-        "the same questions for all methods). Reliability: share right in "
-        f"{N_BINS} bins of equal width with {level} Wilson intervals, areas by the number of questions; on the diagonal "
-        "as many are right as the score says. ROC: calling right what scores at least a threshold. ECE, the expected "
-        f"calibration error, which sampling keeps above 0, and AUROC have {level} intervals, that of ECE by inverting a "
-        "test. Solid and filled: the model's own scores; dashed and open: those of a predictor trained on its graded "
-        "answers, each given by one that did not see its fold; dotted: what the topic alone tells, by the mean of the "
-        "other folds. Beside them the Refusal Index of each prompt on the same questions, and that of single draws: it "
-        "is of the refusals, and needs no score."
-        + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
+        f"the same questions for all methods). Reliability: share right in {N_BINS} bins of equal width with {level} "
+        "Wilson intervals, areas by the number of questions; on the diagonal as many are right as the score says. ROC: "
+        "calling right what scores at least a threshold. ECE, the expected calibration error, which sampling keeps "
+        f"above 0, and AUROC have {level} intervals, that of ECE by inverting a test. Solid and filled: the model's "
+        "own scores; dashed and open: those of a predictor trained on its graded answers, each given by one that did "
+        "not see its fold; dotted: what the topic alone tells, by the mean of the other folds. Beside them the Refusal "
+        "Index of each prompt on the same questions, and that of single draws: it is of the refusals, and needs no "
+        "score." + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
     )

@@ -66,20 +66,21 @@ def _draw_run(figure: Figure, frame: pl.DataFrame) -> None:
         side = WIDTH / (len(methods) + 1)
         numbers = 0.85 + ROW * max(len(methods), variants)
         figure.set_size_inches(WIDTH, side + 0.25 + numbers)
-        above, below = figure.subfigures(2, 1, height_ratios=[side + 0.25, numbers])
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[side + 0.25, numbers])[:, 0]
         *diagrams, roc = above.subplots(1, len(methods) + 1, squeeze=False)[0]
         area, error, indices = below.subplots(1, 3, width_ratios=(1.2, 1, 1))
     else:
         rows = math.ceil(len(methods) / COLUMNS)
         grid, numbers = 0.35 + 1.5 * rows, max(3.0, 1.5 + ROW * (len(methods) + variants))
         figure.set_size_inches(WIDTH, grid + numbers)
-        above, below = figure.subfigures(2, 1, height_ratios=[grid, numbers])
+        above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
         panels = above.subplots(rows, COLUMNS, sharex=True, sharey=True, squeeze=False)
         style.switch_off_rest(panels, len(methods))
         diagrams = list(panels.flat)[: len(methods)]
-        left, right = below.subfigures(1, 2, width_ratios=(1, 1.25))
+        left, right = below.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.25))[0]
         roc = left.subplots()
-        upper, lower = right.subfigures(2, 1, height_ratios=[0.6 + ROW * len(methods), 0.75 + ROW * variants])
+        heights = [0.6 + ROW * len(methods), 0.75 + ROW * variants]
+        upper, lower = right.subfigures(2, 1, squeeze=False, height_ratios=heights)[:, 0]
         area, error = upper.subplots(1, 2, sharey=True)
         indices = lower.subplots()
     _draw_diagrams(diagrams, curves, looks)
@@ -107,8 +108,9 @@ def _draw_diagrams(panels: Sequence[Axes], curves: pl.DataFrame, looks: _Looks) 
 def _write_error(panel: Axes, bins: pl.DataFrame) -> None:
     """Write the calibration error into the corner that the points leave free."""
     taken = bins.filter((pl.col("x") > 0.5) & (pl.col("low") < 0.2)).height
-    place = {"x": 0.0, "y": 1.0, "ha": "left", "va": "top"} if taken else {"x": 1.0, "y": 0.0, "ha": "right"}
-    panel.text(s=f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **place)
+    corner: dict[str, Any] = {"ha": "left", "va": "top"} if taken else {"ha": "right", "va": "bottom"}
+    x, y = (0, 1) if taken else (1, 0)
+    panel.text(x, y, f"ECE {bins['ece'][0]:.2f}", fontsize=6.5, color=style.GREY, **corner)
 
 
 def _prepare(panel: Axes) -> None:
@@ -173,8 +175,8 @@ def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
         _draw_index(panel, place, row, style.INK)
     panel.axvline(0, color=style.PALE, zorder=1)
     style.name_rows(panel, [style.safe_text(variant, 12) for variant in variants], 6.5)
-    looks = {"of probabilities": ("o", style.INK, style.INK), "of single draws": ("s", style.INK, style.PAPER)}
-    style.title_with_key(panel, "RI", looks)
+    looks = {"RI": ("o", style.INK, style.INK), "of single draws": ("s", style.INK, style.PAPER)}
+    style.title_with_key(panel, "Refusal Index", looks)
 
 
 def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> None:
@@ -193,7 +195,7 @@ def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
     band = max(0.24, 0.1 * max(methods, 2 * variants))
     grid, numbers = 0.3 + 1.72 * rows, 0.75 + band * len(models)
     figure.set_size_inches(WIDTH, grid + numbers)
-    above, below = figure.subfigures(2, 1, height_ratios=[grid, numbers])
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=[grid, numbers])[:, 0]
     panels = above.subplots(rows, 4, sharex=True, sharey=True, squeeze=False)
     names = style.short_names(models, 30)
     for place, model in enumerate(models):
@@ -214,15 +216,9 @@ def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
 
 def _method_handles(looks: _Looks) -> Iterator[Line2D]:
     for method, name in looks.labels.items():
-        yield Line2D(
-            *([], []),
-            color=looks.colours[method],
-            linestyle=looks.line(method),
-            marker=looks.markers[method],
-            markerfacecolor=looks.face(method),
-            markersize=4,
-            label=name,
-        )
+        look: dict[str, Any] = {"linestyle": looks.line(method), "marker": looks.markers[method], "markersize": 4}
+        face = looks.face(method)
+        yield Line2D([], [], color=looks.colours[method], markerfacecolor=face, label=name, **look)
 
 
 def _index_handles(index: pl.DataFrame) -> Iterator[Line2D]:

@@ -15,8 +15,10 @@ from refusal_index.cli.score_files import Add, Name, Out, ScoreColumn, carry_fil
 
 
 @takes_settings(
-    *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
+    *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
     *("engine", "price", "grader_price"),
+    max_requests="End in order after so many requests for scores of this run in all; resumable.",
+    max_cost="End in order before these requests cost more dollars than this; needs --price.",
 )
 def confidence(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.", metavar="RUN")],
