@@ -95,7 +95,7 @@ def test_bad_input_is_one_line_and_status_two(invoke, tmp_path, arguments, said)
 
 
 def test_a_run_without_draws_has_no_auroc(invoke, tmp_path):
-    result = invoke("study", "reliability_and_roc", written(tmp_path / "a.csv", "a", n=60))
+    result = invoke("study", "calibrator_comparison", written(tmp_path / "a.csv", "a", n=60))
     assert result.exit_code == 2
     assert "repeated draws" in result.stderr
 
@@ -179,8 +179,8 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
     fourth = written(tmp_path / "d.parquet", "d", rho=0.3, n=250, draws=2, seed=8)
     result = invoke("paper", *three, fourth, *others, "--out", "all", "--models", models, "--format", "csv,svg")
     assert result.exit_code == 0
-    # Files do not say what was asked, so that nobody knows whether a model was to think.
-    possible = sorted(set(STUDY_NAMES) - {"thinking"})
+    # Files do not say what was asked, so that nobody knows whether a model was to think; and these hold no scores.
+    possible = sorted(set(STUDY_NAMES) - {"thinking", "calibrator_cost", "score_or_refusal"})
     assert f"{len(possible)} studies of {len(STUDY_NAMES)}" in result.output
     assert sorted(path.stem for path in (tmp_path / "all").glob("*.svg")) == possible
     assert (tmp_path / "all/README.md").read_text().count("![") == len(possible)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from refusal_index.outcomes.confidence import Score, confidence_table
+from refusal_index.outcomes.confidence_record import MethodRecord, write_record
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.summary import Usage
 
 TRAINED = ("likelihood-platt", "p-ik", "topic", "text-classifier")
 N_FOLDS = 5
@@ -44,3 +49,21 @@ def with_scores(
             fold = place % N_FOLDS if method in TRAINED else None
             scores.append(Score(question, method, value, wrong, (variants or {}).get(method), fold=fold))
     return dataclasses.replace(run, confidence=confidence_table(scores))
+
+
+def record(method: str, **changes: object) -> MethodRecord:
+    """Return a record of sixty answers that were asked once."""
+    plain = MethodRecord(method, None, 60, 60, Usage(6000, 300, 60), 12, 4.5, 1, 0, is_of_model=True)
+    return dataclasses.replace(plain, **changes)
+
+
+def in_folder(run: ComparedRun, folder: Path, records: Sequence[MethodRecord], requests: int = 500) -> ComparedRun:
+    """Return the run with scores of these methods, from a folder that knows what it and they took."""
+    usage = {"requests": requests, "input_tokens": 9000, "output_tokens": 700, "cost": None}
+    variants = [{"model": run.model, "dataset": run.dataset, "variant": name, "usage": usage} for name in run.variants]
+    folder.mkdir(exist_ok=True)
+    (folder / "summary.json").write_text(json.dumps({"variants": variants}))
+    write_record(RunFolder(folder), records, {one.method for one in records})
+    variant_of = {one.method: one.variant for one in records if one.variant}
+    scored = with_scores(run, [one.method for one in records], variants=variant_of)
+    return dataclasses.replace(scored, source=folder)

@@ -190,11 +190,8 @@ def test_runs_without_draws_or_without_wrong_answers_are_said():
 
 
 def test_methods_without_a_question_in_common_are_said(drawn):
-    half = [(f"q{i}", "likelihood" if i < 100 else "p-true") for i in range(200)]
-    table = confidence_table(
-        Score(question, method, (i % 7) / 7, i % 3 == 0) for i, (question, method) in enumerate(half)
-    )
-    study = make([dataclasses.replace(drawn, confidence=table)], OPTIONS)
+    scores = [Score(f"q{i}", "likelihood" if i < 100 else "p-true", (i % 7) / 7, i % 3 == 0) for i in range(200)]
+    study = make([dataclasses.replace(drawn, confidence=confidence_table(scores))], OPTIONS)
     assert "a: P(True) is left out: no question has its score and a grade, and those of the others." in study.notes
 
 

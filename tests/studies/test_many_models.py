@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 from matplotlib.text import Annotation
 from tests.studies.made import made_run
+from tests.studies.scores_made import in_folder, record
 
 from refusal_index.studies import operating_point, style
 from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
@@ -19,6 +20,10 @@ from refusal_index.studies.writing import few_notes
 
 VARIANTS = ("low", "normal", "high")
 MANY = 9
+SCORES = [
+    *(record(name) for name in ("p-answering", "verbalised-number-after", "likelihood", "self-consistency")),
+    *(record(name, training_examples=50) for name in ("p-ik", "topic", "a-method-of-ones-own-with-a-long-name")),
+]
 
 
 def named(place: int) -> str:
@@ -31,26 +36,23 @@ def labelled(run):
 
 
 @pytest.fixture(scope="module")
-def runs():
-    """Two datasets; four draws of the first, one of the second."""
+def runs(tmp_path_factory):
+    """Two datasets; four draws of the first and scores of confidence, one draw of the second."""
+    folder = tmp_path_factory.mktemp("runs")
     return {
-        place: [
-            labelled(
-                made_run(
-                    named(place),
-                    dataset=dataset,
-                    rho=0.1 + 0.06 * place,
-                    right=0.2 + 0.04 * place,
-                    n=80,
-                    seed=place,
-                    variants=VARIANTS,
-                    draws=draws,
-                )
-            )
-            for dataset, draws in (("almanac", 4), ("precise_wiki", 1))
-        ]
+        place: [scored(folder / str(place), made(place, "almanac", 4)), made(place, "precise_wiki", 1)]
         for place in range(MANY)
     }
+
+
+def made(place, dataset, draws):
+    rates = {"rho": 0.1 + 0.06 * place, "right": 0.2 + 0.04 * place}
+    run = made_run(named(place), dataset=dataset, n=80, seed=place, variants=VARIANTS, draws=draws, **rates)
+    return labelled(run)
+
+
+def scored(folder, run):
+    return in_folder(run, folder, SCORES)
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +166,7 @@ def test_operating_points_of_every_panel_are_in_view(runs, options) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["auroc_correlation", "attenuation", "reliability_and_roc", "index_and_size", "thinking", "ranking_stability"],
+    ["auroc_correlation", "attenuation", "calibrator_comparison", "index_and_size", "thinking", "ranking_stability"],
 )
 def test_what_is_not_possible_with_32_runs_is_one_line_with_a_count_and_no_paragraph_of_names(name):
     runs = [made_run(f"provider/model-number-{i}", n=30, seed=i, variants=["normal"]) for i in range(32)]

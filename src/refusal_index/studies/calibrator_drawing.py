@@ -208,8 +208,8 @@ def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_roc(right, part, looks)
         left.set_title(names[model], fontsize=7.5)
     style.switch_off_rest(panels, 2 * len(models))
-    above.supxlabel("Score (left), wrong answers passed (right)", fontsize=8)
-    above.supylabel("Share right (left), right answers passed (right)", fontsize=8)
+    above.supxlabel("Score; wrong answers passed", fontsize=8)
+    above.supylabel("Share right; right passed", fontsize=8)
     _draw_bands(below, curves, index, looks, models)
     style.outside_legend(figure, [*_method_handles(looks), *_index_handles(index)])
 
