@@ -34,15 +34,21 @@ BOOKS = (
     "--out {model}-books"
 )
 COMMANDS = (MAIN, DRAWN, BOOKS)
+SCORED = (
+    "refusal-index run --model almanac/base --limit 400 --draws 10 --logprobs --out base-scored",
+    "refusal-index confidence base-scored --method p-answering,self-consistency,answer-entropy,likelihood,"
+    "likelihood-platt,p-ik,text-classifier",
+)
+"""Of one model, as in the paper: with scores of how likely its answers are right."""
 
 WITH_DRAWS = (*MODELS, *(f"{model}-drawn" for model in MODELS))
 MADE_OF = {
     "attenuation": ("base-drawn",),
     "auroc_correlation": WITH_DRAWS,
-    "reliability_and_roc": WITH_DRAWS,
+    **dict.fromkeys(("calibrator_comparison", "calibrator_cost", "score_or_refusal"), ("base-scored",)),
     "hallucination_table": (*MODELS, *(f"{model}-books" for model in MODELS)),
 }
-"""Runs of the studies that need many draws or a second dataset; the others are made of the main runs."""
+"""Runs of the studies that need many draws, scores or a second dataset; the others are made of the main runs."""
 
 SCALE = 0.9
 """Pixels kept of a picture for print; the page shows it at half of that size, since many screens have two for one."""
@@ -102,7 +108,7 @@ def make_runs() -> None:
 
 def commands() -> tuple[str, ...]:
     """Return what makes the runs, as one would type it."""
-    return tuple(command.format(model=model) for command in COMMANDS for model in MODELS)
+    return (*(command.format(model=model) for command in COMMANDS for model in MODELS), *SCORED)
 
 
 def book_questions() -> str:

@@ -63,7 +63,11 @@ def test_what_goes_out_comes_in_again(command, ran, out):
     for text in HOSTILE:
         row = {"question_id": outcomes(ran)["question_id"][0], "method": text, "confidence": 0.5}
         Path("s.jsonl").write_text(json.dumps(row))
-        assert command("confidence", "r", "--add", "s.jsonl", "--out", out).exit_code == 0
+        assert command("confidence", "r", "--add", "s.jsonl").exit_code == 0
+    assert command("confidence", "r", "--out", out).exit_code == 0
+    again = command("confidence", "r", "--out", out)
+    assert again.exit_code == 2
+    assert "is there already" in again.stderr
     table = read_confidence(ran / "confidence.parquet")
     assert table["method"].to_list() == list(HOSTILE)
     (ran / "confidence.parquet").unlink()

@@ -25,8 +25,8 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, scored, tmp_path):
-    said = command("paper", scored, "--out", "all", "--format", "csv,tex,svg")
+def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, scored):
+    said = command("paper", str(scored), "--out", "all", "--format", "csv,tex,svg")
     assert said.exit_code == 0
     made = {path.stem for path in Path("all").glob("*.svg")}
     assert made >= OF_SCORES
@@ -42,8 +42,8 @@ def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, score
 def test_an_outcome_table_alone_says_who_makes_and_measures_scores(command, scored):
     table = scored / "outcomes.parquet"
     for name in ("calibrator_cost", "score_or_refusal"):
-        said = command("study", name, table)
+        said = command("study", name, str(table))
         assert said.exit_code == 2
         assert "'refusal-index confidence'" in said.stderr
-    assert command("study", "calibrator_comparison", table, "--format", "csv").exit_code == 0
+    assert command("study", "calibrator_comparison", str(table), "--format", "csv").exit_code == 0
     assert set(pl.read_csv("studies/calibrator_comparison.csv").filter(part="roc")["method"]) == {"p-answering"}

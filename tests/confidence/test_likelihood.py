@@ -42,11 +42,20 @@ def test_rounding_makes_no_probability_above_one():
     ("answer", "said", "expected"),
     [
         ("Lima", ["Is it Lima? <answer>", "Lima", "</answer>"], ["Lima"]),
+        ("Lima", ["<answer>", "Lima", "</answer>", " Lima", " it is"], ["Lima"]),
+        ("er", ["<answer>", "er", "</answ", "er>"], ["er"]),
         ("Lima", ["<answer>Li", "ma</answer>"], ["<answer>Li", "ma</answer>"]),
         ("", ["<answer>", "</answer>"], ["<answer>", "</answer>"]),
         ("not there", ["Lima"], ["Lima"]),
     ],
-    ids=["the last place", "a token over the edge", "no answer", "not found"],
+    ids=[
+        "the last place",
+        "said again behind it",
+        "also in the tag",
+        "a token over the edge",
+        "no answer",
+        "not found",
+    ],
 )
 def test_which_tokens_are_the_answer_s(answer, said, expected):
     tokens = [TokenLogprob(text, -1.0) for text in said]

@@ -54,3 +54,11 @@ def test_a_question_that_was_drawn_once_has_no_row():
 
 def test_clusters_are_of_answers_that_agree():
     assert cluster_sizes(["1,000", "Lima", "1000", "lima"]) == [2, 2]
+
+
+def test_a_draw_that_was_cut_or_empty_neither_agrees_nor_differs():
+    known = evidence("Lima", "lima", "", "")
+    assert [one.confidence for one in self_consistency(known)] == [1.0]
+    assert [one.confidence for one in answer_entropy(known)] == [1.0]
+    unread = evidence("", "", "")
+    assert [one.confidence for one in (*self_consistency(unread), *answer_entropy(unread))] == [None, None]

@@ -7,6 +7,7 @@ import pkgutil
 import re
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import fields
 
 import polars as pl
 import pytest
@@ -17,6 +18,7 @@ from refusal_index.datasets import dataset_names
 from refusal_index.datasets.imports.first_pass import NOT_GRADED
 from refusal_index.engines.store import STORE_VERSION, TABLES
 from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.confidence_record import MethodRecord
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NO_SCORE, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_document, with_confidence
@@ -103,6 +105,11 @@ def test_keys_of_the_summary(document):
     assert first_column(FILES, "<!-- summary -->") == list(document)
     assert sorted(first_column(FILES, "<!-- variant -->")) == sorted(document["variants"][0])
     assert sorted(first_column(FILES, "<!-- confidence -->")) == sorted(document["confidence"][0])
+
+
+def test_keys_of_a_record_of_scores():
+    keys = [field.name for field in fields(MethodRecord) if field.name != "method"]
+    assert sorted(first_column(FILES, "<!-- record -->")) == sorted(keys)
 
 
 def test_names_of_metrics(document):

@@ -13,10 +13,14 @@ import refusal_index as ri
 from refusal_index.engines.engine import Finished, Replied
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.confidence import ConfidencePlan, allowed, pending, prepare_confidence
-from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.confidence_evidence import Sources
+from refusal_index.evaluation.confidence_files import add_scores
+from refusal_index.evaluation.confidence_refresh import refresh_scores
+from refusal_index.evaluation.run import open_store, rebuild
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked, Pass
+from refusal_index.protocol import Asked, GraderKind, Pass
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS
 
@@ -167,3 +171,70 @@ def test_graders_of_the_run_grade_the_answers_asked_beside_it():
 def _own(path: Path):
     with open_store(RunFolder(path / "confidence")) as store:
         return list(store.replies())
+
+
+def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
+    ri.confidence_scores(run, ["likelihood", "self-consistency"], engine="local")
+    table = pl.read_parquet(run / "confidence.parquet")
+    other = pl.when(pl.col("method") == "likelihood").then(~pl.col("wrong")).otherwise("wrong")
+    table.with_columns(wrong=other).write_parquet(run / "confidence.parquet")
+    rebuilt = rebuild(run)
+    assert rebuilt.outdated == ("likelihood",)
+    assert rebuilt.confidence["method"].unique().to_list() == ["self-consistency"]
+    assert [one.method for one in rebuilt.summary.confidence] == ["self-consistency"]
+    again: list[object] = []
+    assert ri.confidence_scores(run, ["likelihood"], engine="local", progress=again.append).height == table.height
+    assert not again, "the replies were there"
+
+
+def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_stay(run):
+    outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0)
+    ids = outcomes["question_id"].unique(maintain_order=True).to_list()
+    found = pl.DataFrame({"question_id": ids, "method": "found", "confidence": 0.5})
+    stated = pl.DataFrame({"question_id": ids, "method": "stated", "confidence": 0.5, "wrong": True})
+    add_scores(run, pl.concat([found, stated], how="diagonal"))
+    changed = pl.read_parquet(run / "outcomes.parquet").with_columns(wrong=~pl.col("wrong"), first_grade=None)
+    changed = changed.with_columns(pl.lit(None, pl.String).alias("first_grade"), forced_grade=pl.lit(None, pl.String))
+    before = pl.read_parquet(run / "confidence.parquet")
+    with open_store(RunFolder(run)) as store:
+        refresh_scores(RunFolder(run), store, RunFolder(run).read_settings(), changed)
+    after = pl.read_parquet(run / "confidence.parquet")
+    assert (after.filter(method="found")["wrong"] != before.filter(method="found")["wrong"]).all()
+    assert after.filter(method="stated").equals(before.filter(method="stated"))
+
+
+def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
+    with open_store(RunFolder(run)) as store:
+        (question, *_) = store.questions().values()
+        sources = Sources(store, ReplyStore(None), GraderKind.MODEL)
+        answers = sources.forced(question)
+    assert all(one.wrong is None for one in answers.values())
+    assert all(one.text for one in answers.values())
+
+
+def test_all_methods_of_a_folder_are_of_the_same_folds(run):
+    ri.confidence_scores(run, ["text-classifier"], engine="local", group="none")
+    table = ri.confidence_scores(run, ["topic"], engine="local", group="entity")
+    folds = [table.filter(method=name).sort("question_id")["fold"].to_list() for name in ("text-classifier", "topic")]
+    assert folds[0] == folds[1]
+
+
+def test_ended_early_from_python_is_an_error_and_what_came_is_kept(run):
+    with pytest.raises(ri.RefusalIndexError, match=r"ended early.*the same call again resumes"):
+        ri.confidence_scores(run, ["likelihood"], engine="local", max_requests=5)
+    assert len(_own(run)) == 5
+
+
+def test_a_folder_of_scores_that_is_a_link_is_not_followed(run, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (run / "confidence").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ri.RefusalIndexError, match=r"confidence cannot be used .*link"):
+        ri.confidence_scores(run, ["likelihood"], engine="local")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_a_damaged_table_is_told_before_anything_is_asked(run):
+    (run / "confidence.parquet").write_bytes(b"nothing of the kind")
+    with pytest.raises(ri.RefusalIndexError, match=r"confidence\.parquet"):
+        ri.confidence_scores(run, ["likelihood"], engine="local")
+    assert not (run / "confidence").exists()

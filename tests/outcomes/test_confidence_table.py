@@ -430,8 +430,11 @@ class TestJoining:
         assert join_outcomes(table, outcomes(row)).scores["wrong"].to_list() == [wrong]
 
     def test_what_the_scores_say_themselves_stays(self):
-        joined = join_outcomes(scores({"question_id": "q0", "wrong": True, "draw": 7}), sums())
-        assert joined.scores.select("wrong", "draw").rows() == [(True, 7)]
+        row = {"question_id": "q0", "wrong": True}
+        strange = ({**row, "draw": 7}, {**row, "variant": "nonexistent"})
+        joined = join_outcomes(scores(row, *strange), sums())
+        assert joined.scores.select("wrong", "draw").rows() == [(True, 0)]
+        assert joined.unknown.height == 2, "of a draw and a variant that the run has not"
 
     def test_a_score_of_all_variants_is_one_of_each_as_their_answers_differ(self):
         other = sums(variant="high").with_columns(wrong=~pl.col("wrong"), first_grade=None, forced_grade=None)

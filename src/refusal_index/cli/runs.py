@@ -19,6 +19,7 @@ from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, RunFailedError
 from refusal_index.evaluation.confidence import ConfidencePlan, pending
+from refusal_index.evaluation.confidence_refresh import outdated_lines
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan
@@ -31,7 +32,15 @@ from refusal_index.outcomes.run_sets import SUMMARY
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
 WAITS = "interrupted: what is on its way is waited for; once more ends at once"
-PLACES = ("report.html", "outcomes.parquet", "confidence.parquet", "summary.json", "run.json", "replies.sqlite", "logs/")
+PLACES = (
+    "report.html",
+    "outcomes.parquet",
+    "confidence.parquet",
+    "summary.json",
+    "run.json",
+    "replies.sqlite",
+    "logs/",
+)
 SHOWN = 5
 
 
@@ -122,6 +131,9 @@ def show_run(run: Run, *, as_json: bool) -> bool:
             console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
+    for line in outdated_lines(run.outdated, run.folder):
+        console.say()
+        console.prose(line)
     if run.ended is not None:
         console.say()
         console.say(f"ended early: {run.ended}")

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import OptionError
-from refusal_index.cli.shared_options import columns_of
+from refusal_index.cli.shared_options import check_place, columns_of
 
 Add = Annotated[
     Path | None,
@@ -48,11 +48,10 @@ def carry_files(
     from refusal_index.evaluation import confidence_files
     from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.outcomes.presentation.confidence import confidence_blocks
-    from refusal_index.outcomes.source import file_format
 
     _check(add, column, name, out)
     if out is not None:
-        file_format(out)  # a suffix that cannot be written is told before anything is changed
+        check_place(out)  # told before anything is changed
     document: dict[str, Any] = {}
     if add is not None:
         added = confidence_files.add_scores(run, add, method=name, columns=columns_of(column))

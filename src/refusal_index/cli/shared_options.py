@@ -56,6 +56,25 @@ RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .p
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 
 
+def check_place(out: Path) -> None:
+    """Raise where a table cannot be written, or something is there already that would be lost.
+
+    Raises
+    ------
+    OptionError
+        If there is something, or no folder to write into.
+    RefusalIndexError
+        If the suffix is of no kind of table.
+    """
+    from refusal_index.outcomes.source import file_format
+
+    file_format(out)
+    if out.exists() or out.is_symlink():
+        raise OptionError(f"--out: {out} is there already; choose another name, or remove it")
+    if not out.parent.is_dir():
+        raise OptionError(f"--out: expected a folder that exists, got {out.parent}; create it or choose another")
+
+
 def words_of(given: Sequence[str]) -> dict[str, str]:
     """Read ``WORD=MEANING`` pairs of ``--map``.
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from refusal_index.confidence.method import Answer, Evidence, Method, Need, scored_answers
+from refusal_index.confidence.method import Answer, Evidence, Method, Need, score_each
 from refusal_index.outcomes.confidence import Score
-from refusal_index.protocol import TokenLogprob
+from refusal_index.protocol import TokenLogprob, answer_start
 
 Reduce = Callable[[Sequence[float]], float]
 
@@ -29,7 +29,7 @@ def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]
         tokens = answer_tokens(answer.text, answer.logprobs or ())
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
-    return scored_answers(evidence, name, probability)
+    return score_each(evidence, name, probability)
 
 
 def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:
@@ -48,8 +48,8 @@ def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[Token
     >>> [one.token for one in answer_tokens("Lima", said)]
     ['Li', 'ma']
     """
-    start = "".join(one.token for one in tokens).rfind(answer)
-    if start < 0 or not answer:
+    start = answer_start("".join(one.token for one in tokens), answer)
+    if start is None:
         return tokens
     found, place = [], 0
     for one in tokens:

@@ -167,7 +167,7 @@ def lacking(packages: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in packages if find_spec(name) is None)
 
 
-def scored_answers(evidence: Evidence, name: str, confidence: Callable[[str, Answer], float | None]) -> Iterable[Score]:
+def score_each(evidence: Evidence, name: str, confidence: Callable[[str, Answer], float | None]) -> Iterable[Score]:
     """Yield a score for every answer, in the order of the questions' ids.
 
     Parameters

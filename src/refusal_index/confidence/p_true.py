@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from refusal_index.confidence.likelihood import answer_tokens
-from refusal_index.confidence.method import Answer, Evidence, Method, Need, scored_answers
+from refusal_index.confidence.method import Answer, Evidence, Method, Need, score_each
 from refusal_index.confidence.prompts import shipped
 from refusal_index.outcomes.confidence import Score
 from refusal_index.outcomes.question import Question
@@ -47,7 +47,7 @@ def p_true(evidence: Evidence) -> Iterable[Score]:
     """
     replies = evidence.probes.get(NAME, {})
     asked = {one: answer for one, answer in evidence.answers.items() if replies.get(one)}
-    return scored_answers(replace(evidence, answers=asked), NAME, lambda one, _: believed(replies[one]))
+    return score_each(replace(evidence, answers=asked), NAME, lambda one, _: believed(replies[one]))
 
 
 def believed(replies: Sequence[Answer]) -> float | None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from refusal_index.confidence.method import Answer, Evidence, Method, Need, scored_answers
+from refusal_index.confidence.method import Answer, Evidence, Method, Need, score_each
 from refusal_index.outcomes.confidence import Score
 from refusal_index.protocol import same_answer
 
@@ -34,10 +34,10 @@ def self_consistency(evidence: Evidence) -> Iterable[Score]:
     """
 
     def share(question_id: str, answer: Answer) -> float | None:
-        drawn = evidence.further.get(question_id, ())
+        drawn = _readable(evidence, question_id) if answer.text else []
         return sum(same_answer(answer.text, one.text) for one in drawn) / len(drawn) if drawn else None
 
-    return scored_answers(_with_draws(evidence), SELF_CONSISTENCY.name, share)
+    return score_each(_with_draws(evidence), SELF_CONSISTENCY.name, share)
 
 
 def answer_entropy(evidence: Evidence) -> Iterable[Score]:
@@ -52,11 +52,13 @@ def answer_entropy(evidence: Evidence) -> Iterable[Score]:
     """
 
     def certainty(question_id: str, answer: Answer) -> float | None:
-        drawn = [answer, *evidence.further.get(question_id, ())]
+        drawn = [answer, *_readable(evidence, question_id)]
+        if not answer.text or len(drawn) < 2:
+            return None
         share = _entropy(cluster_sizes([one.text for one in drawn])) / math.log(len(drawn))
         return 1 - min(share, 1.0)  # beyond 1 by rounding alone
 
-    return scored_answers(_with_draws(evidence), ANSWER_ENTROPY.name, certainty)
+    return score_each(_with_draws(evidence), ANSWER_ENTROPY.name, certainty)
 
 
 def cluster_sizes(answers: Sequence[str]) -> list[int]:
@@ -77,6 +79,11 @@ def cluster_sizes(answers: Sequence[str]) -> list[int]:
 def _entropy(sizes: Sequence[int]) -> float:
     total = sum(sizes)
     return -sum(size / total * math.log(size / total) for size in sizes)
+
+
+def _readable(evidence: Evidence, question_id: str) -> list[Answer]:
+    """Return the further answers of a question; a reply that was cut or empty neither agrees nor differs."""
+    return [one for one in evidence.further.get(question_id, ()) if one.text]
 
 
 def _with_draws(evidence: Evidence) -> Evidence:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from refusal_index.datasets import Dataset, sample
 from refusal_index.datasets.own import questions_from
-from refusal_index.engines.engine import ModelError, Progress, unwatched
+from refusal_index.engines.engine import ModelError, Progress, RunFailedError, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.settings import Settings
@@ -204,7 +204,10 @@ def confidence_scores(
     folder = run.path if isinstance(run, Run) else checked_path(run, "run")
     objects = {} if model is None else {RunFolder(folder).read_complete_settings()["model"]: model}
     plan = prepare_confidence(folder, methods, Settings.of(**settings), objects=objects, group=group, layer=layer)
-    return run_to_end(measure(plan, progress)).table
+    found = run_to_end(measure(plan, progress))
+    if found.ended is not None:
+        raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
+    return found.table
 
 
 def compare(first: Run | str | Path, second: Run | str | Path, **options: Any) -> TwoRuns:

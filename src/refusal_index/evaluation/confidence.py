@@ -26,7 +26,8 @@ from refusal_index.engines.registry import check_engine, engine_of
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.confidence_evidence import Sources, current, further_refusals
+from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.confidence_evidence import OWN, Sources, current, further_refusals
 from refusal_index.evaluation.confidence_groups import groups_of, training_shortage
 from refusal_index.evaluation.confidence_record import Measured, record_scores
 from refusal_index.evaluation.confidence_states import FILE as STATES
@@ -41,8 +42,9 @@ from refusal_index.evaluation.run import (
     open_store,
     write_results,
 )
-from refusal_index.outcomes.confidence import confidence_table, read_confidence, with_scores, write_confidence
+from refusal_index.outcomes.confidence import Score, confidence_table, with_scores, write_confidence
 from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.files import check_folder
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.question import Question
@@ -65,9 +67,6 @@ from refusal_index.protocol import (
     load_prompt_set,
     prompt_set_names,
 )
-
-OWN = "confidence"
-"""In a run's folder: what confidence asked for."""
 
 ALL = "all"
 """Every method that a run allows."""
@@ -147,8 +146,14 @@ class ConfidencePlan:
     def own_store(self, *, made: bool = True) -> ReplyStore:
         """Open the replies that confidence asked for."""
         path = RunFolder(self.folder.path / OWN).replies
-        if made:
-            path.parent.mkdir(exist_ok=True)
+        try:
+            check_folder(path.parent)  # what is written there would else go elsewhere
+            if made:
+                path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(
+                f"{path.parent} cannot be used ({error.strerror}); remove it, and run again"
+            ) from error
         return ReplyStore(path if made or path.exists() else None)
 
     def waves(self, sources: Sources) -> Iterator[Wave]:
@@ -390,6 +395,7 @@ def _plan(
     with open_store(folder, made=False) as store:
         questions = store.questions()
     outcomes = folder.read_outcomes()
+    folder.read_confidence()  # a damaged one is told before anything is asked
     return ConfidencePlan(folder, settings, methods, grader, graders, chosen, questions, outcomes, objects or {})
 
 
@@ -433,43 +439,57 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Pending:
-    """What is still to be asked under one name: questions, requests to the model, and about how many tokens in."""
+    """What is still to be asked under one name.
+
+    Attributes
+    ----------
+    name, questions
+        Of a prompt, or the forced pass, and how many questions.
+    requests, most
+        Requests to the model; the most are sent where no log probabilities come, or answers come out otherwise.
+    input_tokens
+        About how many, of the least.
+    """
 
     name: str
     questions: int
     requests: int
+    most: int
     input_tokens: int
 
 
 def pending(plan: ConfidencePlan) -> list[Pending]:
     """Return what is still to be asked of a run, wave by wave; nothing is sent or written.
 
-    Of a prompt about answers that are themselves still to be asked, those requests are counted too. Requests to a model
-    that grades are not: each answer takes one, or two where its verdict cannot be read.
+    Requests to a model that grades are not counted: each answer takes one, or two where its verdict cannot be read.
     """
     with open_store(plan.folder, made=False) as store, plan.own_store(made=False) as own:
         sources = Sources(store, own, plan.grader)
         answers = _still(plan.settings, plan.missing_answers(sources), own)
-        found = [_pending(plan.settings, FORCED, answers, own)]
+        found = [_pending(plan.settings, FORCED, answers, (), own)]
         for prompt in plan.own_prompts:
             talks = plan.probes(prompt, sources)
             there = {one.question.question_id for one in talks}
-            later = [one for one in answers if one.question.question_id not in there]
-            found.append(
-                _pending(
-                    plan.settings,
-                    prompt.name,
-                    [
-                        *_still(plan.settings, talks, own),
-                        *plan.probed(prompt, (one.question for one in later), sources),
-                    ],
-                    own,
-                )
+            new = plan.probed(
+                prompt, [one.question for one in answers if one.question.question_id not in there], sources
             )
-    return [one for one in found if one.requests]
+            due_now = [*_still(plan.settings, talks, own), *new]
+            renewed = {one.question.question_id for one in answers} & there - {
+                one.question.question_id for one in due_now
+            }
+            anew = () if prompt.is_graded else [one for one in talks if one.question.question_id in renewed]
+            found.append(_pending(plan.settings, prompt.name, due_now, anew, own, prompt.draws))
+    return [one for one in found if one.most]
 
 
-def _pending(settings: Settings, name: str, talks: Sequence[Conversation], own: ReplyStore) -> Pending:
+def _pending(
+    settings: Settings,
+    name: str,
+    talks: Sequence[Conversation],
+    anew: Sequence[Conversation],
+    own: ReplyStore,
+    draws: int = 1,
+) -> Pending:
     asks = [(talk, one) for talk in talks for one in due(talk, current(settings, talk, own))]
     own_asks = [(talk, one) for talk, one in asks if one.step.asked is Asked.MODEL]
     tokens = sum(
@@ -477,7 +497,10 @@ def _pending(settings: Settings, name: str, talks: Sequence[Conversation], own: 
         * sum(about_tokens(said.content) for said in talk.procedure.request(one.step, talk.question).messages)
         for talk, one in own_asks
     )
-    return Pending(name, len(talks), sum(one.choices for _, one in own_asks), tokens)
+    requests, embedded = sum(one.choices for _, one in own_asks), settings.model.startswith("almanac/")
+    each = 1 if embedded else draws
+    most = sum(one.choices if one.choices > 1 else each for _, one in own_asks) + each * len(anew)
+    return Pending(name, len(talks) + len(anew), requests, most, tokens)
 
 
 def _still(settings: Settings, talks: Sequence[Conversation], own: ReplyStore) -> list[Conversation]:
@@ -507,20 +530,48 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
     """
     folder, budget = plan.folder, budget or Budget(plan.settings.limits)
     with folder.lock(), open_store(folder, made=False) as store, plan.own_store() as own:
+        plan = replace(plan, questions=store.questions(), outcomes=folder.read_outcomes())  # as they are by now
         sources = Sources(store, own, plan.grader)
-        before = set(own.replies())
-        budget.count_earlier(folder.path / OWN, [*before], plan.prices)
+        before = {*own.replies(), *own.retired()}
+        budget.count_earlier(folder.path / OWN, list(before), plan.prices)
         ended = budget.used_up() or await _ask(plan, sources, progress, budget)
-        usage = total([one for one in own.replies() if one not in before], plan.prices)
-        evidence = plan.evidence(sources)
-        scores = {method: list(method.score(evidence)) for method in plan.methods}
-        before_now = read_confidence(folder.confidence) if folder.confidence.exists() else None
-        table = _in_order(with_scores(before_now, confidence_table(chain.from_iterable(scores.values()))))
+        usage = total([one for one in (*own.replies(), *own.retired()) if one not in before], plan.prices)
+        earlier = folder.read_confidence()
+        evidence = _with_earlier(plan, earlier).evidence(sources)
+        scores, failed = _scored(plan, evidence, earlier)
+        table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
         write_confidence(table, folder.confidence)
         prices = plan.prices.or_those(Prices.read(folder.read_about()))
         record_scores(folder, Measured(sources, evidence, plan.outcomes, prices), scores)
         write_results(folder, store)
+    if failed is not None:
+        raise failed
     return Confidence(folder, table, plan.methods, usage, ended)
+
+
+def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> ConfidencePlan:
+    """Have the methods scored too that the folder holds scores of: all are of the same answers and in the same folds.
+
+    One that needs weights, and takes long, is left as it is.
+    """
+    names = () if earlier is None else earlier["method"].unique().to_list()
+    known = [METHODS[name] for name in names if name in METHODS and METHODS[name] not in plan.methods]
+    again = (one for one in known if Need.WEIGHTS not in one.needs and unmet(plan, one) is None)
+    return replace(plan, methods=(*plan.methods, *again))
+
+
+def _scored(
+    plan: ConfidencePlan, evidence: Evidence, earlier: pl.DataFrame | None
+) -> tuple[dict[Method, list[Score]], RefusalIndexError | None]:
+    """Return the scores of each method, and why one that is wanted has none: the others are kept nevertheless."""
+    scores: dict[Method, list[Score]] = {}
+    failed: RefusalIndexError | None = None
+    for method in _with_earlier(plan, earlier).methods:
+        try:
+            scores[method] = list(method.score(evidence))
+        except RefusalIndexError as error:
+            failed = failed or (error if method in plan.methods else None)
+    return scores, failed
 
 
 async def _ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget: Budget) -> str | None:

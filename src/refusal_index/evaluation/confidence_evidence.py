@@ -23,11 +23,14 @@ from refusal_index.protocol import (
     GraderKind,
     Pass,
     Procedure,
+    Reply,
     Step,
-    finished_draws,
     read_logprobs,
     read_reply,
 )
+
+OWN = "confidence"
+"""In a run's folder: what confidence asked for."""
 
 
 @dataclass(frozen=True)
@@ -57,26 +60,31 @@ class Sources:
 
     def _answers(self, store: ReplyStore, question: Question) -> dict[int, Answer]:
         said = [one for one in store.standing(question.question_id, FORCED) if one.reply.of is Pass.FORCED]
-        return dict(enumerate(self._graded(question, FORCED, ForcedPass(self.grader), said)))
+        return self._graded(question, ForcedPass(self.grader), said)
 
     def probed(self, conversation: Conversation, said: Sequence[Completion]) -> list[Answer]:
         """Return the replies to a prompt of confidence's own, in the order of their draws."""
-        return self._graded(conversation.question, conversation.variant, conversation.procedure, said)
+        return list(self._graded(conversation.question, conversation.procedure, said).values())
 
     def came_with_logprobs(self, prompt: str) -> bool:
         """Whether no reply to a prompt came without log probabilities: also where there is none yet."""
         probes = (one for one in self.own.replies() if one.reply.of is Pass.PROBE and one.variant == prompt)
         return all(one.logprobs is not None for one in probes if one.reply.asked is Asked.MODEL)
 
-    def _graded(
-        self, question: Question, variant: str, procedure: Procedure, said: Sequence[Completion]
-    ) -> list[Answer]:
+    def _graded(self, question: Question, procedure: Procedure, said: Sequence[Completion]) -> dict[int, Answer]:
+        """Return the answers by draw; one whose verdict is still to come has no grade, and is there all the same."""
         own = {one.draw: one for one in said if one.reply.asked is Asked.MODEL}
-        if not own:
-            return []
-        conversation = Conversation(question, variant, procedure, max(own) + 1)
-        became = finished_draws(conversation, said)
-        return [_answer(own[draw], outcome) for draw, outcome in enumerate(became) if draw in own]
+        first: dict[Reply, int] = {}  # the same reply in several draws is graded in the first of them
+        for draw in sorted(own):
+            first.setdefault(own[draw].reply, draw)
+        found = {}
+        for draw in sorted(own):
+            graded = first[own[draw].reply]
+            verdicts = [one.reply for one in said if one.reply.asked is not Asked.MODEL and one.draw == graded]
+            became = procedure.step(question, [own[draw].reply, *verdicts])
+            wrong = became.wrong if isinstance(became, Outcome) else None
+            found[draw] = _answer(own[draw], wrong, with_logprobs=draw == 0 or own[draw].reply.of is Pass.PROBE)
+        return found
 
 
 def current(settings: Settings, conversation: Conversation, own: ReplyStore) -> list[Completion]:
@@ -121,10 +129,10 @@ def further_refusals(outcomes: pl.DataFrame) -> dict[str, dict[str, list[bool]]]
     return found
 
 
-def _answer(one: Completion, outcome: Outcome) -> Answer:
+def _answer(one: Completion, wrong: bool | None, *, with_logprobs: bool) -> Answer:
     text = read_reply(one.reply.text, one.reply.stop_reason).answer
     try:
-        logprobs = read_logprobs(one.logprobs)
+        logprobs = read_logprobs(one.logprobs) if with_logprobs else None
     except ValueError as error:
         raise StoreError(f"question {one.question_id}: {error}; restore the store of replies from a copy") from error
-    return Answer(text, one.reply.text, outcome.wrong, logprobs, one.reply.stop_reason)
+    return Answer(text, one.reply.text, wrong, logprobs, one.reply.stop_reason)

@@ -24,7 +24,19 @@ def pending_blocks(pending: Sequence[Pending]) -> Iterator[Block]:
     """Yield what would be sent."""
     yield "dry run: nothing is sent"
     yield ""
-    rows = [(one.name, f"{one.questions:,}", f"{one.requests:,}", f"{one.input_tokens:,}") for one in pending]
-    requests, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "input_tokens"))
-    rows.append(("all", "", f"{requests:,}", f"{tokens:,}"))
+    rows = [
+        (one.name, f"{one.questions:,}", _range(one.requests, one.most), f"{one.input_tokens:,}") for one in pending
+    ]
+    least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
+    rows.append(("all", "", _range(least, most), f"{tokens:,}"))
     yield Table.of(("asked", "questions", "requests", "about tokens in"), rows, left=("asked",))
+    if least < most:
+        yield ""
+        yield (
+            "The most are sent where no log probabilities come, so that replies are drawn instead, or where an answer "
+            "that was judged comes out otherwise."
+        )
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"

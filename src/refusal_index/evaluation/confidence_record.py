@@ -63,11 +63,6 @@ def record_scores(folder: RunFolder, found: Measured, scores: Mapping[Method, Se
         Replies and evidence.
     scores
         Those that were made now, by method.
-
-    Raises
-    ------
-    ConfidenceError
-        If the record that is there cannot be read.
     """
     made = {method: given for method, given in scores.items() if given}
     records = [one for method, given in made.items() for one in method_records(found, method, given)]

@@ -27,6 +27,7 @@ from refusal_index.engines.registry import engine_of
 from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.confidence_refresh import refresh_scores
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
@@ -94,6 +95,8 @@ class Run:
         What another grader changed; None in a run that was graded once.
     ended
         Why it ended before all was asked, as it was told to; None where it did not.
+    outdated
+        Methods of confidence whose scores rested on grades that are others now, and were taken out.
     """
 
     folder: RunFolder
@@ -104,6 +107,7 @@ class Run:
     disagreements: int = 0
     changes: GradeChanges | None = None
     ended: str | None = None
+    outdated: tuple[str, ...] = ()
 
     @property
     def path(self) -> Path:
@@ -390,8 +394,9 @@ def write_results(
         confidence_level=confidence_level,
         always_alike=always_alike(settings),
     )
+    outdated = refresh_scores(folder, store, settings, derived.outcomes)
     summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
-    return _written(folder, settings, derived, summary)
+    return replace(_written(folder, settings, derived, summary), outdated=outdated)
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:

@@ -99,6 +99,15 @@ def confidence_table(scores: Iterable[Score]) -> pl.DataFrame:
 
 
 def _check(table: pl.DataFrame, source: str) -> None:
+    strange = table.with_row_index("row").filter(
+        pl.col("draw").is_null() | ~pl.col("pass").is_in(PASSES).fill_null(value=True)
+    )
+    if strange.height:
+        row = strange.row(0, named=True)
+        raise ConfidenceError(
+            f"{source}, row {row['row'] + 1}: expected a draw and a pass out of {', '.join(PASSES)} or none, got "
+            f"{shortened(row['draw'])} and {shortened(row['pass'])}"
+        )
     outside = table.with_row_index("row").filter(~pl.col("confidence").is_between(0, 1))
     if outside.height:
         row = outside.row(0, named=True)

@@ -137,7 +137,9 @@ def _is_wrong(grade: pl.Expr) -> pl.Expr:
 def _joined(scores: pl.DataFrame, answers: pl.DataFrame) -> Iterator[pl.DataFrame]:
     """Yield the scores whose answers are there, with what is known of these."""
     is_settled = pl.col("wrong").is_not_null() | (pl.col("pass") == "probe").fill_null(value=False)
-    yield scores.filter(is_settled).join(answers, on="question_id", how="semi")
+    settled, is_of_one = scores.filter(is_settled), pl.col("variant").is_not_null()
+    yield settled.filter(is_of_one).join(answers, on=_ANSWER, how="semi")
+    yield settled.filter(~is_of_one).join(answers, on=_DRAW, how="semi")
     asked = scores.filter(~is_settled)
     of_one = asked.filter(pl.col("variant").is_not_null())
     yield _with_wrong(of_one.join(answers, on=_ANSWER, maintain_order="left"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import UnionType
@@ -77,6 +78,8 @@ class MethodRecord:
 def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Collection[str]) -> None:
     """Put records into a run's folder, in the place of what it has of these methods; call it inside its lock.
 
+    A record that cannot be read gives way: methods measure anew whenever they score.
+
     Parameters
     ----------
     folder
@@ -85,15 +88,11 @@ def write_record(folder: RunFolder, records: Iterable[MethodRecord], methods: Co
         Of scores that were made now.
     methods
         Whose earlier records no longer hold: those of the records, and those whose scores came from elsewhere.
-
-    Raises
-    ------
-    ConfidenceError
-        If what is there cannot be read.
     """
     path, kept = folder.confidence_record, []
     if path.exists():
-        kept = [one for one in read_record(path) if one.method not in methods]
+        with suppress(ConfidenceError):
+            kept = [one for one in read_record(path) if one.method not in methods]
     document = _document([*kept, *records])
     if document["methods"] or path.exists():
         write_atomically(path, (json.dumps(document, indent=2, allow_nan=False) + "\n").encode())

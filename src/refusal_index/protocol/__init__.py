@@ -33,7 +33,7 @@ from refusal_index.protocol.records import (
     Request,
     Step,
 )
-from refusal_index.protocol.replies import Reading, StopReason, read_reply
+from refusal_index.protocol.replies import Reading, StopReason, answer_start, read_reply
 from refusal_index.protocol.seeds import request_seed
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "TokenLogprob",
     "TwoPass",
     "about_tokens",
+    "answer_start",
     "check_gradable",
     "check_lengths",
     "due",

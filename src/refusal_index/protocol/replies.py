@@ -90,6 +90,25 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     return Reading(answer, refused, well_formed=len(tagged) == 1 and len(marks) == 2)
 
 
+def answer_start(text: str, answer: str) -> int | None:
+    """Return where the answer that was read from a reply begins in it: in the last complete tag, else at its first.
+
+    Parameters
+    ----------
+    text, answer
+        The reply, and its answer as `Reading.answer` holds it; None where that is empty or not to be found.
+
+    Examples
+    --------
+    >>> answer_start("Lima? <answer>Lima</answer> Lima it is", "Lima")
+    14
+    """
+    marks = list(ANSWER_MARK.finditer(text))
+    tagged = [(left.end(), right.start()) for left, right in pairwise(marks) if not left[1] and right[1]]
+    found = text.find(answer, *(tagged[-1] if tagged else (0, len(text)))) if answer else -1
+    return None if found < 0 else found
+
+
 def without_reasoning(text: str) -> str:
     """Return `text` without its reasoning blocks.
 

@@ -35,9 +35,9 @@ def confidence(
     group: Annotated[
         str,
         typer.Option(
-            help="What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' (how "
-            "well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the first of "
-            "these that is known."
+            help="What trained methods keep in one fold: 'cluster' (the column), 'entity' (of the almanac), 'topic' "
+            "(how well they do on topics that are new, where the topic alone says nothing), 'none', or 'auto', the "
+            "first of these that is known."
         ),
     ] = "auto",
     layer: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, Weight
+from refusal_index.cli.shared_options import Cluster, Weight, check_place
 
 
 def threshold(
@@ -75,7 +75,7 @@ def threshold(
         )
     options = ThresholdOptions(method, variant, penalty, max_error, confidence_level, seed)
     if out is not None:
-        _check_place(out)
+        check_place(out)
     runs = read_runs([run], Sampling(cluster, weight))
     if len(runs) != 1:
         raise OptionError(
@@ -92,13 +92,3 @@ def threshold(
     if out is not None:
         found.write(out)
         console.note(f"{out}: {found.table.height:,} questions, for compare, report, study and score")
-
-
-def _check_place(out: Path) -> None:
-    from refusal_index.outcomes.source import file_format
-
-    file_format(out)
-    if out.exists() or out.is_symlink():
-        raise OptionError(f"--out: {out} is there already; choose another name, or remove it")
-    if not out.parent.is_dir():
-        raise OptionError(f"--out: expected a folder that exists, got {out.parent}; create it or choose another")
