@@ -238,3 +238,10 @@ def test_a_damaged_table_is_told_before_anything_is_asked(run):
     with pytest.raises(ri.RefusalIndexError, match=r"confidence\.parquet"):
         ri.confidence_scores(run, ["likelihood"], engine="local")
     assert not (run / "confidence").exists()
+
+
+def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
+    told: list[object] = []
+    with pytest.raises(SettingError, match=r"layer: expected 0, before the first layer, to 4, after the last, got 9"):
+        ri.confidence_scores(run, ["p-ik", "likelihood"], engine="local", layer=9, progress=told.append)
+    assert not told

@@ -84,6 +84,15 @@ def context_length(name: str) -> int:
     return read_config(model_folder(name)).context
 
 
+def layer_count(name: str) -> int:
+    """Return how many layers a model has.
+
+    >>> layer_count("base")
+    4
+    """
+    return read_config(model_folder(name)).n_layers
+
+
 @cache
 def _tokenizer(name: str) -> ChatTokenizer:
     return ChatTokenizer(model_folder(name))

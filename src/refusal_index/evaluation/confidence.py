@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.almanac.models import layer_count
 from refusal_index.confidence.method import Answer, Evidence, Method, Need, Prompt, lacking
 from refusal_index.confidence.registry import METHODS, methods_of
 from refusal_index.confidence.topic import TOPIC
@@ -32,7 +33,7 @@ from refusal_index.evaluation.confidence_groups import groups_of, training_short
 from refusal_index.evaluation.confidence_record import Measured, record_scores
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
-from refusal_index.evaluation.plan import check_name, check_sending
+from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending
 from refusal_index.evaluation.results import procedure_of, total
 from refusal_index.evaluation.run import (
     ComparabilityError,
@@ -159,7 +160,7 @@ class ConfidencePlan:
     def waves(self, sources: Sources) -> Iterator[Wave]:
         """Yield what is still to be asked, each wave when the replies to those before it are there."""
         answers = self.missing_answers(sources)
-        tries = self.takes_logprobs and not self.settings.model.startswith("almanac/")
+        tries = self.takes_logprobs and not self.settings.model.startswith(f"{ALMANAC}/")
         if Need.LOGPROBS in self.needs and tries:
             yield FORCED, answers[:1]  # whether log probabilities come is seen on one question
             _check_logprobs(self, sources, answers[:1])
@@ -346,7 +347,20 @@ def prepare_confidence(
             left = [one.name for one in METHODS.values() if unmet(plan, one) is None]
             raise SettingError(f"{method.name}: {reason}; this run allows {', '.join(left) or 'none'}")
     plan = _with_baseline(plan)
+    _check_layer(plan)
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
+
+
+def _check_layer(plan: ConfidencePlan) -> None:
+    """Raise where an embedded model has no such layer; how many others have is seen when they are loaded."""
+    provider, _, name = plan.settings.model.partition("/")
+    if Need.STATES not in plan.needs or plan.layer is None or provider != ALMANAC:
+        return
+    most = layer_count(name)
+    if not 0 <= plan.layer <= most:
+        raise SettingError(
+            f"{{layer}}: expected 0, before the first layer, to {most}, after the last, got {plan.layer}"
+        )
 
 
 def _grouped(plan: ConfidencePlan, group: str) -> ConfidencePlan:
@@ -497,7 +511,7 @@ def _pending(
         * sum(about_tokens(said.content) for said in talk.procedure.request(one.step, talk.question).messages)
         for talk, one in own_asks
     )
-    requests, embedded = sum(one.choices for _, one in own_asks), settings.model.startswith("almanac/")
+    requests, embedded = sum(one.choices for _, one in own_asks), settings.model.startswith(f"{ALMANAC}/")
     each = 1 if embedded else draws
     most = sum(one.choices if one.choices > 1 else each for _, one in own_asks) + each * len(anew)
     return Pending(name, len(talks) + len(anew), requests, most, tokens)
