@@ -1,9 +1,10 @@
 """A cut of a score at which the error rate among the answered holds a bound, with a stated confidence.
 
-The questions are split. One half gives the cuts to try, quantiles of its scores; on the other `risk_controlling_threshold`
-tests them one by one. Where a half has grades to spare, `safest_cut` says from them where to begin; `refusal-index
-threshold` spares none, as that half is to judge the cut. What the tests promise holds however the error rate varies with
-the score, since nothing that decides about the sequence of tests comes from the questions tested.
+The questions are split. One half gives the cuts to try, quantiles of its scores; on the other half
+`risk_controlling_threshold` tests them one by one. Where the first half has grades to spare, `safest_cut` says from
+them where to begin; `refusal-index threshold` spares none, as that half is to judge the cut. What the tests promise
+holds however the error rate varies with the score, since nothing that decides about their sequence comes from the
+questions tested.
 """
 
 from collections.abc import Iterator
