@@ -245,3 +245,10 @@ def test_a_layer_that_there_is_not_is_told_before_anything_is_asked(run):
     with pytest.raises(SettingError, match=r"layer: expected 0, before the first layer, to 4, after the last, got 9"):
         ri.confidence_scores(run, ["p-ik", "likelihood"], engine="local", layer=9, progress=told.append)
     assert not told
+
+
+def test_where_all_answers_are_there_inspect_carries_the_prompts_alone():
+    run = ri.evaluate("almanac/base", draws=2, **EMBEDDED | {"limit": 6})
+    table = ri.confidence_scores(run, ["verbalised-number-after"], max_requests=6)
+    assert table.height == 6
+    assert {one.reply.of for one in _own(run.path)} == {Pass.PROBE}

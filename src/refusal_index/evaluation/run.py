@@ -309,6 +309,8 @@ async def ask_waves(
     watch = _Watch(progress, breaker)
     async with engine.open(store):
         for variant, talks in waves:
+            if not talks:
+                continue
             watch(Begun(variant))
             await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
             if watch.error is not None:
