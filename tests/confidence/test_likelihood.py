@@ -30,8 +30,12 @@ def test_product_geometric_mean_and_least_of_the_answer_s_own_tokens_against_the
 
 
 def test_an_answer_without_log_probabilities_has_no_score():
-    assert set(scored(Answer("Talara", "Talara", False)).values()) == {None}
     assert set(scored(Answer("Talara", "Talara", False, ())).values()) == {None}
+
+
+def test_an_answer_that_was_asked_without_them_has_no_row():
+    known = Evidence("m", {"q": Question("q", "?", "!")}, {"q": Answer("Talara", "Talara", False)})
+    assert [list(one.score(known)) for one in METHODS] == [[], [], []]
 
 
 def test_rounding_makes_no_probability_above_one():

@@ -108,12 +108,14 @@ def test_scoring_again_keeps_the_records_of_the_other_methods(run):
     assert records(run) == before
 
 
-def test_scores_of_others_take_the_record_of_their_namesakes_away(run):
+def test_scores_of_others_have_names_of_their_own_and_leave_the_records_alone(run):
     table = pl.read_parquet(run / "confidence.parquet").filter(method="likelihood")
     table.select("question_id", "confidence").write_csv("ours.csv")
-    add_scores(run, Path("ours.csv"), method="likelihood")
-    assert ("likelihood", None) not in records(run)
-    assert ("p-ik", None) in records(run)
+    before = records(run)
+    with pytest.raises(ri.RefusalIndexError, match=r"method 'likelihood': expected a name of its own"):
+        add_scores(run, Path("ours.csv"), method="likelihood")
+    add_scores(run, Path("ours.csv"), method="mine")
+    assert records(run) == before
 
 
 def test_replies_of_graders_count_where_grades_enter_the_score():

@@ -244,7 +244,8 @@ def test_cautions_for_few_of_a_kind_part_of_the_questions_and_other_answers(tabl
     own, given = (100 * (1 - np.mean(list(held))) for held in (wrong.values(), [one.wrong for one in others]))
     (found,) = summarise_confidence(confidence_table(others), table.filter(variant="low"))
     (said,) = remarks(found)
-    assert said.startswith(f"under low, {own:.1f} % of the answers that count in the run are right, and {given:.1f} %")
+    assert said.startswith(f"under low, the run's own answers to these questions are right in {own:.1f} %, the answers")
+    assert f"scored here in {given:.1f} %" in said
 
 
 def test_a_trained_method_is_marked_and_a_remark_for_several_is_said_once(table, scores):

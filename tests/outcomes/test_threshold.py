@@ -314,7 +314,7 @@ def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
 @pytest.mark.parametrize(
     ("n", "max_error", "reason", "words"),
     [
-        (600, 0.001, "too_few_questions", "too few to show it with 90 % confidence"),
+        (600, 0.001, "too_few_questions", "no cut would be expected to show it with 90 % confidence"),
         (600, 0.05, "no_cut_holds", "the rate is only known to be at most"),
     ],
 )

@@ -41,7 +41,7 @@ def calibrated(evidence: Evidence, name: str, calibrator: Calibrator) -> Iterabl
     """
     raw = {one.question_id: one.confidence for one in likelihood(evidence, "likelihood", math.fsum)}
     folds = folds_of(evidence, name)
-    scores = np.array([np.nan if raw[one] is None else raw[one] for one in folds.ids], np.float64)
+    scores = np.array([raw.get(one) for one in folds.ids], np.float64)  # NaN where there is none
     right = folds.right
     return folds.scores(
         name, lambda train, held_out: calibrator(scores[train], right[train], scores[held_out]), ~np.isnan(scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from refusal_index.confidence.method import Answer, Evidence, Method, Need, score_each
@@ -14,7 +15,7 @@ Reduce = Callable[[Sequence[float]], float]
 
 
 def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]:
-    """Yield the probability of each answer, by its tokens' log probabilities.
+    """Yield the probability of each answer that came with log probabilities of its tokens.
 
     Parameters
     ----------
@@ -24,12 +25,13 @@ def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]
         From the tokens' log probabilities to one: their sum, for the probability of the answer as it stands; their
         mean, which does not count its length; or the least, its weakest point.
     """
+    reported = {one: answer for one, answer in evidence.answers.items() if answer.logprobs is not None}
 
     def probability(_question_id: str, answer: Answer) -> float | None:
         tokens = answer_tokens(answer.text, answer.logprobs or ())
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
-    return score_each(evidence, name, probability)
+    return score_each(replace(evidence, answers=reported), name, probability)
 
 
 def answer_tokens(answer: str, tokens: Sequence[TokenLogprob]) -> Sequence[TokenLogprob]:

@@ -40,6 +40,8 @@ def methods_of(names: Iterable[str]) -> tuple[Method, ...]:
     ['p-answering', 'likelihood']
     """
     wanted = set(names)
+    if not wanted:
+        raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got none")
     for name in wanted - METHODS.keys():
         raise ConfidenceError(f"method: expected some of {', '.join(METHODS)}, got {name!r}{suggestion(name, METHODS)}")
     return tuple(method for name, method in METHODS.items() if name in wanted)

@@ -153,7 +153,7 @@ def dry_run(
 
 def confidence_scores(
     run: Run | str | Path,
-    methods: Sequence[str],
+    methods: str | Sequence[str],
     *,
     model: Any = None,
     group: str = "auto",
@@ -202,6 +202,7 @@ def confidence_scores(
     ['question_id', 'method', 'confidence', 'wrong']
     """
     folder = run.path if isinstance(run, Run) else checked_path(run, "run")
+    methods = [methods] if isinstance(methods, str) else methods
     objects = {} if model is None else {RunFolder(folder).read_complete_settings()["model"]: model}
     plan = prepare_confidence(folder, methods, Settings.of(**settings), objects=objects, group=group, layer=layer)
     found = run_to_end(measure(plan, progress))

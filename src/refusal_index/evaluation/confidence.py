@@ -33,6 +33,7 @@ from refusal_index.evaluation.confidence_groups import groups_of, training_short
 from refusal_index.evaluation.confidence_record import Measured, record_scores
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
+from refusal_index.evaluation.dry_run import request_tokens
 from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending
 from refusal_index.evaluation.results import procedure_of, total
 from refusal_index.evaluation.run import (
@@ -53,6 +54,7 @@ from refusal_index.outcomes.summary import Usage
 from refusal_index.protocol import (
     FORCED,
     Asked,
+    Completion,
     Conversation,
     ForcedPass,
     GraderKind,
@@ -63,7 +65,6 @@ from refusal_index.protocol import (
     PromptSet,
     Protocol,
     Step,
-    about_tokens,
     due,
     load_prompt_set,
     prompt_set_names,
@@ -185,6 +186,17 @@ class ConfidencePlan:
         there = sources.forced(question).get(0)
         return there is None or (Need.LOGPROBS in self.needs and there.logprobs is None)
 
+    def current(self, conversation: Conversation, own: ReplyStore) -> list[Completion]:
+        """Return what was said in a conversation to the very requests that it asks now; nothing where they were others.
+
+        A forced answer without log probabilities is none where a method needs these.
+        """
+        said = current(self.settings, conversation, own)
+        lacking_logprobs = any(one.logprobs is None for one in said if one.reply.asked is Asked.MODEL)
+        if Need.LOGPROBS in self.needs and conversation.variant == FORCED and lacking_logprobs:
+            return []
+        return said
+
     @property
     def wording(self) -> Protocol:
         """The words of the forced pass."""
@@ -240,7 +252,7 @@ class ConfidencePlan:
             refusals=further_refusals(self.outcomes),
             probes={
                 prompt.name: {
-                    talk.question.question_id: sources.probed(talk, current(self.settings, talk, sources.own))
+                    talk.question.question_id: sources.probed(talk, self.current(talk, sources.own))
                     for talk in self.probes(prompt, sources)
                 }
                 for prompt in self.own_prompts
@@ -479,46 +491,45 @@ def pending(plan: ConfidencePlan) -> list[Pending]:
     """
     with open_store(plan.folder, made=False) as store, plan.own_store(made=False) as own:
         sources = Sources(store, own, plan.grader)
-        answers = _still(plan.settings, plan.missing_answers(sources), own)
-        found = [_pending(plan.settings, FORCED, answers, (), own)]
+        answers = _still(plan, plan.missing_answers(sources), own)
+        found = [_pending(plan, FORCED, answers, (), own)]
         for prompt in plan.own_prompts:
             talks = plan.probes(prompt, sources)
             there = {one.question.question_id for one in talks}
             new = plan.probed(
                 prompt, [one.question for one in answers if one.question.question_id not in there], sources
             )
-            due_now = [*_still(plan.settings, talks, own), *new]
+            due_now = [*_still(plan, talks, own), *new]
             renewed = {one.question.question_id for one in answers} & there - {
                 one.question.question_id for one in due_now
             }
             anew = () if prompt.is_graded else [one for one in talks if one.question.question_id in renewed]
-            found.append(_pending(plan.settings, prompt.name, due_now, anew, own, prompt.draws))
+            found.append(_pending(plan, prompt.name, due_now, anew, own, prompt.draws))
     return [one for one in found if one.most]
 
 
 def _pending(
-    settings: Settings,
+    plan: ConfidencePlan,
     name: str,
     talks: Sequence[Conversation],
     anew: Sequence[Conversation],
     own: ReplyStore,
     draws: int = 1,
 ) -> Pending:
-    asks = [(talk, one) for talk in talks for one in due(talk, current(settings, talk, own))]
+    asks = [(talk, one) for talk in talks for one in due(talk, plan.current(talk, own))]
     own_asks = [(talk, one) for talk, one in asks if one.step.asked is Asked.MODEL]
     tokens = sum(
-        one.choices
-        * sum(about_tokens(said.content) for said in talk.procedure.request(one.step, talk.question).messages)
+        one.choices * request_tokens(plan.settings.model, talk.procedure.request(one.step, talk.question))
         for talk, one in own_asks
     )
-    requests, embedded = sum(one.choices for _, one in own_asks), settings.model.startswith(f"{ALMANAC}/")
+    requests, embedded = sum(one.choices for _, one in own_asks), plan.settings.model.startswith(f"{ALMANAC}/")
     each = 1 if embedded else draws
     most = sum(one.choices if one.choices > 1 else each for _, one in own_asks) + each * len(anew)
     return Pending(name, len(talks) + len(anew), requests, most, tokens)
 
 
-def _still(settings: Settings, talks: Sequence[Conversation], own: ReplyStore) -> list[Conversation]:
-    return [one for one in talks if due(one, current(settings, one, own))]
+def _still(plan: ConfidencePlan, talks: Sequence[Conversation], own: ReplyStore) -> list[Conversation]:
+    return [one for one in talks if due(one, plan.current(one, own))]
 
 
 def _check_logprobs(plan: ConfidencePlan, sources: Sources, asked: Sequence[Conversation]) -> None:
@@ -590,17 +601,17 @@ def _scored(
 
 async def _ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget: Budget) -> str | None:
     """Ask what is missing, if anything is, and return why it ended before that, as it was told to."""
-    if not any(_taken_down(plan.settings, wave, sources.own)[1] for wave in plan.waves(sources)):
+    if not any(_taken_down(plan, wave, sources.own)[1] for wave in plan.waves(sources)):
         return None
     engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
     progress(Opened(0))
-    waves = (_taken_down(plan.settings, wave, sources.own) for wave in plan.waves(sources))
+    waves = (_taken_down(plan, wave, sources.own) for wave in plan.waves(sources))
     return await ask_waves(
         waves, plan.settings, RunFolder(plan.folder.path / OWN), engine, sources.own, progress, budget
     )
 
 
-def _taken_down(settings: Settings, wave: Wave, own: ReplyStore) -> Wave:
+def _taken_down(plan: ConfidencePlan, wave: Wave, own: ReplyStore) -> Wave:
     """Have the store know the questions of a wave, set aside what is of other requests, and leave what is to be asked.
 
     What was replied about another answer than the one that is scored now is no judgement on this one.
@@ -608,10 +619,10 @@ def _taken_down(settings: Settings, wave: Wave, own: ReplyStore) -> Wave:
     variant, talks = wave
     own.ask(variant, {one.question: one.draws for one in talks})
     for talk in talks:
-        kept, passes = set(current(settings, talk, own)), talk.procedure.passes
+        kept, passes = set(plan.current(talk, own)), talk.procedure.passes
         said = own.said(talk.question.question_id, variant)
         own.retire([one for one in said if one.reply.of in passes and one not in kept])
-    return variant, _still(settings, talks, own)
+    return variant, _still(plan, talks, own)
 
 
 def _in_order(table: pl.DataFrame) -> pl.DataFrame:

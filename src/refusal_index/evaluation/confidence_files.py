@@ -9,9 +9,11 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.confidence.registry import METHODS
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
+from refusal_index.evaluation.confidence import ALL
 from refusal_index.evaluation.run import open_store, write_results
-from refusal_index.outcomes.confidence import read_confidence, with_scores, write_confidence
+from refusal_index.outcomes.confidence import ConfidenceError, read_confidence, with_scores, write_confidence
 from refusal_index.outcomes.confidence_join import JoinedScores, join_outcomes
 from refusal_index.outcomes.confidence_record import write_record
 from refusal_index.outcomes.errors import RunFolderError, listed, shortened
@@ -69,6 +71,7 @@ def add_scores(
     if not folder.outcomes.exists():
         raise RunFolderError(f"{run} holds no outcomes yet; finish the run first")
     read = read_score_table(data, method=method, columns=columns)
+    _refuse_our_names(read.scores)
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = folder.read_outcomes()
         joined = join_outcomes(read.scores, outcomes)
@@ -77,6 +80,15 @@ def add_scores(
         write_results(folder, store)
         write_record(folder, (), set(joined.scores["method"]))  # what their namesakes took says nothing of these
     return AddedScores(folder, outcomes, joined, read.left_out, _shared_methods(before, joined.scores), _assumed(read))
+
+
+def _refuse_our_names(scores: pl.DataFrame) -> None:
+    ours = sorted({*METHODS, ALL} & set(scores["method"]))
+    if ours:
+        raise ConfidenceError(
+            f"method {ours[0]!r}: expected a name of its own, got that of a method of this package; name the scores "
+            "otherwise (--name)"
+        )
 
 
 def _shared_methods(before: pl.DataFrame | None, table: pl.DataFrame) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from refusal_index.confidence.method import Method
-from refusal_index.evaluation.confidence import Allowed, Pending
+from refusal_index.evaluation.confidence import Allowed, Confidence, Pending
 from refusal_index.outcomes.presentation import Block, Table
 
 
@@ -40,3 +40,21 @@ def pending_blocks(pending: Sequence[Pending]) -> Iterator[Block]:
 
 def _range(least: int, most: int) -> str:
     return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def done_blocks(found: Confidence) -> Iterator[Block]:
+    """Yield what was sent for the scores, why it ended early, and where they lie."""
+    if found.ended is not None:
+        yield from ("", f"ended early: {found.ended}; what was not asked yet has no score")
+    used = found.usage
+    yield from (
+        "",
+        f"asked now: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out",
+    )
+    kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in _names(found)]
+    beside = f"; scores of {', '.join(kept)} beside these" if kept else ""
+    yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+
+
+def _names(found: Confidence) -> set[str]:
+    return {one.name for one in found.methods}

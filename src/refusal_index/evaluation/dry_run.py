@@ -231,10 +231,11 @@ def _paid(store: ReplyStore) -> Paid:
 def _tokens(plan: Plan) -> Callable[[Request], int]:
     """Return what counts a request's tokens: as the embedded model it goes to counts them, else about."""
     names = plan.names
-    return lambda request: _counted(names.get(request.asked, ""), request)
+    return lambda request: request_tokens(names.get(request.asked, ""), request)
 
 
-def _counted(model: str, request: Request) -> int:
+def request_tokens(model: str, request: Request) -> int:
+    """Count the tokens of a request as an embedded model counts them, else about."""
     if counts_exactly(model):
         messages = [chat.Message(message.role, message.content) for message in request.messages]
         return count_tokens(model.partition("/")[2], messages)

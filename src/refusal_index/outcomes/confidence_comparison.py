@@ -12,13 +12,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.outcomes.confidence_summary import graded, scores_by_method
+from refusal_index.outcomes.confidence_summary import difference_of, graded, scores_by_method
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import Estimate, auroc, brier_score
 from refusal_index.stats.calibration.auroc import auroc_influence
-from refusal_index.stats.comparison.metric_influence import difference_error
-from refusal_index.stats.estimate import Estimated, reasons_of
-from refusal_index.stats.intervals import normal_interval
 
 AUROC, BRIER = "auroc", "brier"
 
@@ -88,7 +85,7 @@ def _compared(
         (BRIER, [brier_score(*side) for side in sides], [_brier_influence(*side) for side in sides]),
     ):
         numbers = [one.estimate for one in found]
-        difference = _difference(found, influences, paired=paired, level=level)
+        difference = difference_of(found, influences if paired else _apart(*influences), level)
         yield ScoreComparison(measure, *key, paired, sizes, numbers[0], numbers[1], difference)
 
 
@@ -110,23 +107,6 @@ def _brier_influence(score: FloatArray, right: NDArray[np.bool_]) -> FloatArray:
     return np.asarray((losses - losses.mean()) / losses.size) if losses.size else losses
 
 
-def _difference(
-    found: Sequence[Estimated], influences: Sequence[FloatArray], *, paired: bool, level: float
-) -> Estimate:
-    first, second = found
-    reason = reasons_of(first, second)
-    if first.estimate is None or second.estimate is None:
-        return Estimate(None, status="undefined", reason=reason)
-    estimate = first.estimate - second.estimate
-    if reason is not None:
-        return Estimate(estimate, status="boundary", reason=reason)
-    ours, theirs = influences if paired else _apart(*influences)
-    error = difference_error(ours, theirs)
-    if error == 0:
-        return Estimate(estimate, status="boundary", reason="constant_difference")
-    return Estimate(estimate, *normal_interval(estimate, error, level).or_none())
-
-
-def _apart(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _apart(first: FloatArray, second: FloatArray) -> Sequence[FloatArray]:
     """Lay out the influence of questions of which no two are the same."""
     return np.pad(first, (0, second.size)), np.pad(second, (first.size, 0))

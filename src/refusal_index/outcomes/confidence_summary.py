@@ -30,6 +30,13 @@ from refusal_index.stats import (
     smooth_calibration_error,
     value_at_target,
 )
+from refusal_index.stats.calibration.auroc import auroc_influence
+from refusal_index.stats.comparison.metric_influence import difference_error
+from refusal_index.stats.estimate import Estimated, reasons_of
+from refusal_index.stats.intervals import normal_interval
+
+TOPIC = "topic"
+"""The method that goes by the topic alone: the baseline of whatever is trained."""
 
 TARGETS = (0.5, 0.75, 0.9)
 """Confidence that an answer must have to be given, of the scores that reward a right one and punish a wrong one."""
@@ -113,6 +120,8 @@ class MethodSummary:
         Score at each confidence target: 1 for a right answer, -t / (1 - t) for a wrong one, 0 where the score is below.
     against
         The score against the refusals of each variant.
+    over_topic
+        Of a trained method, its AUROC less that of the topic alone, paired by question; None without that baseline.
     """
 
     model: str | None
@@ -138,6 +147,7 @@ class MethodSummary:
     prr: float | None
     targets: Mapping[str, Estimate]
     against: tuple[AgainstRefusals, ...]
+    over_topic: Estimate | None = None
 
     @property
     def key(self) -> tuple[str, str | None, str | None]:
@@ -166,7 +176,9 @@ def summarise_confidence(
     """
     variants = {group.variant: first_draws(group.outcomes) for group in variant_groups(outcomes)}
     who = (outcomes["model"][0], outcomes["dataset"][0]) if outcomes.height else (None, None)
-    return tuple(_of_method(group, who, variants, confidence_level) for group in scores_by_method(scores).values())
+    groups = scores_by_method(scores)
+    topic = groups.get((TOPIC, None, "forced"))
+    return tuple(_of_method(group, who, variants, topic, confidence_level) for group in groups.values())
 
 
 def scores_by_method(scores: pl.DataFrame) -> dict[tuple[str, str | None, str | None], pl.DataFrame]:
@@ -182,10 +194,45 @@ def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]
     return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
 
 
+def difference_of(found: Sequence[Estimated], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
+    """Return the first of two estimates less the second, with its interval.
+
+    Parameters
+    ----------
+    found, influences
+        Both, and the influence of each question on either.
+    level
+        Of the interval.
+    """
+    first, second = found
+    reason = reasons_of(first, second)
+    if first.estimate is None or second.estimate is None:
+        return Estimate(None, status="undefined", reason=reason)
+    estimate = first.estimate - second.estimate
+    if reason is not None:
+        return Estimate(estimate, status="boundary", reason=reason)
+    error = difference_error(influences[0], influences[1])
+    if error == 0:
+        return Estimate(estimate, status="boundary", reason="constant_difference")
+    return Estimate(estimate, *normal_interval(estimate, error, level).or_none())
+
+
+def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
+    """Return by how much a trained method orders the same answers better than their topic alone."""
+    if topic is None or scores["method"][0] == TOPIC or not scores["fold"].is_not_null().any():
+        return None
+    known = topic.drop_nulls(["confidence", "wrong"]).select("question_id", alone="confidence")
+    both = scores.drop_nulls(["confidence", "wrong"]).join(known, on="question_id", maintain_order="left")
+    right = ~both["wrong"].to_numpy()
+    sides = [(both[name].to_numpy(), right) for name in ("confidence", "alone")]
+    return difference_of([auroc(*side) for side in sides], [auroc_influence(*side) for side in sides], level)
+
+
 def _of_method(
     scores: pl.DataFrame,
     who: tuple[str | None, str | None],
     variants: Mapping[str | None, pl.DataFrame],
+    topic: pl.DataFrame | None,
     level: float,
 ) -> MethodSummary:
     (score, right), variant = graded(scores), scores["variant"][0]
@@ -214,6 +261,7 @@ def _of_method(
         prr=prediction_rejection_ratio(score, right).estimate,
         targets=dict(_targets(score, right, level)),
         against=tuple(_against(scores, name, rows, level) for name, rows in mine.items()),
+        over_topic=_over_topic(scores, topic, level),
     )
 
 

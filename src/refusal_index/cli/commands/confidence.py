@@ -65,7 +65,7 @@ def confidence(
     from refusal_index.cli.runs import scoring
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import confidence as scored
-    from refusal_index.evaluation.confidence_presentation import methods_blocks, pending_blocks
+    from refusal_index.evaluation.confidence_presentation import done_blocks, methods_blocks, pending_blocks
     from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.outcomes.presentation.confidence import confidence_blocks
 
@@ -80,15 +80,18 @@ def confidence(
         return
     if method is None:
         raise OptionError("--method: expected methods separated by commas, or 'all', got nothing; --list names them")
-    plan = scored.prepare_confidence(run, method.split(","), settings, prompts=prompts, group=group, layer=layer)
+    names = [one.strip() for one in method.split(",") if one.strip()]
+    plan = scored.prepare_confidence(run, names, settings, prompts=prompts, group=group, layer=layer)
     if dry_run:
         console.show(pending_blocks(scored.pending(plan)))
         return
     found = scoring(plan, partial(scored.measure, plan))
-    summary = summarise_confidence(found.table, plan.outcomes)
+    wanted = [one.name for one in found.methods]
+    summary = [one for one in summarise_confidence(found.table, plan.outcomes) if one.method in wanted]
     if json:
         console.document(confidence_document(summary))
     else:
         console.show(confidence_blocks(summary))
+        console.show(done_blocks(found))
     if found.ended is not None:
         raise typer.Exit(INCOMPLETE)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from refusal_index.outcomes.confidence_summary import AgainstRefusals, Difference, MethodSummary, Verdict
 from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, interval_of, number, title
+from refusal_index.stats import Estimate
 
 FEW_OF_A_KIND = 20
 """Fewer right, or fewer wrong answers settle little of how a score orders them."""
@@ -19,7 +20,8 @@ TRAINED = "trained on right and wrong answers"
 
 AGAINST = (
     "Score against refusals: of the same questions, with the same answers, as many are refused as the model refused, "
-    "but those with the lowest scores. Differences are the score's less the model's, paired by question."
+    "but those with the lowest scores. Differences are the score's less the model's, paired by question, and each "
+    "interval is by itself: of twenty differences that are none, one or so looks like some."
 )
 
 ONE_BY_ONE = "Scores count every question alike and by itself, whatever clusters and weights there are."
@@ -141,7 +143,12 @@ def _values(one: MethodSummary, targets: Iterable[str]) -> Iterator[str]:
 def remarks(one: MethodSummary) -> Iterator[str]:
     """Yield what must be said beside a method's numbers: whose they are, what is missing, what they rest on."""
     if one.is_trained:
-        yield f"{TRAINED}, so that not all it says is the model's own; each answer was scored by a fit without it."
+        yield (
+            f"{TRAINED}, so that not all it says is the model's own; each answer was scored by a fit without it. "
+            "Scores of different fits stand together, which pulls the AUROC of one that knows nothing below 0.5."
+        )
+    if one.over_topic is not None and one.over_topic.low is not None:
+        yield f"AUROC less that of the topic alone, over the same answers: {_plain(one.over_topic)}."
     missing = missing_words(one)
     if missing is not None:
         yield f"{missing}; they are left out, and not filled in."
@@ -150,6 +157,10 @@ def remarks(one: MethodSummary) -> Iterator[str]:
         yield f"it scored {one.questions:,} of the {one.asked:,} questions that were asked, and speaks for these alone."
     yield from _few(one)
     yield from _of_other_answers(one)
+
+
+def _plain(found: Estimate) -> str:
+    return f"{found.estimate:+.3f} {interval_of(found)}"
 
 
 def missing_words(one: MethodSummary) -> str | None:
@@ -177,15 +188,24 @@ def _of_other_answers(one: MethodSummary) -> Iterator[str]:
         if own is not None and scored is not None and abs(own - scored) >= OTHER_ANSWERS:
             under = f"under {each.variant}, " if each.variant else ""
             yield (
-                f"{under}{share(own)} of the answers that count in the run are right, and {share(scored)} of those "
-                "that were scored, which the same questions got in another pass: score and refusals are compared on "
-                "the latter, so that single-draw RI is another one here."
+                f"{under}the run's own answers to these questions are right in {share(own)}, the answers scored here "
+                f"in {share(scored)}: the model answers otherwise when it must. Both sides are compared by the "
+                "latter, so that their single-draw RI is not the run's."
             )
 
 
 def against_table(summary: Sequence[MethodSummary]) -> Table:
     """Make the table of scores against refusals, one row a method and variant."""
-    columns = ("confidence", "refusals of", "n", "refused", "RI by score", "by refusals", "difference", "interval")
+    columns = (
+        "confidence",
+        "refusals of",
+        "n",
+        "refused",
+        "single-draw RI by score",
+        "by refusals",
+        "difference",
+        "interval",
+    )
     errors = ("errors of answered by score", "by refusals ", "difference ", "interval ", "verdict")
     rows = ((name_of(one), *_against(each)) for one in summary for each in one.against)
     return Table.of((*columns, *errors), rows, left=("confidence", "refusals of", "verdict"))

@@ -64,8 +64,8 @@ def _why_none(threshold: Threshold, found: RiskThreshold) -> str:
     confidence = percent(threshold.options.bound_level)
     if found.reason == "too_few_questions":
         return (
-            f"were hardly any of the {_sizes(threshold)[0]:,} answers to choose on wrong, they would still be too few "
-            f"to show it with {confidence} confidence"
+            f"the {_sizes(threshold)[0]:,} answers to choose on are so few that even with half of that error rate no "
+            f"cut would be expected to show it with {confidence} confidence"
         )
     first = found.tested[0]
     return (
@@ -141,7 +141,7 @@ def _name(threshold: Threshold, point: OperatingPoint) -> str:
 
 def _verdict(threshold: Threshold) -> str:
     """Say of which ways to refuse the cut is worth more, and of which less, by the intervals of the differences."""
-    found: dict[str, list[str]] = {"more than": [], "less than": [], "about as much as": []}
+    found: dict[str, list[str]] = {"more than": [], "less than": [], "an amount that cannot be told from": []}
     for one in threshold.points:
         if one.difference is not None:
             found[_side(one.difference.utility)].append(_name(threshold, one))
@@ -152,7 +152,7 @@ def _verdict(threshold: Threshold) -> str:
 def _side(difference: Estimate) -> str:
     if difference.low is not None and difference.low > 0:
         return "more than"
-    return "less than" if difference.high is not None and difference.high < 0 else "about as much as"
+    return "less than" if difference.high is not None and difference.high < 0 else "an amount that cannot be told from"
 
 
 def _listed(names: Sequence[str]) -> str:
