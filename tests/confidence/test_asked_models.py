@@ -15,7 +15,8 @@ import pytest
 import refusal_index as ri
 from refusal_index.confidence.registry import METHODS as REGISTERED
 from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.confidence import Confidence, ConfidencePlan, measure, prepare_confidence
+from refusal_index.evaluation.confidence import Confidence, measure, prepare_confidence
+from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.outcomes.confidence import read_confidence
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
 from tests.confidence import answering

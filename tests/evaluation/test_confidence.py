@@ -14,9 +14,11 @@ from refusal_index.engines.engine import Finished, Replied
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.confidence import ConfidencePlan, allowed, pending, prepare_confidence
+from refusal_index.evaluation.confidence import allowed, prepare_confidence
+from refusal_index.evaluation.confidence_asking import pending
 from refusal_index.evaluation.confidence_evidence import Sources
 from refusal_index.evaluation.confidence_files import add_scores
+from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import refresh_scores
 from refusal_index.evaluation.run import open_store, rebuild
 from refusal_index.outcomes.folder import RunFolder

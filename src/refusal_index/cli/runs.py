@@ -18,7 +18,8 @@ from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, RunFailedError
-from refusal_index.evaluation.confidence import ConfidencePlan, pending
+from refusal_index.evaluation.confidence_asking import pending
+from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import outdated_lines
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run

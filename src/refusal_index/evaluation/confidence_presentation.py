@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from refusal_index.confidence.method import Method
-from refusal_index.evaluation.confidence import Allowed, Confidence, Pending
+from refusal_index.evaluation.confidence import Allowed, Confidence
+from refusal_index.evaluation.confidence_asking import Pending
 from refusal_index.outcomes.presentation import Block, Table
 
 

@@ -81,13 +81,12 @@ def read_reply(text: str, stop_reason: StopReason = StopReason.STOP) -> Reading:
     if stop_reason is StopReason.TOOL_CALL:
         return _unscored(TOOL_CALL)
     said = without_reasoning(text)
-    marks = list(ANSWER_MARK.finditer(said))
-    tagged = [said[left.end() : right.start()] for left, right in pairwise(marks) if not left[1] and right[1]]
-    answer = (tagged[-1] if tagged else ANSWER_MARK.sub("", said)).strip()
+    marks, tagged = len(ANSWER_MARK.findall(said)), _tagged(said)
+    answer = (said[slice(*tagged[-1])] if tagged else ANSWER_MARK.sub("", said)).strip()
     if not _is_visible(answer):
         return _unscored(EMPTY)
     refused = bool(tagged) and answer.strip(DECORATION).upper() == UNANSWERED
-    return Reading(answer, refused, well_formed=len(tagged) == 1 and len(marks) == 2)
+    return Reading(answer, refused, well_formed=len(tagged) == 1 and marks == 2)
 
 
 def answer_start(text: str, answer: str) -> int | None:
@@ -103,10 +102,15 @@ def answer_start(text: str, answer: str) -> int | None:
     >>> answer_start("Lima? <answer>Lima</answer> Lima it is", "Lima")
     14
     """
-    marks = list(ANSWER_MARK.finditer(text))
-    tagged = [(left.end(), right.start()) for left, right in pairwise(marks) if not left[1] and right[1]]
+    tagged = _tagged(text)
     found = text.find(answer, *(tagged[-1] if tagged else (0, len(text)))) if answer else -1
     return None if found < 0 else found
+
+
+def _tagged(text: str) -> list[tuple[int, int]]:
+    """Return where the complete answer tags of a text begin and end, without their marks."""
+    marks = ANSWER_MARK.finditer(text)
+    return [(left.end(), right.start()) for left, right in pairwise(marks) if not left[1] and right[1]]
 
 
 def without_reasoning(text: str) -> str:

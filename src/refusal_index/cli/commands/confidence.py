@@ -65,6 +65,7 @@ def confidence(
     from refusal_index.cli.runs import scoring
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import confidence as scored
+    from refusal_index.evaluation.confidence_asking import pending
     from refusal_index.evaluation.confidence_presentation import done_blocks, methods_blocks, pending_blocks
     from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.outcomes.presentation.confidence import confidence_blocks
@@ -83,7 +84,7 @@ def confidence(
     names = [one.strip() for one in method.split(",") if one.strip()]
     plan = scored.prepare_confidence(run, names, settings, prompts=prompts, group=group, layer=layer)
     if dry_run:
-        console.show(pending_blocks(scored.pending(plan)))
+        console.show(pending_blocks(pending(plan)))
         return
     found = scoring(plan, partial(scored.measure, plan))
     wanted = [one.name for one in found.methods]

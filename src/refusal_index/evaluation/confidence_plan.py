@@ -1,0 +1,251 @@
+"""A plan of scores: what methods need of a run, what is asked for them in which words, and what they make scores of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+import polars as pl
+
+from refusal_index.confidence.method import Answer, Evidence, Method, Need, Prompt
+from refusal_index.confidence.registry import METHODS
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.confidence_evidence import OWN, Sources, current, further_refusals
+from refusal_index.evaluation.confidence_states import FILE as STATES
+from refusal_index.evaluation.confidence_states import States, states_of
+from refusal_index.evaluation.plan import ALMANAC
+from refusal_index.evaluation.run import (
+    Wave,
+)
+from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.files import check_folder
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.question import Question
+from refusal_index.protocol import (
+    FORCED,
+    Asked,
+    Completion,
+    Conversation,
+    ForcedPass,
+    GraderKind,
+    Pass,
+    Placement,
+    Probing,
+    Procedure,
+    PromptSet,
+    Protocol,
+    Step,
+)
+
+GIVES_LOGPROBS = frozenset(
+    {"almanac", "openai", "openai-api", "azureai", "google", "vertex", "grok", "together", "fireworks", "openrouter"}
+    | {"hf", "vllm", "sglang", "llama-cpp-python"}
+)
+"""Providers through which log probabilities come, as far as known."""
+
+HAS_STATES = frozenset({"almanac", "hf"})
+"""Providers whose weights are here, so that hidden states can be read."""
+
+
+@dataclass(frozen=True)
+class ConfidencePlan:
+    """Scores that only need to be made.
+
+    Attributes
+    ----------
+    folder
+        The run's.
+    settings
+        Those of the run, and how the rest is sent.
+    methods
+        What is wanted.
+    grader, graders
+        Who grades, and the names of those that are asked for it.
+    prompts
+        The run's prompt set.
+    questions
+        All that the run asks, by id.
+    outcomes
+        Its outcome table.
+    objects
+        Models and functions that are in memory, by the name that the run knows them by.
+    groups, layer
+        Of trained methods: by question id, what lies in one fold; and which hidden states a probe reads.
+    """
+
+    folder: RunFolder
+    settings: Settings
+    methods: tuple[Method, ...]
+    grader: GraderKind
+    graders: tuple[str, ...]
+    prompts: PromptSet
+    questions: Mapping[str, Question]
+    outcomes: pl.DataFrame
+    objects: Mapping[str, object] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
+    layer: int | None = None
+
+    @property
+    def names(self) -> dict[Asked, str]:
+        """Whom it asks, the model first."""
+        graders = dict(zip((Asked.GRADER, Asked.SECOND_GRADER), self.graders, strict=False))
+        return {Asked.MODEL: self.settings.model, **graders}
+
+    @property
+    def prices(self) -> Prices:
+        """What its models cost."""
+        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+
+    @cached_property
+    def needs(self) -> frozenset[Need]:
+        """All that its methods need."""
+        return frozenset(need for method in self.methods for need in method.needs)
+
+    @property
+    def own_prompts(self) -> tuple[Prompt, ...]:
+        """What its methods ask."""
+        return tuple(dict.fromkeys(prompt for method in self.methods for prompt in method.prompts))
+
+    def own_store(self, *, made: bool = True) -> ReplyStore:
+        """Open the replies that confidence asked for."""
+        path = RunFolder(self.folder.path / OWN).replies
+        try:
+            check_folder(path.parent)  # what is written there would else go elsewhere
+            if made:
+                path.parent.mkdir(exist_ok=True)
+        except OSError as error:
+            raise RunFolderError(
+                f"{path.parent} cannot be used ({error.strerror}); remove it, and run again"
+            ) from error
+        return ReplyStore(path if made or path.exists() else None)
+
+    def waves(self, sources: Sources) -> Iterator[Wave]:
+        """Yield what is still to be asked, each wave when the replies to those before it are there."""
+        answers = self.missing_answers(sources)
+        tries = self.takes_logprobs and not self.settings.model.startswith(f"{ALMANAC}/")
+        if Need.LOGPROBS in self.needs and tries:
+            yield FORCED, answers[:1]  # whether log probabilities come is seen on one question
+            _check_logprobs(self, sources, answers[:1])
+        yield FORCED, answers
+        for prompt in self.own_prompts:
+            if prompt.draws > 1 and tries:
+                yield prompt.name, self.probes(prompt, sources)[:1]
+            yield prompt.name, self.probes(prompt, sources)
+
+    def missing_answers(self, sources: Sources) -> list[Conversation]:
+        """Return the questions whose forced answer is still to be asked or graded."""
+        procedure = ForcedPass(self.grader, self.wording)
+        return [
+            Conversation(question, FORCED, procedure)
+            for question in self.questions.values()
+            if question.gold is not None and self._lacks_answer(question, sources)
+        ]
+
+    def _lacks_answer(self, question: Question, sources: Sources) -> bool:
+        if sources.own.said(question.question_id, FORCED):
+            return True  # asked for before; that it may be finished is seen by whoever carries it
+        there = sources.forced(question).get(0)
+        return there is None or (Need.LOGPROBS in self.needs and there.logprobs is None)
+
+    def current(self, conversation: Conversation, own: ReplyStore) -> list[Completion]:
+        """Return what was said in a conversation to the very requests that it asks now; nothing where they were others.
+
+        A forced answer without log probabilities is none where a method needs these.
+        """
+        said = current(self.settings, conversation, own)
+        lacking_logprobs = any(one.logprobs is None for one in said if one.reply.asked is Asked.MODEL)
+        if Need.LOGPROBS in self.needs and conversation.variant == FORCED and lacking_logprobs:
+            return []
+        return said
+
+    @property
+    def wording(self) -> Protocol:
+        """The words of the forced pass."""
+        variant = next(iter(self.prompts.variants))
+        prompting = self.settings.prompting
+        return Protocol(self.prompts, variant, self.grader, Placement(prompting.placement), prompting.think)
+
+    def probing(self, prompt: Prompt, answers: Mapping[str, str]) -> Procedure:
+        """Return the procedure of a method's prompt, about the answers that it is asked of."""
+        think = self.settings.prompting.think
+        return Probing(self.grader, prompt.template, self.prompts, answers, prompt.is_graded, think)
+
+    def probes(self, prompt: Prompt, sources: Sources) -> list[Conversation]:
+        """Return the conversations of a method's prompt: of every question, or of those that have an answer."""
+        found = {one: sources.answer(question) for one, question in self.questions.items()}
+        answers = {one: answer.text for one, answer in found.items() if answer is not None and answer.text}
+        asked = [question for one, question in self.questions.items() if prompt.is_graded or one in answers]
+        return self.probed(prompt, asked, sources, answers)
+
+    def probed(
+        self,
+        prompt: Prompt,
+        questions: Iterable[Question],
+        sources: Sources,
+        answers: Mapping[str, str] = MappingProxyType({}),
+    ) -> list[Conversation]:
+        """Return the conversations of a prompt about some questions, and the answers that they have."""
+        once = self.gives_logprobs and sources.came_with_logprobs(prompt.name)
+        procedure, draws = self.probing(prompt, answers), 1 if once else prompt.draws
+        return [Conversation(question, prompt.name, procedure, draws) for question in questions]
+
+    @property
+    def gives_logprobs(self) -> bool:
+        """Whether log probabilities come from the model's provider, as far as known."""
+        return self.settings.model.partition("/")[0] in GIVES_LOGPROBS
+
+    @property
+    def takes_logprobs(self) -> bool:
+        """Whether log probabilities are asked for: only where a method makes use of them, since some models refuse."""
+        sampled = any(prompt.draws > 1 for prompt in self.own_prompts)
+        return Need.LOGPROBS in self.needs or (sampled and self.gives_logprobs)
+
+    def evidence(self, sources: Sources) -> Evidence:
+        """Return all that the methods make scores of."""
+        answers = {one: sources.answer(question) for one, question in self.questions.items()}
+        known = {one: answer for one, answer in answers.items() if answer is not None}
+        further = {one: _further(sources.forced(question)) for one, question in self.questions.items()}
+        return Evidence(
+            self.settings.model,
+            self.questions,
+            known,
+            further={one: answers for one, answers in further.items() if answers},
+            refusals=further_refusals(self.outcomes),
+            probes={
+                prompt.name: {
+                    talk.question.question_id: sources.probed(talk, self.current(talk, sources.own))
+                    for talk in self.probes(prompt, sources)
+                }
+                for prompt in self.own_prompts
+            },
+            groups=self.groups,
+            states=self.states,
+            layer=self.layer,
+            seed=self.settings.seed,
+        )
+
+    def states(self, ids: Sequence[str]) -> States:
+        """Return hidden states at the end of the forced prompt, shape (n, layers + 1, size), from the run's folder."""
+        procedure, step = ForcedPass(self.grader, self.wording), Step(Pass.FORCED, Asked.MODEL)
+        talks = {one: procedure.request(step, question).messages for one, question in self.questions.items()}
+        return states_of(self.settings.model, talks, self.folder.path / OWN / STATES, ids)
+
+
+def _further(forced: Mapping[int, Answer]) -> list[Answer]:
+    return [answer for draw, answer in sorted(forced.items()) if draw > 0]
+
+
+def _check_logprobs(plan: ConfidencePlan, sources: Sources, asked: Sequence[Conversation]) -> None:
+    for one in asked:
+        answer = sources.answer(one.question)
+        if answer is not None and answer.logprobs is None:
+            left = [method.name for method in METHODS.values() if Need.LOGPROBS not in method.needs]
+            raise SettingError(
+                f"{plan.settings.model} gave no log probabilities with its reply to {one.question.question_id}; "
+                f"without them: {', '.join(left)}"
+            )
