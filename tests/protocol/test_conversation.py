@@ -252,6 +252,18 @@ def test_without_what_keeps_draws_unscored_just_these_are_due_again(talk, seed, 
         assert again[draw] == before[draw]
 
 
+def test_a_draw_that_comes_out_as_a_later_one_takes_the_verdict_that_is_there():
+    """It had the later one graded anew, and a question that was scored left open."""
+    talk = Conversation(GOLD, "low", TwoPass(GraderKind.MODEL), 2)
+    same = [Completion("q", "low", draw, Reply(Pass.FIRST, Asked.MODEL, "It is Lima.")) for draw in range(2)]
+    forced = [Completion("q", "", draw, Reply(Pass.FORCED, Asked.MODEL, "UNSURE")) for draw in range(2)]
+    verdict = Completion("q", "low", 1, Reply(Pass.FIRST, Asked.GRADER, "A"))
+    on_forced = Completion("q", "", 0, Reply(Pass.FORCED, Asked.GRADER, "B"))
+    there = [*same, *forced, verdict, on_forced]
+    assert due(talk, there) == []
+    assert [one.wrong for one in outcomes(talk, there)] == [False, False]
+
+
 @given(TALKS, SEEDS, st.sets(st.sampled_from(ASKED_AGAIN)))
 def test_for_other_reasons_nothing_is_set_aside(talk, seed, reasons):
     whole = carry(talk, world(seed))

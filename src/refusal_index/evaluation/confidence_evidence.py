@@ -74,8 +74,9 @@ class Sources:
     def _graded(self, question: Question, procedure: Procedure, said: Sequence[Completion]) -> dict[int, Answer]:
         """Return the answers by draw; one whose verdict is still to come has no grade, and is there all the same."""
         own = {one.draw: one for one in said if one.reply.asked is Asked.MODEL}
-        first: dict[Reply, int] = {}  # the same reply in several draws is graded in the first of them
-        for draw in sorted(own):
+        judged = {one.draw for one in said if one.reply.asked is not Asked.MODEL}
+        first: dict[Reply, int] = {}  # the same reply in several draws is graded in one of them
+        for draw in sorted(own, key=lambda draw: (draw not in judged, draw)):
             first.setdefault(own[draw].reply, draw)
         found = {}
         for draw in sorted(own):

@@ -86,11 +86,14 @@ class _Said:
                 self._verdicts.setdefault((of, draw), []).append(one)
         self.first_drawn: dict[Pass, dict[Reply, int]] = {of: {} for of in Pass}
         for of, replies in self.own.items():
-            for draw in sorted(replies):
+            for draw in sorted(replies, key=lambda draw: ((of, draw) not in self._verdicts, draw)):
                 self.first_drawn[of].setdefault(replies[draw], draw)
 
     def graded(self, of: Pass, reply: Reply) -> list[Reply]:
-        """Return a reply and the verdicts on it: the same reply in several draws is graded in the first of them."""
+        """Return a reply and the verdicts on it: the same reply in several draws is graded in one of them.
+
+        That is the first, or the first that has a verdict: a draw before it may come out the same when asked again.
+        """
         verdicts = self._verdicts.get((of, self.first_drawn[of][reply]), ())
         return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.asked, one.attempt)))]
 
