@@ -35,3 +35,15 @@ def test_log_probabilities_over_http_are_those_of_the_process(server, command, m
         assert len(server.answered()) - before == (12 if out == "over-http" else 0), "the run took none along"
         found.append(pl.read_parquet(f"{out}/confidence.parquet")["confidence"])
     assert (found[0] - found[1]).abs().max() < 1e-4
+
+
+def test_what_it_costs_is_said_before_and_after_where_a_price_says(command):
+    assert command("run", "--model", "almanac/base", "--limit", "6", "--variants", "low", "--out", "r").exit_code == 0
+    priced = ("confidence", "r", "--method", "likelihood", "--engine", "local", "--price", "1000,2000")
+    dry = command(*priced, "--dry-run").stdout
+    tokens = int(dry.split("all")[1].split()[1].replace(",", ""))
+    assert f"about ${(1000 * tokens + 2000 * 50 * 6) / 1e6:,.2f}, at 50 tokens a reply" in dry
+    said = command(*priced).stdout.split("asked now: 6 requests, ")[1]
+    read, written = (int(said.split()[place].replace(",", "")) for place in (0, 3))
+    assert read == tokens
+    assert said.split()[5] == f"${(1000 * read + 2000 * written) / 1e6:,.2f}"

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from refusal_index.confidence.method import Method
 from refusal_index.evaluation.confidence import Allowed, Confidence
 from refusal_index.evaluation.confidence_asking import Pending
+from refusal_index.evaluation.dry_run import REPLY_TOKENS
 from refusal_index.outcomes.presentation import Block, Table
+from refusal_index.outcomes.price import UNPRICED, Prices
 
 
 def methods_blocks(allowed: Sequence[Allowed]) -> Iterator[Block]:
@@ -21,8 +23,8 @@ def _needs(method: Method) -> str:
     return ", ".join(sorted(method.needs)) or "nothing more"
 
 
-def pending_blocks(pending: Sequence[Pending]) -> Iterator[Block]:
-    """Yield what would be sent."""
+def pending_blocks(pending: Sequence[Pending], prices: Prices = UNPRICED) -> Iterator[Block]:
+    """Yield what would be sent, and about what that costs where prices say."""
     yield "dry run: nothing is sent"
     yield ""
     rows = [
@@ -31,6 +33,9 @@ def pending_blocks(pending: Sequence[Pending]) -> Iterator[Block]:
     least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
     rows.append(("all", "", _range(least, most), f"{tokens:,}"))
     yield Table.of(("asked", "questions", "requests", "about tokens in"), rows, left=("asked",))
+    cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
+    if cost is not None:
+        yield from ("", f"about ${cost:,.2f}, at {REPLY_TOKENS} tokens a reply and without graders")
     if least < most:
         yield ""
         yield (
@@ -48,10 +53,9 @@ def done_blocks(found: Confidence) -> Iterator[Block]:
     if found.ended is not None:
         yield from ("", f"ended early: {found.ended}; what was not asked yet has no score")
     used = found.usage
-    yield from (
-        "",
-        f"asked now: {used.requests:,} requests, {used.input_tokens:,} tokens in, {used.output_tokens:,} out",
-    )
+    cost = "" if used.cost is None else f", ${used.cost:,.2f}"
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    yield from ("", f"asked now: {used.requests:,} requests, {tokens}{cost}")
     kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in _names(found)]
     beside = f"; scores of {', '.join(kept)} beside these" if kept else ""
     yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"

@@ -105,8 +105,9 @@ def shared_remarks(summary: Sequence[MethodSummary]) -> Iterator[tuple[tuple[str
 
 
 def name_of(one: MethodSummary) -> str:
-    """Name a method, and the variant that its scores belong to."""
-    return f"{one.method} ({one.variant})" if one.variant else one.method
+    """Name a method, the variant that its scores belong to, and the pass where it is the first."""
+    beside = [part for part in (one.variant, "first pass" if one.of == "first" else None) if part]
+    return f"{one.method} ({', '.join(beside)})" if beside else one.method
 
 
 def measures_table(summary: Sequence[MethodSummary]) -> Table:
