@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.confidence.folds import TrainingError, folds_of, shortage
+from refusal_index.outcomes.confidence import ConfidenceError, confidence_table
 from tests.confidence.made_up import evidence_of
 
 
@@ -110,6 +111,14 @@ def test_what_cannot_be_used_has_no_score_and_teaches_nothing():
     found = [one.confidence for one in folds.scores("any", spy, usable)]
     assert found == [None] * 4 + [1.0] * 36
     assert min(taught) == 4
+
+
+def test_a_prediction_that_is_no_probability_is_not_made_one():
+    folds = folds_of(evidence_of(half_right(20)), "any")
+    found = list(folds.scores("any", lambda _, held_out: np.full(len(held_out), 1.01)))
+    assert {one.confidence for one in found} == {1.01}
+    with pytest.raises(ConfidenceError, match=r"expected a number in \[0, 1\], got 1.01"):
+        confidence_table(found)
 
 
 def test_a_prediction_just_outside_is_brought_into_the_unit_interval():

@@ -64,6 +64,10 @@ def shortage(right: int, wrong: int, groups: int, n_folds: int) -> str | None:
     return None
 
 
+ROUNDING = 1e-9
+"""How far beyond 0 or 1 a prediction may lie by rounding."""
+
+
 @dataclass(frozen=True, eq=False)
 class Folds:
     """The answers of a run in folds.
@@ -118,8 +122,14 @@ class Folds:
             if held_out.any():
                 found[held_out] = predictor(np.flatnonzero(train), np.flatnonzero(held_out))
         for question_id, answer, fold, score in zip(self.ids, self.answers, self.fold, found, strict=True):
-            confidence = None if np.isnan(score) else float(min(max(score, 0.0), 1.0))
+            confidence = None if np.isnan(score) else _rounded(float(score))
             yield Score(question_id, method, confidence, answer.wrong, fold=int(fold))
+
+
+def _rounded(score: float) -> float:
+    """Bring a score that is beyond 0 or 1 by rounding alone to it; any other stays as it is, and is refused later."""
+    nearest = min(max(score, 0.0), 1.0)
+    return nearest if abs(score - nearest) < ROUNDING else score
 
 
 def folds_of(evidence: Evidence, method: str) -> Folds:

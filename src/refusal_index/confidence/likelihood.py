@@ -29,6 +29,7 @@ def likelihood(evidence: Evidence, name: str, reduce: Reduce) -> Iterable[Score]
 
     def probability(_question_id: str, answer: Answer) -> float | None:
         tokens = answer_tokens(answer.text, answer.logprobs or ())
+        # Providers round, some to a logarithm above 0.
         return min(math.exp(reduce([one.logprob for one in tokens])), 1.0) if tokens else None
 
     return score_each(replace(evidence, answers=reported), name, probability)
