@@ -491,8 +491,11 @@ def test_of_repeated_draws_the_first_counts_and_of_two_passes_none():
         .equals(run.confidence["confidence"])
     )
     other = run.confidence.with_columns(pl.lit("probe").alias("pass"))
-    with pytest.raises(ConfidenceError, match=r"expected one score of question_id 'q00000', got 2 \(forced, probe\)"):
+    with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
         scored_answers(replace(run, confidence=pl.concat([run.confidence, other])))
+    halves = pl.concat([run.confidence[:300], other[300:]])
+    with pytest.raises(ConfidenceError, match=r"of one pass, got those of forced, probe"):
+        scored_answers(replace(run, confidence=halves))
 
 
 def test_scores_of_questions_that_the_run_does_not_ask_are_told():

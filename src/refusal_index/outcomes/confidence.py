@@ -122,6 +122,11 @@ def _check(table: pl.DataFrame, source: str) -> None:
         raise ConfidenceError(f"{source}, row {row['row'] + 1}: the same score again ({shown}); remove one of the two")
 
 
+def is_trained(scores: pl.DataFrame) -> bool:
+    """Whether scores are those of a predictor that was trained on answers of the same run: they have a fold."""
+    return scores["fold"].null_count() < scores.height
+
+
 def write_confidence(table: pl.DataFrame, path: str | Path) -> None:
     """Write the table, replacing the file at once or not at all; the suffix says whether Parquet, CSV or JSON Lines."""
     path = Path(path)

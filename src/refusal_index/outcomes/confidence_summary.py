@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from refusal_index.outcomes.confidence import is_trained
 from refusal_index.outcomes.counts import variant_groups
 from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.matching import first_draws
@@ -219,7 +220,7 @@ def difference_of(found: Sequence[Estimated], influences: Sequence[NDArray[np.fl
 
 def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:
     """Return by how much a trained method orders the same answers better than their topic alone."""
-    if topic is None or scores["method"][0] == TOPIC or not scores["fold"].is_not_null().any():
+    if topic is None or scores["method"][0] == TOPIC or not is_trained(scores):
         return None
     known = topic.drop_nulls(["confidence", "wrong"]).select("question_id", alone="confidence")
     both = scores.drop_nulls(["confidence", "wrong"]).join(known, on="question_id", maintain_order="left")
@@ -243,7 +244,7 @@ def _of_method(
         method=scores["method"][0],
         variant=variant,
         of=scores["pass"][0],
-        is_trained=scores["fold"].is_not_null().any(),
+        is_trained=is_trained(scores),
         asked=len({question for rows in mine.values() for question in rows["question_id"]}),
         questions=score.size,
         without_score=scores["confidence"].null_count(),

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from refusal_index.outcomes.confidence import ConfidenceError
+from refusal_index.outcomes.confidence import ConfidenceError, is_trained
 from refusal_index.outcomes.confidence_join import scores_of_outcomes
+from refusal_index.outcomes.confidence_summary import scores_by_method
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, shortened, suggestion
 from refusal_index.outcomes.runs import ComparedRun
 
@@ -66,12 +67,11 @@ def scored_answers(run: ComparedRun, method: str | None = None, variant: str | N
     name = _method(method, scores["method"].unique(maintain_order=True).to_list())
     found = scores.filter(pl.col("method") == name)
     whose = _variant(variant, found["variant"].unique(maintain_order=True).to_list(), name)
-    rows = found.filter(pl.col("variant").eq_missing(whose))
-    first = rows.filter(pl.col("draw") == pl.col("draw").min().over("question_id"))
-    _refuse_ambiguous(first, name)
+    by_pass = scores_by_method(found.filter(pl.col("variant").eq_missing(whose)))
+    _refuse_several_passes(name, [of for _, _, of in by_pass])
+    (first,) = by_pass.values()
     _refuse_others(first, run)
-    is_trained = rows["fold"].null_count() < rows.height
-    return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained)
+    return ScoredAnswers(name, whose, first.select(COLUMNS), is_trained(first))
 
 
 def _scores_of(run: ComparedRun) -> pl.DataFrame:
@@ -115,15 +115,10 @@ def _variant(given: str | None, known: Sequence[str | None], method: str) -> str
     )
 
 
-def _refuse_ambiguous(rows: pl.DataFrame, method: str) -> None:
-    again = rows.filter(~pl.col("question_id").is_first_distinct())
-    if again.height:
-        question_id = again["question_id"][0]
-        passes = rows.filter(pl.col("question_id") == question_id)["pass"].fill_null("the one that counts").to_list()
-        raise ConfidenceError(
-            f"{method}: expected one score of question_id {shortened(question_id)}, got {len(passes)} "
-            f"({', '.join(passes)}); keep those of one pass"
-        )
+def _refuse_several_passes(method: str, passes: Sequence[str | None]) -> None:
+    if len(passes) > 1:
+        named = ", ".join(of or "the one that counts" for of in passes)
+        raise ConfidenceError(f"{method}: expected scores of the answers of one pass, got those of {named}; keep one")
 
 
 def _refuse_others(rows: pl.DataFrame, run: ComparedRun) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
+from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import interval, listed, number, percent
+from refusal_index.report.text import interval, number, percent
 from refusal_index.stats import refusal_index
 
 GRAVE = "grave"

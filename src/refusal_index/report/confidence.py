@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.outcomes.confidence_summary import MethodSummary, graded, scores_by_method
+from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.outcomes.presentation.confidence import (
     ONE_BY_ONE,
     TRAINED,
@@ -28,8 +29,9 @@ from refusal_index.outcomes.presentation.summary import is_sampled
 from refusal_index.report.figures import BOX
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.tables import MetricRow
-from refusal_index.report.text import MINUS, Scale, count, listed, number, percent
+from refusal_index.report.text import MINUS, Scale, count, number, percent
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
+from refusal_index.stats.calibration.auroc import roc_counts
 
 N_BINS = 10
 
@@ -182,10 +184,7 @@ def roc_points(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[ND
     >>> wrong.tolist(), right.tolist()
     ([0.0, 0.0, 0.5, 1.0], [0.0, 0.5, 1.0, 1.0])
     """
-    order = np.argsort(-score, kind="stable")
-    ends = np.flatnonzero(np.diff(score[order], append=-np.inf))
-    hits = np.concatenate([[0], np.cumsum(right[order])[ends]])
-    passed = np.concatenate([[0], ends + 1])
+    hits, passed = (np.concatenate([[0], counts]) for counts in roc_counts(score, right)[1:])
     across, up = np.diff(passed - hits), np.diff(hits)
     turns = np.flatnonzero(across[1:] * up[:-1] != across[:-1] * up[1:]) + 1
     corners = np.concatenate([[0], turns, [len(hits) - 1]])

@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from refusal_index.outcomes.comparison import CompareOptions, compare_pair, rank
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
 from refusal_index.report.headline import finding, paper_indices, verdict
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import IndexScale, count, index_scale, listed, number, percent
+from refusal_index.report.text import IndexScale, count, index_scale, number, percent
 from refusal_index.report.views import RunView
 from refusal_index.stats import Estimate
 

@@ -111,15 +111,6 @@ def count(amount: int, noun: str) -> str:
     return f"{amount:,} {noun}{'' if amount == 1 else 's'}"
 
 
-def listed(names: list[str] | tuple[str, ...]) -> str:
-    """Join names as a sentence does.
-
-    >>> listed(["low"]), listed(["low", "normal", "high"])
-    ('low', 'low, normal and high')
-    """
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part) if names else ""
-
-
 @dataclass(frozen=True)
 class Scale:
     """An axis from `low` to `high`.

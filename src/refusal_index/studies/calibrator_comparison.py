@@ -20,6 +20,7 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
+from refusal_index.stats.calibration.auroc import roc_counts
 from refusal_index.stats.calibration.calibration_interval import calibration_error_interval
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import wilson_interval
@@ -131,9 +132,8 @@ def curve_rows(score: NDArray[np.float64], right: NDArray[np.bool_], options: St
             yield {"part": "reliability", **point, **ends, **place, **summary}
     quantile = normal_quantile(options.confidence_level)
     n_right, n_wrong = int(right.sum()), int((~right).sum())
-    for threshold in (None, *np.unique(score)[::-1].tolist()):
-        called = np.zeros(right.size, bool) if threshold is None else score >= threshold
-        hits, count = int((called & right).sum()), int(called.sum())
+    counts = zip(*(one.tolist() for one in roc_counts(score, right)), strict=True)
+    for threshold, hits, count in ((None, 0, 0), *counts):
         low, high = wilson_interval(hits, n_right, quantile)
         point = {"x": (count - hits) / n_wrong, "y": hits / n_right, "low": low, "high": high}
         yield {"part": "roc", **point, "count": count, "threshold": threshold, **summary}

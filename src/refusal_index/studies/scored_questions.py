@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from refusal_index.outcomes.confidence import is_trained
 from refusal_index.outcomes.confidence_summary import scores_by_method
 from refusal_index.outcomes.draws import p_answering, usable_questions
 from refusal_index.outcomes.matching import draw_matrix
@@ -128,8 +129,7 @@ def _too_few(rows: pl.DataFrame, usable: pl.DataFrame, most: int) -> str | None:
 
 def _method(key: Key, rows: pl.DataFrame, ids: Sequence[str]) -> ScoredMethod:
     held = pl.DataFrame({"question_id": ids}).join(rows, on="question_id", how="left", maintain_order="left")
-    is_trained = bool(held["fold"].is_not_null().any())
-    return ScoredMethod(*key, is_trained, held["confidence"].to_numpy(), ~held["wrong"].to_numpy())
+    return ScoredMethod(*key, is_trained(held), held["confidence"].to_numpy(), ~held["wrong"].to_numpy())
 
 
 def drawn_run(run: ComparedRun, name: str) -> ScoredRun | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -122,6 +122,15 @@ def percent(share: float) -> str:
 def title(*parts: str | None) -> str:
     """Name what is known of model, dataset and variant; "all" where nothing is."""
     return ", ".join(part for part in parts if part) or "all"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join names as a sentence does.
+
+    >>> listed(["low"]), listed(["low", "normal", "high"]), listed([])
+    ('low', 'low, normal and high', '')
+    """
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 class Shown:

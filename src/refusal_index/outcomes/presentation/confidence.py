@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refusal_index.outcomes.confidence_summary import AgainstRefusals, Difference, MethodSummary, Verdict
 from refusal_index.outcomes.counts import MISSING_LIMIT
-from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, interval_of, number, title
+from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, interval_of, listed, number, title
 from refusal_index.stats import Estimate
 
 FEW_OF_A_KIND = 20
@@ -317,8 +317,3 @@ def reason_words(one: AgainstRefusals) -> str:
 def share(value: float | None) -> str:
     """Show a share in per cent, to a tenth of a point."""
     return UNDEFINED if value is None else f"{100 * value:.1f} %"
-
-
-def listed(names: Sequence[str]) -> str:
-    """Join names as a sentence does."""
-    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

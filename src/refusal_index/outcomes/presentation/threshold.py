@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from refusal_index.outcomes.presentation.blocks import Block, Table, interval_of, number, percent
+from refusal_index.outcomes.presentation.blocks import Block, Table, interval_of, listed, number, percent
 from refusal_index.outcomes.virtual_run import rule_of
 from refusal_index.stats import RiskThreshold, UtilityThreshold
 
@@ -145,7 +145,7 @@ def _verdict(threshold: Threshold) -> str:
     for one in threshold.points:
         if one.difference is not None:
             found[_side(one.difference.utility)].append(_name(threshold, one))
-    said = [f"{word} {_listed(names)}" for word, names in found.items() if names]
+    said = [f"{word} {listed(names)}" for word, names in found.items() if names]
     return f"On questions that it was not chosen on, the cut is worth {', '.join(said)}."
 
 
@@ -153,10 +153,6 @@ def _side(difference: Estimate) -> str:
     if difference.low is not None and difference.low > 0:
         return "more than"
     return "less than" if difference.high is not None and difference.high < 0 else "an amount that cannot be told from"
-
-
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _sizes(threshold: Threshold) -> tuple[int, int]:

@@ -185,6 +185,20 @@ def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:
     return influence
 
 
+def roc_counts(score: FloatArray, truths: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.intp], NDArray[np.intp]]:
+    """Distinct scores from the highest down, and how many questions score at least so much, true ones and all.
+
+    Examples
+    --------
+    >>> scores, hits, passed = roc_counts(np.array([0.9, 0.7, 0.7, 0.2]), np.array([True, False, True, False]))
+    >>> scores.tolist(), hits.tolist(), passed.tolist()
+    ([0.9, 0.7, 0.2], [1, 2, 2], [1, 3, 4])
+    """
+    order = np.argsort(-score, kind="stable")
+    ends = np.flatnonzero(np.diff(score[order], append=-np.inf))
+    return score[order][ends], np.cumsum(truths[order], dtype=np.intp)[ends], ends + 1
+
+
 def checked_scores(score: ArrayLike, outcome: ArrayLike, name: str = "outcome") -> tuple[FloatArray, NDArray[np.bool_]]:
     """Check a finite score and a truth value for each question, and return both as arrays of shape (n,).
 
