@@ -188,7 +188,7 @@ class Assignment:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+        return self.settings.accounts.prices
 
     async def ended(self) -> None:
         """Wait until it ends early, and what is on its way then has come back."""

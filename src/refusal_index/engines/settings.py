@@ -22,7 +22,7 @@ from refusal_index.engines.setting import (
     settings_in,
 )
 from refusal_index.outcomes.errors import suggestion
-from refusal_index.outcomes.price import Price
+from refusal_index.outcomes.price import Price, Prices
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
@@ -177,6 +177,11 @@ class Accounts:
     price: Price | None = setting(None, read=read_price, harmless=COUNTED)  # noqa: RUF009
     grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
     penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
+
+    @property
+    def prices(self) -> Prices:
+        """What the model and those that grade cost."""
+        return Prices(self.price, self.grader_price)
 
 
 @dataclass(frozen=True)

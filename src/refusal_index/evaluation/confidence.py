@@ -6,19 +6,17 @@ so that nobody forced it, and the methods' own prompts. The run's replies and al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from refusal_index.almanac.models import layer_count
-from refusal_index.confidence.method import Evidence, Method, Need, lacking
+from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.confidence.registry import METHODS, methods_of
 from refusal_index.confidence.topic import TOPIC
-from refusal_index.confidence.transformers_states import EXTRA as STATES_EXTRA
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.registry import check_engine
@@ -27,33 +25,21 @@ from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.confidence_asking import ask
 from refusal_index.evaluation.confidence_evidence import OWN, Sources
-from refusal_index.evaluation.confidence_groups import groups_of, training_shortage
-from refusal_index.evaluation.confidence_plan import HAS_STATES, ConfidencePlan
+from refusal_index.evaluation.confidence_groups import groups_of
+from refusal_index.evaluation.confidence_plan import ConfidencePlan, unmet
 from refusal_index.evaluation.confidence_record import Measured, record_scores
-from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending
-from refusal_index.evaluation.results import procedure_of, total
-from refusal_index.evaluation.run import (
-    ComparabilityError,
-    check_comparable,
-    open_store,
-    write_results,
-)
+from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending, grader_of
+from refusal_index.evaluation.results import total
+from refusal_index.evaluation.run import ComparabilityError, check_comparable, open_store, write_results
 from refusal_index.outcomes.confidence import Score, confidence_table, with_scores, write_confidence
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.summary import Usage
-from refusal_index.protocol import (
-    GraderKind,
-    load_prompt_set,
-    prompt_set_names,
-)
+from refusal_index.protocol import GraderKind, load_prompt_set, prompt_set_names
 
 ALL = "all"
 """Every method that a run allows."""
-
-STATES_PACKAGES = ("torch", "transformers")
-"""What reads the hidden states of ``hf/...``."""
 
 
 @dataclass(frozen=True)
@@ -138,8 +124,8 @@ def prepare_confidence(
     for method in plan.methods:
         reason = unmet(plan, method)
         if reason is not None:
-            left = [one.name for one in METHODS.values() if unmet(plan, one) is None]
-            raise SettingError(f"{method.name}: {reason}; this run allows {', '.join(left) or 'none'}")
+            left = ", ".join(one.name for one in METHODS.values() if unmet(plan, one) is None)
+            raise SettingError(f"{method.name}: {reason}; this run allows {left or 'none'}")
     plan = _with_baseline(plan)
     _check_layer(plan)
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
@@ -191,7 +177,8 @@ def _plan(
         raise SettingError(
             f"{{prompts}}: expected the prompt set that {run} was asked with, got {chosen.name!r}, whose words differ"
         )
-    grader, graders = _grader(before)
+    named = before.get("grader") or {"name": str(GraderKind.EXACT)}
+    grader, graders = grader_of(",".join(named[one] for one in ("name", "second") if named.get(one)))
     settings = settings.changed(model=before["model"], seed=before["seed"], **before.get("decoding", {}))
     settings = settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
     check_engine(settings.sending.engine)
@@ -216,35 +203,6 @@ def _shipped(name: str, run: Path) -> str:
     return name
 
 
-def _grader(settings: Mapping[str, Any]) -> tuple[GraderKind, tuple[str, ...]]:
-    kind = procedure_of(settings).grader
-    known = settings.get("grader") or {}
-    return kind, tuple(known[name] for name in ("name", "second") if kind.models and known.get(name))
-
-
-def unmet(plan: ConfidencePlan, method: Method) -> str | None:
-    """Say what a method lacks in a run; None where it lacks nothing."""
-    return next(_unmet(plan, method), None)
-
-
-def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
-    model, needs = plan.settings.model, method.needs
-    if method.lacks:
-        yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
-    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and not (plan.outcomes["draw"] > 0).any():
-        yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
-    if Need.LOGPROBS in needs and not plan.gives_logprobs:
-        yield f"needs log probabilities, and {model} gives none"
-    if Need.STATES in needs and model.partition("/")[0] not in HAS_STATES:
-        yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
-    if Need.STATES in needs and model.startswith("hf/") and lacking(STATES_PACKAGES):
-        yield f"needs {', '.join(lacking(STATES_PACKAGES))}; pip install 'refusal-index[{STATES_EXTRA}]'"
-    if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
-        yield "needs topics, and no question of this run has one"
-    if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
-        yield short
-
-
 async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Confidence:
     """Ask what is missing, write the scores into the run's folder, and what is derived of it anew with them.
 
@@ -264,8 +222,9 @@ async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: 
         ended = budget.used_up() or await ask(plan, sources, progress, budget)
         usage = total([one for one in (*own.replies(), *own.retired()) if one not in before], plan.prices)
         earlier = folder.read_confidence()
-        evidence = _with_earlier(plan, earlier).evidence(sources)
-        scores, failed = _scored(plan, evidence, earlier)
+        every = _with_earlier(plan, earlier)
+        evidence = every.evidence(sources)
+        scores, failed = _scored(every.methods, evidence, wanted=plan.methods)
         table = _in_order(with_scores(earlier, confidence_table(chain.from_iterable(scores.values()))))
         write_confidence(table, folder.confidence)
         prices = plan.prices.or_those(Prices.read(folder.read_about()))
@@ -288,16 +247,16 @@ def _with_earlier(plan: ConfidencePlan, earlier: pl.DataFrame | None) -> Confide
 
 
 def _scored(
-    plan: ConfidencePlan, evidence: Evidence, earlier: pl.DataFrame | None
+    methods: Sequence[Method], evidence: Evidence, wanted: Sequence[Method]
 ) -> tuple[dict[Method, list[Score]], RefusalIndexError | None]:
     """Return the scores of each method, and why one that is wanted has none: the others are kept nevertheless."""
     scores: dict[Method, list[Score]] = {}
     failed: RefusalIndexError | None = None
-    for method in _with_earlier(plan, earlier).methods:
+    for method in methods:
         try:
             scores[method] = list(method.score(evidence))
         except RefusalIndexError as error:
-            failed = failed or (error if method in plan.methods else None)
+            failed = failed or (error if method in wanted else None)
     return scores, failed
 
 

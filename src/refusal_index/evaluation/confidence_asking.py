@@ -13,18 +13,10 @@ from refusal_index.evaluation.confidence_evidence import OWN, Sources
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.dry_run import request_tokens
 from refusal_index.evaluation.plan import ALMANAC
-from refusal_index.evaluation.run import (
-    Wave,
-    ask_waves,
-    open_store,
-)
+from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import (
-    FORCED,
-    Asked,
-    Conversation,
-    due,
-)
+from refusal_index.protocol import FORCED, Asked, Conversation, due
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,7 @@ def add_scores(
     with folder.lock(), open_store(folder, made=False) as store:
         outcomes = folder.read_outcomes()
         joined = join_outcomes(read.scores, outcomes)
-        before = read_confidence(folder.confidence) if folder.confidence.exists() else None
+        before = folder.read_confidence()
         write_confidence(with_scores(before, joined.scores), folder.confidence)
         write_results(folder, store)
         write_record(folder, (), set(joined.scores["method"]))  # what their namesakes took says nothing of these

@@ -9,18 +9,18 @@ from types import MappingProxyType
 
 import polars as pl
 
-from refusal_index.confidence.method import Answer, Evidence, Method, Need, Prompt
+from refusal_index.confidence.method import Answer, Evidence, Method, Need, Prompt, lacking
 from refusal_index.confidence.registry import METHODS
+from refusal_index.confidence.transformers_states import EXTRA as STATES_EXTRA
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.confidence_evidence import OWN, Sources, current, further_refusals
+from refusal_index.evaluation.confidence_groups import training_shortage
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
 from refusal_index.evaluation.plan import ALMANAC
-from refusal_index.evaluation.run import (
-    Wave,
-)
+from refusal_index.evaluation.waves import Wave
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import check_folder
 from refusal_index.outcomes.folder import RunFolder
@@ -50,6 +50,10 @@ GIVES_LOGPROBS = frozenset(
 
 HAS_STATES = frozenset({"almanac", "hf"})
 """Providers whose weights are here, so that hidden states can be read."""
+
+
+STATES_PACKAGES = ("torch", "transformers")
+"""What reads the hidden states of ``hf/...``."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ class ConfidencePlan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+        return self.settings.accounts.prices
 
     @cached_property
     def needs(self) -> frozenset[Need]:
@@ -240,12 +244,36 @@ def _further(forced: Mapping[int, Answer]) -> list[Answer]:
     return [answer for draw, answer in sorted(forced.items()) if draw > 0]
 
 
+def unmet(plan: ConfidencePlan, method: Method) -> str | None:
+    """Say what a method lacks in a run; None where it lacks nothing."""
+    return next(_unmet(plan, method), None)
+
+
+def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
+    model, needs = plan.settings.model, method.needs
+    if method.lacks:
+        yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
+    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and not (plan.outcomes["draw"] > 0).any():
+        yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
+    if Need.LOGPROBS in needs and not plan.gives_logprobs:
+        yield f"needs log probabilities, and {model} gives none"
+    if Need.STATES in needs and model.partition("/")[0] not in HAS_STATES:
+        yield f"needs hidden states, which {model} does not show; almanac/... and hf/... do"
+    if Need.STATES in needs and model.startswith("hf/") and lacking(STATES_PACKAGES):
+        yield f"needs {', '.join(lacking(STATES_PACKAGES))}; pip install 'refusal-index[{STATES_EXTRA}]'"
+    if Need.TOPICS in needs and not any(one.topic for one in plan.questions.values()):
+        yield "needs topics, and no question of this run has one"
+    if Need.TRAINING in needs and (short := training_shortage(plan.outcomes, plan.groups)) is not None:
+        yield short
+
+
 def _check_logprobs(plan: ConfidencePlan, sources: Sources, asked: Sequence[Conversation]) -> None:
     for one in asked:
         answer = sources.answer(one.question)
         if answer is not None and answer.logprobs is None:
-            left = [method.name for method in METHODS.values() if Need.LOGPROBS not in method.needs]
+            without = (method for method in METHODS.values() if Need.LOGPROBS not in method.needs)
+            left = ", ".join(method.name for method in without if unmet(plan, method) is None)
             raise SettingError(
                 f"{plan.settings.model} gave no log probabilities with its reply to {one.question.question_id}; "
-                f"without them: {', '.join(left)}"
+                f"without them this run allows {left or 'none'}"
             )

@@ -127,7 +127,7 @@ def asked_beside(sources: Sources, method: Method, question: Question) -> Iterat
     if _is_about_answers(method):
         yield from _entering(method, sources.own.standing(question.question_id, FORCED), Pass.FORCED)
     for prompt in method.prompts:
-        yield from _entering(method, sources.own.standing(question.question_id, prompt.name), Pass.PROBE)
+        yield from _entering(method, sources.own.said(question.question_id, prompt.name), Pass.PROBE)
 
 
 def _is_about_answers(method: Method) -> bool:

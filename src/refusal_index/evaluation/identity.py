@@ -10,7 +10,6 @@ from typing import Any
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
-from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import PromptSet, grader_prompt_hash, no_gold_prompt_hash
 
@@ -65,7 +64,7 @@ def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str,
     """Return what is worth knowing about how a run was made, and may differ when it is resumed."""
     return {
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
-        **Prices(settings.accounts.price, settings.accounts.grader_price).to_document(),
+        **settings.accounts.prices.to_document(),
         "penalty": settings.accounts.penalty,
         "dataset": {"source": dataset.source, "licence": dataset.licence},
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},

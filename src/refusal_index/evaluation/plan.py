@@ -94,7 +94,7 @@ class Plan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return Prices(self.settings.accounts.price, self.settings.accounts.grader_price)
+        return self.settings.accounts.prices
 
     @property
     def called(self) -> str:

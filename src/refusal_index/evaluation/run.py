@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import (
-    Assignment,
-    Begun,
     Engine,
-    Event,
     Opened,
     Progress,
     RunFailedError,
     unwatched,
 )
 from refusal_index.engines.registry import engine_of
-from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
+from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.confidence_refresh import refresh_scores
@@ -39,6 +34,7 @@ from refusal_index.evaluation.results import (
     check_nothing_lost,
     derive,
 )
+from refusal_index.evaluation.waves import ask_waves
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.files import write_atomically
@@ -57,7 +53,6 @@ from refusal_index.outcomes.summary import (
     with_confidence,
 )
 from refusal_index.outcomes.table import defused
-from refusal_index.protocol import Conversation
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import NoiseCorrectedResult, RefusalIndexResult, refusal_index
 
@@ -267,75 +262,6 @@ async def _ask(
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
     waves = ((variant, plan.conversations(variant, store)) for variant in pending)
     return await ask_waves(waves, plan.settings, plan.folder, engine, store, progress, budget, plan.dataset.name)
-
-
-Wave = tuple[str, Sequence[Conversation]]
-"""Conversations that are carried together, and what to call them."""
-
-
-async def ask_waves(
-    waves: Iterable[Wave],
-    settings: Settings,
-    folder: RunFolder,
-    engine: Engine,
-    store: ReplyStore,
-    progress: Progress,
-    budget: Budget,
-    dataset: str = "",
-) -> str | None:
-    """Carry one wave after the other, each made when those before it have come back.
-
-    Parameters
-    ----------
-    waves
-        What is asked.
-    settings, folder, engine, store, dataset
-        Who carries it, where replies and logs go, and what its questions are called.
-    progress, budget
-        Who is told, and what may be used.
-
-    Returns
-    -------
-    str or None
-        Why it ended before all was asked, as it was told to.
-
-    Raises
-    ------
-    RunFailedError
-        If it could not be brought to its end.
-    """
-    breaker = CircuitBreaker()
-    budget.on_end = partial(breaker.open, planned=True)
-    watch = _Watch(progress, breaker)
-    async with engine.open(store):
-        for variant, talks in waves:
-            if not talks:
-                continue
-            watch(Begun(variant))
-            await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
-            if watch.error is not None:
-                raise watch.error
-            if breaker.planned:
-                return breaker.reason
-            if breaker.reason is not None:
-                raise RunFailedError(f"{dataset}-{variant}: {breaker.reason}")
-    return None
-
-
-class _Watch:
-    """Tells what happens; whoever is told and raises ends the run in order, so that no reply is lost to it."""
-
-    def __init__(self, progress: Progress, breaker: CircuitBreaker) -> None:
-        self._progress, self._breaker = progress, breaker
-        self.error: Exception | None = None
-
-    def __call__(self, event: Event) -> None:
-        if self.error is None:
-            try:
-                self._progress(event)
-            except Exception as error:
-                self.error = error
-                self._breaker.open("the progress callback failed")
 
 
 def open_store(folder: RunFolder, *, made: bool = True) -> ReplyStore:
