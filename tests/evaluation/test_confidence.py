@@ -189,6 +189,17 @@ def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
     assert not again, "the replies were there"
 
 
+def test_scores_of_draws_are_taken_out_when_there_are_more_and_others_stay():
+    made = EMBEDDED | {"limit": 10, "logprobs": True}
+    run = ri.evaluate("almanac/base", draws=2, **made)
+    ri.confidence_scores(run, ["p-answering", "self-consistency", "likelihood"], engine="local")
+    further = ri.evaluate("almanac/base", draws=4, **made)
+    assert further.outdated == ("p-answering", "self-consistency")
+    assert further.confidence["method"].unique().to_list() == ["likelihood"]
+    found = ri.confidence_scores(further, ["self-consistency"], engine="local").filter(method="self-consistency")
+    assert set((found["confidence"] * 3).round(6).to_list()) <= {0.0, 1.0, 2.0, 3.0}, "three further draws each"
+
+
 def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_stay(run):
     outcomes = pl.read_parquet(run / "outcomes.parquet").filter(pl.col("draw") == 0)
     ids = outcomes["question_id"].unique(maintain_order=True).to_list()

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.confidence.method import Need
 from refusal_index.confidence.registry import METHODS
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.confidence_evidence import OWN, Sources
@@ -17,6 +18,9 @@ from refusal_index.outcomes.confidence_join import join_outcomes
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
 
+DRAWS = frozenset({Need.FIRST_DRAWS, Need.FORCED_DRAWS})
+"""What methods need that rest on repeated draws."""
+
 KEY = ("question_id", "method", "variant", "draw", "pass")
 
 
@@ -25,8 +29,9 @@ def refresh_scores(
 ) -> tuple[str, ...]:
     """Bring the grades in a folder's confidence table up to date, before its outcomes are replaced.
 
-    A method's own scores rest on the answers and, where it was trained, on their grades. Where a grade is another one
-    by now they are taken out: the replies are there, so that scoring again asks nothing. Scores of others keep a grade
+    A method's own scores rest on the answers and, where it was trained, on their grades, or on repeated draws. Where a
+    grade is another one by now, or there are more draws, they are taken out: the replies are there, so that scoring
+    again asks nothing. Scores of others keep a grade
     that they brought along; one that was found in the run's outcomes follows these.
 
     Parameters
@@ -44,11 +49,11 @@ def refresh_scores(
     table = folder.read_confidence()
     if table is None:
         return ()
-    graded = _grades(folder, store, settings, table)
+    graded, redrawn = _grades(folder, store, settings, table), _is_redrawn(folder, outcomes)
     kept, outdated = [], []
     for group in table.partition_by("method", maintain_order=True):
         name = group["method"][0]
-        if _is_ours(group) and not _agrees(group, graded):
+        if _is_ours(group) and (not _agrees(group, graded) or (redrawn and METHODS[name].needs & DRAWS)):
             outdated.append(name)
         else:
             kept.append(group if _is_ours(group) else _regraded(folder, group, outcomes))
@@ -56,6 +61,14 @@ def refresh_scores(
     if not found.equals(table):
         write_confidence(found, folder.confidence)
     return tuple(outdated)
+
+
+def _is_redrawn(folder: RunFolder, outcomes: pl.DataFrame) -> bool:
+    """Whether questions were drawn otherwise than the outcomes have it that are about to be replaced."""
+    with suppress(OutcomeTableError):
+        before, now = (one.filter(pl.col("draw") > 0).height for one in (folder.read_outcomes(), outcomes))
+        return before != now
+    return False
 
 
 def _is_ours(group: pl.DataFrame) -> bool:
@@ -93,6 +106,6 @@ def outdated_lines(methods: tuple[str, ...], folder: RunFolder) -> Iterator[str]
     """Say which scores were taken out, and what makes them anew."""
     if methods:
         yield (
-            f"scores of {', '.join(methods)} rested on grades that are others now, and were taken out; 'refusal-index "
-            f"confidence {folder.path} --method {','.join(methods)}' makes them anew"
+            f"scores of {', '.join(methods)} rested on grades or draws that are others now, and were taken out; "
+            f"'refusal-index confidence {folder.path} --method {','.join(methods)}' makes them anew"
         )

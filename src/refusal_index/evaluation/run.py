@@ -91,7 +91,7 @@ class Run:
     ended
         Why it ended before all was asked, as it was told to; None where it did not.
     outdated
-        Methods of confidence whose scores rested on grades that are others now, and were taken out.
+        Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     """
 
     folder: RunFolder
