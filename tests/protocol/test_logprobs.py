@@ -25,7 +25,8 @@ def test_there_and_back_to_six_digits(tokens):
             sound_text(one.token),
             [sound_text(text) for text, _ in one.alternatives],
         )
-        told = [(one.logprob, other.logprob), *((a, b) for (_, a), (_, b) in zip(one.alternatives, other.alternatives))]  # noqa: B905 - as many, as seen above
+        beside = zip(one.alternatives, other.alternatives, strict=True)
+        told = [(one.logprob, other.logprob), *((a, b) for (_, a), (_, b) in beside)]
         assert all(abs(a - b) <= 0.5000001e-6 for a, b in told)
 
 

@@ -142,7 +142,7 @@ def _train(
     model: Any, tokenizer: Any, texts: Texts, targets: FloatArray, recipe: Recipe, rng: np.random.Generator
 ) -> None:
     import torch  # noqa: PLC0415 - of an extra, and slow to load
-    from transformers import get_cosine_schedule_with_warmup  # noqa: PLC0415
+    from transformers import get_cosine_schedule_with_warmup  # noqa: PLC0415 - of an extra
 
     optimiser = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay)
     # The schedule is a tenth longer than the training, so that the last steps still learn.
@@ -187,7 +187,7 @@ def _probabilities(model: Any, tokenizer: Any, texts: Texts, recipe: Recipe) -> 
 
 def _predictor(name: str) -> tuple[Any, Any]:
     import torch  # noqa: PLC0415 - of an extra, and slow to load
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer  # noqa: PLC0415 - of an extra
 
     def load(*, local_files_only: bool) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local_files_only)

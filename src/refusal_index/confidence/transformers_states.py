@@ -63,7 +63,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
     """Return the tokenizer and the model without its head, which nothing here needs."""
     try:
         import torch  # noqa: PLC0415 - an extra, and slow to import
-        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
+        from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415 - of an extra
     except ImportError as error:
         raise WeightsError(
             f"hidden states of hf/{name} need the package {error.name}: pip install 'refusal-index[{EXTRA}]'"
@@ -81,7 +81,7 @@ def _loaded(name: str) -> tuple[Any, Any]:
 @contextmanager
 def quietly() -> Iterator[None]:
     """Keep transformers from drawing bars."""
-    from transformers.utils import logging  # noqa: PLC0415
+    from transformers.utils import logging  # noqa: PLC0415 - of an extra
 
     draws = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
@@ -130,7 +130,7 @@ def _of_one_length(prompts: Sequence[Sequence[int]], at_once: int) -> Iterator[l
 
 
 def _states_of(model: Any, prompts: list[list[int]]) -> NDArray[np.float32]:
-    import torch  # noqa: PLC0415
+    import torch  # noqa: PLC0415 - of an extra
 
     tokens = torch.tensor(prompts, device=model.device)
     with torch.inference_mode():
