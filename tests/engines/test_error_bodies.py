@@ -10,7 +10,7 @@ from aiohttp import web
 from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
-from refusal_index.engines.inspect.error_messages import LONGEST, told
+from refusal_index.engines.error_messages import LONGEST, told
 from refusal_index.engines.inspect.models import resolve_model
 from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi

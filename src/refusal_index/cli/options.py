@@ -42,12 +42,18 @@ HELP = {
     "logprobs": "Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence' "
     "scores answers by.",
     "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
+    "batch": "Have Inspect send its requests in the provider's batches (OpenAI, Anthropic, Google, Grok, Together). A kill "
+    "loses those on their way, and they are paid for twice: '--engine batch' keeps them.",
+    "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
+    "ray_address": "With --engine ray: the address of a cluster. [default: one on this machine]",
+    "engine_option": "An option of the engine's own program, as in tensor-parallel-size=2; may be repeated.",
     "max_requests": "End in order after so many requests of the run in all; resumable.",
     "max_cost": "End in order before the run costs more dollars than this; needs --price.",
     "max_time": "End in order after so many seconds of this command.",
     "price": "Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.",
     "grader_price": "Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the "
     "cost.",
+    "batch_rate": "Share of the prices that requests cost in a provider's batch, as in 0.5; for --engine batch.",
     "penalty": "Penalty of the Weighted score.",
     "assume_refusal": "For --dry-run: share of the questions that are refused. [default: as an embedded model does, "
     "else 0.5]",
@@ -56,7 +62,11 @@ HELP = {
 }
 """What each setting's option says of it. A default that is one value is added to it."""
 
-REPEATED = {"data": (list[Path], "FILE"), "column": (list[str], "ROLE=NAME")}
+REPEATED = {
+    "data": (list[Path], "FILE"),
+    "column": (list[str], "ROLE=NAME"),
+    "engine_option": (list[str], "NAME=VALUE"),
+}
 """Options that may be given several times: their kind, and what stands for one."""
 
 

@@ -75,21 +75,30 @@ def _several(value: Any, name: str, *kinds: type) -> Sequence[Any]:
 
 def read_columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     """Read ``ROLE=NAME`` texts, or a mapping from role to name."""
+    return _pairs(value, name, "ROLE=NAME, for instance question=problem")
+
+
+def read_pairs(value: Any, name: str) -> tuple[tuple[str, str], ...]:
+    """Read ``NAME=VALUE`` texts, or a mapping from name to value."""
+    return _pairs(value, name, "NAME=VALUE, for instance tensor-parallel-size=2")
+
+
+def _pairs(value: Any, name: str, expected: str) -> tuple[tuple[str, str], ...]:
     if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
         return tuple(value.items())
     listed = isinstance(value, Sequence) and not isinstance(value, str)
-    return tuple(_column(entry, name) for entry in (value if listed else [value]))
+    return tuple(_pair(entry, name, expected) for entry in (value if listed else [value]))
 
 
-def _column(entry: Any, name: str) -> tuple[str, str]:
+def _pair(entry: Any, name: str, expected: str) -> tuple[str, str]:
     if isinstance(entry, tuple | list) and len(entry) == 2:
         return str(entry[0]), str(entry[1])
     if not isinstance(entry, str):
         raise SettingError(f"{{{name}}}: expected text or an array of them, got {shortened(entry)}")
-    role, equals, column = entry.partition("=")
-    if not (role and equals and column):
-        raise SettingError(f"{{{name}}}: expected ROLE=NAME, for instance question=problem, got {entry!r}")
-    return role, column
+    left, equals, right = entry.partition("=")
+    if not (left and equals and right):
+        raise SettingError(f"{{{name}}}: expected {expected}, got {entry!r}")
+    return left, right
 
 
 def read_price(value: Any, name: str) -> Price | None:

@@ -15,6 +15,7 @@ from refusal_index.engines.setting import (
     Setting,
     SettingError,
     read_columns,
+    read_pairs,
     read_paths,
     read_price,
     read_texts,
@@ -123,7 +124,7 @@ class Sending:
     Attributes
     ----------
     engine
-        Who carries them: ``"inspect"``, or ``"local"`` for embedded models and functions without Inspect.
+        Who carries them, by its name in `engines.registry`.
     max_connections
         Requests in flight; None for as many as the provider bears.
     max_retries, attempt_timeout
@@ -134,6 +135,14 @@ class Sending:
         Whether the model reports the log probabilities of its replies' tokens, which the store then keeps.
     retry
         Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
+    batch
+        Whether Inspect sends its requests in a provider's batches; those on their way are lost when it is killed.
+    detach
+        Whether the batch engine ends once its batches are submitted; the same command collects them later.
+    ray_address
+        Of the cluster that the Ray engine uses; None for one on this machine.
+    engine_option
+        Options of the engine's own program, by name.
     """
 
     engine: str = setting("inspect", harmless=CARRIED)
@@ -143,6 +152,10 @@ class Sending:
     max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
     logprobs: bool = setting(False, harmless="what is reported beside a reply does not change it")
     retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
+    batch: bool = setting(False, harmless=CARRIED)
+    detach: bool = setting(False, harmless=CARRIED)
+    ray_address: str | None = setting(None, harmless=CARRIED)
+    engine_option: tuple[tuple[str, str], ...] = setting((), read=read_pairs, harmless=CARRIED)
 
 
 @dataclass(frozen=True)
@@ -170,12 +183,15 @@ class Accounts:
     ----------
     price, grader_price
         Of the model, and of each model that grades; None where it is not known.
+    batch_rate
+        Share of these prices that a request costs in a provider's batch; None where none is given.
     penalty
         Of the weighted score.
     """
 
     price: Price | None = setting(None, read=read_price, harmless=COUNTED)  # noqa: RUF009
     grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
+    batch_rate: float | None = setting(None, low=0, high=1, harmless=COUNTED)
     penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
 
     @property

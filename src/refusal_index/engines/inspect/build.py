@@ -32,8 +32,8 @@ from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import RunFailedError
+from refusal_index.engines.error_messages import told
 from refusal_index.engines.failures import EndedError, RequestFailedError, failure_of
-from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import resolve_model, to_config
 from refusal_index.engines.inspect.multi_choice import choices_of
 from refusal_index.engines.inspect.session import NO_RETRIES

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.completions import CARRIED, from_metadata
-from refusal_index.engines.inspect.error_messages import error_line
+from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.inspect.samples import to_question
 from refusal_index.engines.store import ReplyStore
 from refusal_index.errors import RefusalIndexError

@@ -17,10 +17,10 @@ from inspect_ai.util import display_type
 from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
+from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
 from refusal_index.engines.inspect.clean_logs import clean_logs
 from refusal_index.engines.inspect.earlier_runs import LogError, read_header
-from refusal_index.engines.inspect.error_messages import error_line
 from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader

@@ -11,9 +11,9 @@ from typing import Any
 
 from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 
+from refusal_index.engines.error_bodies import unmask
 from refusal_index.engines.failures import NoAnswerError, causes
 from refusal_index.engines.inspect.clean_logs import clean_trace
-from refusal_index.engines.inspect.error_bodies import unmask
 from refusal_index.engines.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.redaction import redacted_in, remember, remember_named, secrets_in_url
 

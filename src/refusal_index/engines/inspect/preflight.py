@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect_ai.model import GenerateConfig, Model
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.inspect.error_messages import told
+from refusal_index.engines.error_messages import told
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply, grader_prompt, parse_grade

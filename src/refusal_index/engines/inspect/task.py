@@ -14,9 +14,9 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, converse
+from refusal_index.engines.error_messages import told
 from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
 from refusal_index.engines.functions import FunctionError, function_failure
-from refusal_index.engines.inspect.error_messages import told
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question
 from refusal_index.engines.inspect.session import Session, current_session, model_asked, send

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from refusal_index.engines.error_bodies import SAID
 from refusal_index.engines.failures import own_status
-from refusal_index.engines.inspect.error_bodies import SAID
 from refusal_index.redaction import redacted
 
 LONGEST, LONGEST_BODY = 300, 200
