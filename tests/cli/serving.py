@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,17 +25,33 @@ class Server:
     url: str
     log: Path
 
-    def answered(self) -> list[dict[str, object]]:
-        lines = self.log.read_text().splitlines() if self.log.exists() else []
-        entries = [json.loads(line) for line in lines]
-        return [entry for entry in entries if entry["path"].endswith("/chat/completions") and entry["status"] == 200]
+    def entries(self) -> list[dict[str, Any]]:
+        """Return the log of requests; those of batches have a `batch` and a `custom_id`."""
+        text = self.log.read_text() if self.log.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def answered(self) -> list[dict[str, Any]]:
+        """Return what the model was asked, alone or in a batch."""
+        chats = (entry for entry in self.entries() if entry["path"].endswith("/chat/completions"))
+        return [entry for entry in chats if entry["status"] == 200]
+
+    def batches(self) -> list[str]:
+        """Return the batches that were submitted."""
+        made = (entry for entry in self.entries() if (entry["method"], entry["path"]) == ("POST", "/v1/batches"))
+        return [entry["batch"] for entry in made if entry["status"] == 200]
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
-    log = tmp_path / "requests.jsonl"
+    with serving(tmp_path / "requests.jsonl") as started:
+        yield started
+
+
+@contextmanager
+def serving(log: Path, *options: str) -> Iterator[Server]:
+    """Serve in a process of its own, with such options as ``--batch-faults``, ``delay=1``."""
     with subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0", "--log", str(log)], stdout=subprocess.PIPE, text=True
+        [*COMMAND, "serve", "--port", "0", "--log", str(log), *options], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             address = next(found for line in process.stdout if (found := re.search(r"http://\S+/v1", line)))

@@ -6,7 +6,8 @@
     ├── ModelNotFoundError        there is no embedded model of that name; also a ValueError
     ├── ModelFileError            a model's file is missing, damaged or of a kind that this runtime cannot run
     └── RequestError              a request that cannot be answered as it stands; also a ValueError
-        └── ContextLengthError    the messages leave no room for a reply
+        ├── ContextLengthError    the messages leave no room for a reply
+        └── BatchLineError        a line of a batch's file that holds no request which the batch can take
 """
 
 from __future__ import annotations
@@ -35,12 +36,15 @@ class RequestError(AlmanacError, ValueError):
         The argument at fault, by the name it has in the OpenAI API.
     code
         The API's short name of the fault, where it has one.
+    status
+        The status of HTTP that tells of it.
     """
 
-    def __init__(self, message: str, *, param: str | None = None, code: str | None = None) -> None:
+    def __init__(self, message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> None:
         super().__init__(message)
         self.param = param
         self.code = code
+        self.status = status
 
 
 class ContextLengthError(RequestError):
@@ -53,3 +57,17 @@ class ContextLengthError(RequestError):
             param="messages",
             code="context_length_exceeded",
         )
+
+
+class BatchLineError(RequestError):
+    """A line of a batch's file that holds no request which the batch can take.
+
+    Attributes
+    ----------
+    line
+        The number of the line, from 1; none if the fault is the whole file's.
+    """
+
+    def __init__(self, message: str, *, code: str, line: int | None = None, param: str | None = None) -> None:
+        super().__init__(message, param=param, code=code)
+        self.line = line

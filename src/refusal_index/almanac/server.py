@@ -1,65 +1,34 @@
-"""The embedded models behind the OpenAI chat API, for any client that speaks it."""
+"""The embedded models behind the OpenAI chat, files and batches API, for any client that speaks it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import signal
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import asdict
-from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
-from refusal_index.almanac.chat_api import (
-    ChatRequest,
-    chunk_bodies,
-    completion_body,
-    error_body,
-    parse_chat_request,
-    usage,
-)
-from refusal_index.almanac.errors import AlmanacError, ModelNotFoundError, RequestError
+from refusal_index.almanac.answers import Answer, ask, error_answer, new_identity, refusal, reply_body
+from refusal_index.almanac.batch_api import BatchApi
+from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
+from refusal_index.almanac.batch_files import FileStore
+from refusal_index.almanac.batches import LIMITS, Batches, BatchLimits
+from refusal_index.almanac.chat_api import ChatRequest, chunk_bodies
 from refusal_index.almanac.models import model_folder, model_names
-from refusal_index.almanac.runtime import Runtime
+from refusal_index.almanac.pool import PROVIDER, ModelPool
+from refusal_index.almanac.request_bodies import read_json
+from refusal_index.almanac.request_log import RequestLog, begin_fields, noted
 from refusal_index.almanac.sequence import Completion
 
-
-class RequestLog:
-    """Appends to the file at `path`; without a path it does nothing."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._file = path.open("a", encoding="utf-8", buffering=1) if path else None
-
-    def write(self, **fields: Any) -> None:
-        """Append a line with the time and `fields`."""
-        if self._file:
-            time = datetime.now(UTC).isoformat(timespec="milliseconds")
-            self._file.write(json.dumps({"time": time, **fields}) + "\n")
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._file:
-            self._file.close()
-
-
-PROVIDER = "almanac"
 LOOPBACK = "127.0.0.1"
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-_logger = logging.getLogger(__name__)
-# What the request that is being answered adds to its line of the log.
-_log_fields: ContextVar[dict[str, Any]] = ContextVar("_log_fields")
 _CLIENT_GONE = 499
 _GRACE_SECONDS = 2.0
 _WAITING = 1024  # connections that may wait to be taken
@@ -68,46 +37,11 @@ PATIENCE = 60.0
 """Seconds in which the body of a request must come."""
 
 
-class ModelPool:
-    """The models of a server, each loaded when it is first asked for.
+class _ChatApi:
+    """The handlers of what is answered at once."""
 
-    Parameters
-    ----------
-    names
-        What there is.
-    folder_of
-        Where each is.
-    """
-
-    def __init__(self, names: Sequence[str], folder_of: Callable[[str], Path]) -> None:
-        self.names = tuple(names)
-        self._folder_of = folder_of
-        self._runtimes: dict[str, Runtime] = {}
-
-    def runtime(self, model: str) -> Runtime:
-        """Return the runtime of a model called ``base`` or ``almanac/base``.
-
-        Raises ModelNotFoundError if there is no such model.
-        """
-        name = model.removeprefix(f"{PROVIDER}/")
-        if name not in self.names:
-            known = ", ".join(f"{PROVIDER}/{each}" for each in self.names)
-            raise ModelNotFoundError(f"The model '{model}' does not exist. This server has {known}.")
-        if name not in self._runtimes:
-            self._runtimes[name] = Runtime(self._folder_of(name))
-        return self._runtimes[name]
-
-    def close(self) -> None:
-        """End the threads of the models."""
-        for runtime in self._runtimes.values():
-            runtime.close()
-
-
-class _Api:
-    """The handlers."""
-
-    def __init__(self, pool: ModelPool, log: RequestLog, patience: float) -> None:
-        self._pool, self._log, self._started, self._patience = pool, log, int(time.time()), patience
+    def __init__(self, pool: ModelPool, patience: float) -> None:
+        self._pool, self._started, self._patience = pool, int(time.time()), patience
 
     async def list_models(self, _request: web.Request) -> web.Response:
         """Answer ``GET /v1/models``."""
@@ -119,55 +53,40 @@ class _Api:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer ``POST /v1/chat/completions``."""
-        asked = parse_chat_request(_json(await self._body(request)))
-        _log_fields.get().update(model=asked.model, n=asked.settings.n, seed=asked.settings.seed)
-        runtime = self._pool.runtime(asked.model)
-        completions = await runtime.complete(asked.messages, **asdict(asked.settings))
-        _log_fields.get().update(usage(completions))
+        asked, completions = await ask(self._pool, await read_json(request, self._patience), noted())
         return _response(asked, completions)
-
-    async def _body(self, request: web.Request) -> bytes:
-        """Read what is asked, of a client that sends it in time."""
-        try:
-            async with asyncio.timeout(self._patience):
-                return await request.read()
-        except TimeoutError as error:
-            message = f"the body did not come within {self._patience:g} s"
-            raise web.HTTPRequestTimeout(reason=message) from error
-
-    @web.middleware
-    async def log(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Write the request log."""
-        started, status, fields = time.perf_counter(), _CLIENT_GONE, dict[str, Any]()
-        _log_fields.set(fields)
-        try:
-            response = await handler(request)
-            status = response.status
-            return response
-        finally:
-            seconds = round(time.perf_counter() - started, 4)
-            self._log.write(method=request.method, path=request.path, status=status, seconds=seconds, **fields)
-
-    async def close(self, _app: web.Application) -> None:
-        """Free what the server holds."""
-        self._pool.close()
-        self._log.close()
 
 
 def create_app(
-    pool: ModelPool, log: RequestLog, *, any_host: bool = False, patience: float = PATIENCE
+    pool: ModelPool,
+    log: RequestLog,
+    *,
+    any_host: bool = False,
+    patience: float = PATIENCE,
+    faults: BatchFaults = NO_FAULTS,
+    limits: BatchLimits = LIMITS,
 ) -> web.Application:
     """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
 
     - `any_host`: whether to answer requests that name another host than this machine. On loopback these come of a page
       in a browser whose own name was made to point here.
-    - `patience`: seconds in which the body of a request must come.
+    - `patience`: seconds in which the body of a request must come; a file of a batch may take ten times as long.
+    - `faults`: what goes wrong with batches, for whoever tries a client.
+    - `limits`: how large the file of a batch may be.
     """
-    api = _Api(pool, log, patience)
-    app = web.Application(middlewares=[api.log, _shape_errors, *([] if any_host else [_own_host_only])])
-    app.router.add_get("/v1/models", api.list_models)
-    app.router.add_post("/v1/chat/completions", api.chat)
-    app.on_cleanup.append(api.close)
+    chat, files = _ChatApi(pool, patience), FileStore()
+    batches = Batches(pool, files, log, faults, limits)
+    app = web.Application(middlewares=[_logging_to(log), _shape_errors, *([] if any_host else [_own_host_only])])
+    app.router.add_get("/v1/models", chat.list_models)
+    app.router.add_post("/v1/chat/completions", chat.chat)
+    app.router.add_routes(BatchApi(files, batches, limits.size, patience).routes())
+
+    async def close(_app: web.Application) -> None:
+        await batches.close()
+        for held in (pool, files, log):
+            held.close()
+
+    app.on_cleanup.append(close)
     return app
 
 
@@ -184,13 +103,15 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
         await runner.cleanup()
 
 
-async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
+async def serve(
+    host: str, port: int, log_path: Path | None, announce: Callable[[str], None], faults: BatchFaults = NO_FAULTS
+) -> None:
     """Serve the embedded models until SIGINT or SIGTERM; `announce` is told the base URL once requests are taken.
 
     Raises OSError if the address cannot be listened on or the log cannot be written.
     """
     pool, log = ModelPool(model_names(), model_folder), RequestLog(log_path)
-    app = create_app(pool, log, any_host=not is_loopback(host))
+    app = create_app(pool, log, any_host=not is_loopback(host), faults=faults)
     stop = asyncio.Event()
     async with listening(app, host, port) as url:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -212,6 +133,21 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
+def _logging_to(log: RequestLog) -> Middleware:
+    @web.middleware
+    async def logging(request: web.Request, handler: Handler) -> web.StreamResponse:
+        started, status, fields = time.perf_counter(), _CLIENT_GONE, begin_fields()
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        finally:
+            seconds = round(time.perf_counter() - started, 4)
+            log.write(method=request.method, path=request.path, status=status, seconds=seconds, **fields)
+
+    return logging
+
+
 @web.middleware
 async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
@@ -223,39 +159,24 @@ async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamRe
     return await handler(request)
 
 
-def _json(raw: bytes) -> object:
-    try:
-        return json.loads(raw)
-    except (ValueError, RecursionError) as error:
-        raise RequestError(f"the body is not valid JSON: {error}") from error
-
-
 def _response(asked: ChatRequest, completions: Sequence[Completion]) -> web.Response:
-    identity, created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
     if not asked.stream:
-        return web.json_response(completion_body(asked, completions, identity=identity, created=created))
-    chunks = chunk_bodies(asked, completions, identity=identity, created=created)
+        return web.json_response(reply_body(asked, completions))
+    chunks = chunk_bodies(asked, completions, **new_identity())
     events = [*map(json.dumps, chunks), "[DONE]"]
     return web.Response(text="".join(f"data: {event}\n\n" for event in events), content_type="text/event-stream")
 
 
 @web.middleware
 async def _shape_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    what = f"{request.method} {request.path}"
     try:
         return await handler(request)
-    except RequestError as error:
-        return _error(400, str(error), param=error.param, code=error.code)
-    except ModelNotFoundError as error:
-        return _error(404, str(error), param="model", code="model_not_found")
     except web.HTTPException as error:
-        return _error(error.status, f"{request.method} {request.path}: {error.reason}")
-    except AlmanacError as error:
-        return _error(500, str(error))
-    except Exception:
-        _logger.exception("%s %s failed", request.method, request.path)
-        return _error(500, "the server failed to answer; its own output says why")
+        return _shaped(refusal(error.status, f"{what}: {error.reason}"))
+    except Exception as error:
+        return _shaped(error_answer(error, what))
 
 
-def _error(status: int, message: str, *, param: str | None = None, code: str | None = None) -> web.Response:
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    return web.json_response(error_body(message, kind=kind, param=param, code=code), status=status)
+def _shaped(answer: Answer) -> web.Response:
+    return web.json_response(answer.body, status=answer.status)

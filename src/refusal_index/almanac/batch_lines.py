@@ -1,0 +1,161 @@
+"""Lines of batch files as pure functions: requests in, and what came of them out, as OpenAI's batch API writes them."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from refusal_index.almanac.answers import Answer
+from refusal_index.almanac.chat_api import Json
+from refusal_index.almanac.errors import BatchLineError
+
+ENDPOINT = "/v1/chat/completions"
+
+_MOST_ERRORS = 100  # of a file are told: who wrote one line wrong wrote them all wrong
+
+
+@dataclass(frozen=True)
+class BatchLine:
+    """A request of a batch, and the number of its line."""
+
+    number: int
+    custom_id: str
+    method: str
+    url: str
+    body: Json
+
+    @property
+    def model(self) -> Any:
+        """The model that it asks for, if it says so."""
+        return self.body.get("model")
+
+
+@dataclass
+class Checked:
+    """What a file holds: how many requests, to which model, and what is wrong with it."""
+
+    total: int = 0
+    model: str | None = None
+    errors: list[BatchLineError] = field(default_factory=list)
+
+
+def read_lines(lines: Iterable[bytes]) -> Iterator[BatchLine]:
+    """Yield the requests of a file; empty lines are none.
+
+    Raises BatchLineError at the first line that is no request.
+    """
+    for number, raw in _filled(lines):
+        yield parse_line(number, raw)
+
+
+def parse_line(number: int, raw: bytes) -> BatchLine:
+    r"""Read one line.
+
+    Raises BatchLineError if it is no request.
+
+    >>> parse_line(7, b'{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {}}').custom_id
+    'a'
+    """
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        message = "this line is not valid JSON; write one object a line"
+        raise BatchLineError(message, code="invalid_json_line", line=number) from error
+    if not isinstance(found, dict):
+        raise BatchLineError("this line is not a JSON object", code="invalid_json_line", line=number)
+    values = {name: _required(found, name, kind, number) for name, kind in _FIELDS.items()}
+    return BatchLine(number, **values)
+
+
+def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable[[str], object]) -> Checked:
+    """Look through the file of a batch before anything of it is asked.
+
+    - `most`: requests that a batch may hold.
+    - `find`: is given the model, and raises an error if there is none of that name.
+    """
+    checked, seen = Checked(), set[str]()
+    for number, raw in _filled(lines):
+        checked.total += 1
+        if checked.total > most:
+            checked.errors = [BatchLineError(f"the file holds more than {most:,} requests", code="too_many_tasks")]
+            return checked
+        if len(checked.errors) < _MOST_ERRORS:
+            try:
+                _check(parse_line(number, raw), endpoint, checked, seen, find)
+            except BatchLineError as error:
+                checked.errors.append(error)
+    if not checked.total:
+        checked.errors.append(BatchLineError("the file holds no request", code="empty_file"))
+    return checked
+
+
+def result_line(custom_id: str, answer: Answer) -> bytes:
+    """Return what came of a request."""
+    response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
+    return _line(custom_id, response, None)
+
+
+def expired_line(custom_id: str) -> bytes:
+    """Return what is written of a request that was not asked in time."""
+    message = "This request could not be executed before the completion window expired."
+    return _line(custom_id, None, {"code": "batch_expired", "message": message})
+
+
+def _line(custom_id: str, response: Json | None, error: Json | None) -> bytes:
+    identity = f"batch_req_{uuid.uuid4().hex}"
+    return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": error})
+
+
+def as_line(content: Json) -> bytes:
+    """Return a line of JSON, in ASCII."""
+    return json.dumps(content).encode() + b"\n"
+
+
+def _check(line: BatchLine, endpoint: str, checked: Checked, seen: set[str], find: Callable[[str], object]) -> None:
+    if line.custom_id in seen:
+        raise _wrong(line, "custom_id", "duplicate_custom_id", f"'{line.custom_id}' stands on an earlier line as well")
+    seen.add(line.custom_id)
+    if line.method != "POST":
+        raise _wrong(line, "method", "invalid_method", f"expected POST, found '{line.method}'")
+    if line.url != endpoint:
+        raise _wrong(line, "url", "url_mismatch", f"expected the batch's endpoint {endpoint}, found '{line.url}'")
+    _check_model(line, checked, find)
+
+
+def _check_model(line: BatchLine, checked: Checked, find: Callable[[str], object]) -> None:
+    model = line.model
+    if not isinstance(model, str):
+        raise _wrong(line, "body.model", "missing_required_parameter", "expected the name of a model")
+    if checked.model is None:
+        checked.model = model
+        try:
+            find(model)
+        except ValueError as error:
+            raise _wrong(line, "body.model", "model_not_found", str(error)) from error
+    if model != checked.model:
+        told = f"a batch asks one model; found '{model}' after '{checked.model}'"
+        raise _wrong(line, "body.model", "model_mismatch", told)
+
+
+def _wrong(line: BatchLine, param: str, code: str, message: str) -> BatchLineError:
+    return BatchLineError(message, code=code, line=line.number, param=param)
+
+
+def _required(found: Json, name: str, kind: type, number: int) -> Any:
+    value = found.get(name)
+    if value is None or value == "":
+        raise BatchLineError(f"'{name}' is missing", code="missing_required_parameter", line=number, param=name)
+    if not isinstance(value, kind):
+        expected = "an object" if kind is dict else "a string"
+        raise BatchLineError(f"'{name}' must be {expected}", code="invalid_type", line=number, param=name)
+    return value
+
+
+def _filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    return ((number, raw) for number, raw in enumerate(lines, start=1) if raw.strip())
+
+
+_FIELDS: dict[str, type] = {"custom_id": str, "method": str, "url": str, "body": dict}

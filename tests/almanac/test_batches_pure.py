@@ -1,0 +1,127 @@
+"""The parts of batches that need no server: states, faults, lines, and many requests at once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from refusal_index.almanac.asking import in_order
+from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
+from refusal_index.almanac.batch_lines import parse_line
+from refusal_index.almanac.batch_states import NEXT, Batch, BatchRequest, Status
+
+BATCH = Batch("batch_1", BatchRequest("file-1"), 100)
+
+
+@pytest.mark.parametrize("before", list(Status))
+@pytest.mark.parametrize("after", list(Status))
+def test_a_state_is_reached_from_those_before_it_only(before, after):
+    batch = Batch("batch_1", BatchRequest("file-1"), 100, status=before)
+    if after in NEXT.get(before, ()):
+        moved = batch.moved(after, 105)
+        assert (moved.status, moved.document()[f"{after}_at"]) == (after, 105)
+    else:
+        with pytest.raises(ValueError, match=f"{before} cannot become {after}"):
+            batch.moved(after, 105)
+
+
+def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
+    reached = {Status.VALIDATING}.union(*NEXT.values())
+    assert reached == set(Status)
+    assert set(Status) - NEXT.keys() == {Status.FAILED, Status.COMPLETED, Status.EXPIRED, Status.CANCELLED}
+
+
+def test_a_batch_counts_what_was_answered_and_the_tokens():
+    usage = {"prompt_tokens": 5, "completion_tokens": 2}
+    counted = BATCH.counted(failed=False, usage=usage).counted(failed=True, usage={}).document()
+    assert (counted["request_counts"]["completed"], counted["request_counts"]["failed"]) == (1, 1)
+    assert counted["usage"]["total_tokens"] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", NO_FAULTS),
+        ("delay=1, fail=0.1", BatchFaults(delay=1, fail=0.1)),
+        ("expire=1,batches=3", BatchFaults(expire=1, batches=3)),
+    ],
+)
+def test_faults_are_read_from_a_line(text, expected):
+    assert BatchFaults.parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("fails=1", "of delay, expire, fail, batches; got 'fails=1'"),
+        ("delay", "a number as delay, got ''"),
+        ("fail=2", "fail from 0 to 1, got 2"),
+        ("delay=-1", "delay from 0 to 3600, got -1"),
+        ("fail=nan", "fail from 0 to 1, got nan"),
+        ("batches=1.5", "a number as batches, got '1.5'"),
+    ],
+)
+def test_a_line_that_says_anything_else_is_an_error(text, told):
+    with pytest.raises(ValueError, match="expected") as caught:
+        BatchFaults.parse(text)
+    assert told in str(caught.value)
+
+
+def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
+    faults = BatchFaults(fail=0.25)
+    first, second = ([faults.status(f"q-{number}", tries) for number in range(4000)] for tries in (0, 1))
+    assert abs(sum(map(bool, first)) / 4000 - 0.25) < 0.03
+    both = sum(bool(one and other) for one, other in zip(first, second, strict=True))
+    assert abs(both / 4000 - 0.25**2) < 0.02
+    assert {*first} == {None, 429, 500}
+    assert first == [faults.status(f"q-{number}", 0) for number in range(4000)]
+
+
+def test_nothing_fails_unless_said_and_everything_does_where_that_is_said():
+    names = ["q", "\ud800", ""]
+    assert {NO_FAULTS.status(name, 0) for name in names} == {None}
+    assert None not in {BatchFaults(fail=1).status(name, 0) for name in names}
+
+
+def test_a_name_that_is_half_a_pair_is_read_as_it_stands():
+    line = rb'{"custom_id": "\ud800", "method": "POST", "url": "u", "body": {"model": 3}}'
+    assert (parse_line(1, line).custom_id, parse_line(1, line).model) == ("\ud800", 3)
+
+
+def test_answers_come_in_order_though_the_last_ones_are_ready_first():
+    async def ask(number):
+        await asyncio.sleep((10 - number) / 1000)
+        return number
+
+    async def use():
+        return [found async for found in in_order(range(10), ask, most=4)]
+
+    assert asyncio.run(use()) == list(range(10))
+
+
+def test_what_is_under_way_is_cancelled_where_one_fails_or_the_caller_leaves():
+    begun, ended = [], []
+
+    async def ask(number):
+        begun.append(number)
+        try:
+            await asyncio.sleep(0 if number < 2 else 60)
+        finally:
+            ended.append(number)
+        return 1 // number
+
+    async def fails():
+        return [found async for found in in_order(range(9), ask, most=3)]
+
+    async def leaves():
+        async with aclosing(in_order(range(1, 9), ask, most=3)) as found:
+            async for _ in found:
+                return
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(fails())
+    asyncio.run(leaves())
+    assert sorted(begun) == sorted(ended)
+    assert begun

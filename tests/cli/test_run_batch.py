@@ -1,0 +1,190 @@
+"""A file of requests in, a file of results out: as ``vllm run-batch`` does it, by a real model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from refusal_index.almanac.chat import Message
+from refusal_index.almanac.models import model_folder
+from refusal_index.almanac.runtime import Runtime
+
+URL = "/v1/chat/completions"
+RUN = ("run-batch", "-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/base")
+
+
+def asked(number, **changes):
+    messages = [{"role": "user", "content": f"Who founded town {number}?"}]
+    return {"model": "almanac/base", "messages": messages, "seed": number, "max_tokens": 6} | changes
+
+
+def line(number, **changes):
+    return {"custom_id": f"q-{number}", "method": "POST", "url": URL, "body": asked(number)} | changes
+
+
+def write(*entries):
+    texts = [entry if isinstance(entry, str) else json.dumps(entry) for entry in entries]
+    Path("in.jsonl").write_text("".join(f"{text}\n" for text in texts))
+
+
+def results():
+    return [json.loads(text) for text in Path("out.jsonl").read_text().splitlines()]
+
+
+def test_results_stand_in_the_order_of_the_requests_and_are_the_models_replies(command):
+    order = [17, *range(40, 0, -1)]
+    write(*(line(number) for number in order))
+    done = command(*RUN)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "out.jsonl: 41 requests\n" in done.stderr
+    found = results()
+    assert [one["custom_id"] for one in found] == [f"q-{number}" for number in order]
+    assert all(set(one) == {"id", "custom_id", "response", "error"} for one in found)
+    assert {(one["response"]["status_code"], one["error"]) for one in found} == {(200, None)}
+    assert len({one["id"] for one in found}) == len({one["response"]["request_id"] for one in found}) == 41
+    with Runtime(model_folder("base")) as runtime:
+        expected = asyncio.run(
+            runtime.complete([Message(**asked(17)["messages"][0])], seed=17, max_tokens=6),
+        )
+    body = found[0]["response"]["body"]
+    assert [choice["message"]["content"] for choice in body["choices"]] == [reply.text for reply in expected]
+    assert (body["object"], body["model"]) == ("chat.completion", "almanac/base")
+    assert body["usage"]["prompt_tokens"] == expected[0].prompt_tokens
+
+
+def test_failures_stand_in_the_same_file_and_do_not_fail_the_command(command):
+    write(
+        line(0),
+        line(1, body=asked(1, messages=[{"role": "user", "content": "town " * 3000}])),
+        line(2, url="/v1/embeddings"),
+        line(3, body=asked(3, stream=True)),
+        line(4, body=asked(4, model="almanac/rash")),
+        line(5),
+    )
+    done = command(*RUN)
+    assert done.exit_code == 0
+    assert "6 requests, 4 of which failed" in done.stderr
+    found = results()
+    assert [one["response"]["status_code"] for one in found] == [200, 400, 400, 400, 404, 200]
+    assert [one["response"]["body"] is None for one in found] == [False, True, True, True, True, False]
+    assert "context" not in str(found[0]["error"])
+    assert found[1]["error"]["error"]["param"] == "messages"
+    assert found[1]["error"]["error"]["code"] == 400
+    assert found[2]["error"] == f"URL /v1/embeddings was used. Supported endpoints: {URL}."
+    assert "almanac/rash" in found[4]["error"]["error"]["message"], "one model is served"
+
+
+@pytest.mark.parametrize(
+    ("entry", "told"),
+    [
+        ("{", "line 3: this line is not valid JSON"),
+        ("[]", "line 3: this line is not a JSON object"),
+        ('{"custom_id": "a"}', "line 3: 'method' is missing"),
+        (line(2, custom_id=9), "line 3: 'custom_id' must be a string"),
+    ],
+)
+def test_a_line_that_is_no_request_is_bad_input_and_nothing_is_asked(command, entry, told):
+    write(line(0), "", entry, line(3))
+    done = command(*RUN)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert f"--input-file: in.jsonl, {told}" in done.stderr
+    assert os.listdir() == ["in.jsonl"]  # noqa: PTH208 - with hidden files
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("-i", "none.jsonl", "-o", "out.jsonl", "--model", "almanac/base"), "--input-file: expected a file"),
+        (("-i", ".", "-o", "out.jsonl", "--model", "almanac/base"), "--input-file: expected a file"),
+        (("-i", "in.jsonl", "-o", "./in.jsonl", "--model", "almanac/base"), "would be lost"),
+        (("-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/bsae"), "did you mean 'almanac/base'"),
+        (("-i", "in.jsonl", "-o", "out.jsonl", "--model", "Qwen/Qwen3-8B"), "--model: expected one of almanac/base"),
+        (("-i", "in.jsonl", "-o", "out.jsonl"), "--model"),
+        (
+            ("-i", "in.jsonl", "-o", "out.jsonl", "--model", "almanac/base", "--tensor-parallel-size", "2"),
+            "No such option",
+        ),
+    ],
+)
+def test_what_cannot_be_done_is_bad_input(command, arguments, told):
+    write(line(0))
+    before = Path("in.jsonl").read_text()
+    done = command("run-batch", *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert told in " ".join(done.stderr.split())
+    assert (os.listdir(), Path("in.jsonl").read_text()) == (["in.jsonl"], before)  # noqa: PTH208 - with hidden files
+
+
+def test_results_that_cannot_be_written_fail_before_anything_is_asked(command, monkeypatch):
+    monkeypatch.setattr(Runtime, "complete", lambda *_arguments, **_settings: 1 / 0)
+    write(line(0))
+    done = command("run-batch", "-i", "in.jsonl", "-o", "no/such/out.jsonl", "--model", "almanac/base")
+    assert done.exit_code == 1
+    assert "no/such/out.jsonl" in done.stderr
+    assert not Path("no").exists()
+
+
+def test_results_that_were_there_stay_until_the_new_ones_are_whole(command, monkeypatch):
+    write(line(0), line(1))
+    Path("out.jsonl").write_text("old")
+    complete = Runtime.complete
+
+    async def interrupted(self, messages, **settings):
+        if settings["seed"] == 1:
+            raise KeyboardInterrupt
+        return await complete(self, messages, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Runtime, "complete", interrupted)
+        assert command(*RUN).exit_code == 130
+    assert Path("out.jsonl").read_text() == "old"
+    assert sorted(os.listdir()) == ["in.jsonl", "out.jsonl"]  # noqa: PTH208 - with hidden files
+    assert command(*RUN).exit_code == 0
+    assert len(results()) == 2
+
+
+def test_a_file_without_requests_gives_one_without_results(command):
+    write("", "")
+    assert command(*RUN).exit_code == 0
+    assert results() == []
+
+
+def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
+    write(line(0))
+    done = command(*RUN, "--output-tmp-dir", "t")
+    assert done.exit_code == 0
+    assert "--output-tmp-dir: not used" in done.stderr
+    assert not Path("t").exists()
+
+
+def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
+    from refusal_index.almanac import run_batch
+    from refusal_index.almanac.answers import Answer
+    from refusal_index.almanac.asking import AT_ONCE
+
+    taken, written, ahead = 0, 0, []
+
+    def read(lines, read_lines=run_batch.read_lines):
+        nonlocal taken
+        for one in read_lines(lines):
+            taken += 1
+            ahead.append(taken - written)
+            yield one
+
+    async def answer(*_):
+        nonlocal written
+        await asyncio.sleep(0)
+        written += 1
+        return Answer(200, {})
+
+    write(*(line(number) for number in range(2000)))
+    monkeypatch.setattr(run_batch, "answer", answer)
+    monkeypatch.setattr(run_batch, "count_requests", lambda _: 2000)
+    monkeypatch.setattr(run_batch, "read_lines", read)
+    assert command(*RUN).exit_code == 0
+    assert len(results()) == 2000
+    assert 1 < max(ahead) <= AT_ONCE + 1
