@@ -3,31 +3,45 @@
 Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
 variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
 Beside the replies lie those that were set aside to be asked for again, the questions, which of them are asked under
-which variant and how often, and what kept those that are not finished. Nothing in it is code.
+which variant and how often, and what kept those that are not finished. Nothing in it is code, and nothing of it is held
+in memory: a store may be larger.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from refusal_index.engines.settings import MOST_DRAWS
-from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_values, connect
+from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_texts, check_values, connect
+from refusal_index.engines.store_rows import (
+    REPLY_COLUMNS,
+    WORDS,
+    QuestionRecord,
+    Row,
+    place_of,
+    question_of,
+    question_rows,
+    reply_of,
+    reply_row,
+    with_standing,
+    without_keys,
+)
 from refusal_index.outcomes.errors import shortened
-from refusal_index.outcomes.question import LETTERS, Question
+from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.text import sound_text
-from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
-from refusal_index.redaction import redacted, redacted_in
+from refusal_index.protocol import Asked, Completion, Pass
+from refusal_index.redaction import redacted
 
-__all__ = ["STORE_VERSION", "TABLES", "ReplyStore", "StoreError", "StoreGoneError"]
+__all__ = ["STORE_VERSION", "TABLES", "QuestionRecord", "ReplyStore", "StoreError", "StoreGoneError"]
 
-STORE_VERSION = 2
+STORE_VERSION = 3
 """Version of the tables; a store with a higher one comes from a newer release and is refused."""
 
 TABLES = """
@@ -47,11 +61,35 @@ CREATE TABLE IF NOT EXISTS retired (
     seconds REAL, logprobs TEXT, request_sha256 TEXT);
 CREATE TABLE IF NOT EXISTS failures (
     variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
+CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
 """
 
 UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
-INSERT_REPLY = "INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+VARIANTS = """
+WITH RECURSIVE found(variant) AS (
+    SELECT min(variant) FROM asked
+    UNION ALL SELECT (SELECT min(variant) FROM asked WHERE variant > found.variant) FROM found
+    WHERE variant IS NOT NULL)
+SELECT variant FROM found WHERE variant IS NOT NULL
+"""
+"""One step along the key a variant, where DISTINCT would go through all that is asked."""
+
+OF_REPLIES = "replies", "retired"
+"""The tables that hold replies."""
+
+# A place that is taken stays as it is; OR IGNORE would also leave out what is no reply, without a word.
+INSERT_REPLY = """
+INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (question_id, variant, pass, asked, draw, attempt) DO NOTHING
+"""
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
+OF_VARIANT = "question_id = ? AND variant IN (?, '')"
+
+CACHE_KIB = 64 << 10
+"""Memory for pages of the file: replies that come in any order lie all over it."""
+
+AT_ONCE = 200
+"""How many questions are read at a time, or replies."""
 
 
 class StoreGoneError(StoreError):
@@ -92,20 +130,9 @@ class ReplyStore:
                 self._open()
                 if is_copy:  # what is put there would be lost
                     self._connection.execute("PRAGMA query_only = ON")
-            self._load()
         except StoreError:
             self._connection.close()
             raise
-
-    def _load(self) -> None:
-        self._said: dict[str, list[Completion]] = {}
-        for one in self._read("replies"):
-            self._said.setdefault(one.question_id, []).append(one)
-        self._failures = set(self.failures())
-        self._retired: dict[str, list[Completion]] = {}
-        for one in self._read("retired"):
-            self._retired.setdefault(one.question_id, []).append(one)
-        self._places = {_place(one) for replies in self._said.values() for one in replies}
 
     def _open(self) -> None:
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -117,11 +144,14 @@ class ReplyStore:
         is_whole = check_schema(self._connection, TABLES, self.path)
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
+        self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
         if version < STORE_VERSION or not is_whole:  # else whoever only reads changes nothing
             self._connection.executescript(TABLES)
             self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
             self._connection.commit()
         check_values(self._connection, TABLES, self.path)
+        check_texts(self._connection, TABLES)
+        self._check_words()
         lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
         if lost is not None:
             raise StoreError(f"{self.path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
@@ -130,6 +160,12 @@ class ReplyStore:
             raise StoreError(
                 f"{self.path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}"
             )
+
+    def _check_words(self) -> None:
+        """Read a reply that cannot be read, if there is one, which says so."""
+        other = " OR ".join(f"{name} NOT IN ({', '.join(map(repr, words))})" for name, words in WORDS.items())
+        for table in OF_REPLIES:
+            self._replies(f"SELECT {REPLY_COLUMNS} FROM {table} WHERE {other} LIMIT 1")  # noqa: S608 - words of ours
 
     def __enter__(self) -> Self:
         return self
@@ -140,40 +176,82 @@ class ReplyStore:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was asked yet."""
-        return not self._said and not self.asked()
+        return not self._rows("SELECT 1 FROM replies UNION ALL SELECT 1 FROM asked LIMIT 1")
 
     def ask(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Take down that each question is asked so often under a variant; what was asked more often stays so."""
         with self._telling(), self._connection as connection:
-            connection.executemany(
-                "INSERT OR IGNORE INTO questions VALUES (?, ?)",
-                [(question.question_id, json.dumps(asdict(question))) for question in draws],
-            )
+            connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?)", question_rows(draws))
             connection.executemany(
                 "INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET draws = max(draws, excluded.draws)",
-                [(variant, question.question_id, count) for question, count in draws.items()],
+                ((variant, question.question_id, count) for question, count in draws.items()),
             )
 
     def asked(self) -> dict[str, dict[str, int]]:
-        """Return how often each question is asked, by variant and question id, in the order they were taken down."""
+        """Return how often each question is asked, by variant and question id, in the order they were taken down.
+
+        All of it in memory: `each_question` is for stores of any size.
+        """
         found: dict[str, dict[str, int]] = {}
         for variant, question_id, draws in self._rows("SELECT variant, question_id, draws FROM asked ORDER BY rowid"):
             found.setdefault(variant, {})[question_id] = draws
         return found
 
+    def variants(self) -> list[str]:
+        """Return the variants that something is asked under, in the order of their names."""
+        return [variant for (variant,) in self._rows(VARIANTS)]
+
     def questions(self) -> dict[str, Question]:
-        """Return every question by its id, in the order they were taken down."""
+        """Return every question by its id, in the order they were taken down; all of them in memory."""
         rows = self._rows("SELECT question_id, document FROM questions ORDER BY rowid")
         return {question_id: self._question(question_id, document) for question_id, document in rows}
 
+    def question(self, question_id: str) -> Question | None:
+        """Return one question; None if there is none of that id."""
+        rows = self._rows("SELECT question_id, document FROM questions WHERE question_id = ?", question_id)
+        return self._question(*rows[0]) if rows else None
+
+    def asked_draws(self, question_id: str) -> dict[str, int]:
+        """Return how often one question is asked, by variant."""
+        query = "SELECT draws FROM asked WHERE variant = ? AND question_id = ?"
+        found = ((variant, self._rows(query, variant, question_id)) for variant in self.variants())
+        return {variant: rows[0][0] for variant, rows in found if rows}
+
     def _question(self, question_id: str, document: str) -> Question:
         try:
-            return _question(question_id, document)
+            return question_of(question_id, document)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             said = f"{type(error).__name__}: {error}"[:200]
             raise StoreError(
                 f"{self.path}: question {shortened(question_id)} cannot be read ({said}); {ADVICE}"
             ) from error
+
+    def each_question(self) -> Iterator[QuestionRecord]:
+        """Yield each question with all that is about it, in the order of ids, whatever is put meanwhile.
+
+        A few hundred are read at a time, so that a store of any size takes little memory.
+        """
+        query, start = "SELECT * FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?", ""
+        while rows := self._rows(query, start, AT_ONCE):
+            yield from self._records(rows)
+            start = rows[-1][0] + "\0"  # no id lies between
+
+    def _records(self, rows: Sequence[Row]) -> Iterator[QuestionRecord]:
+        """Yield what is about some questions that follow each other."""
+        found = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
+        ends, between = (rows[0][0], rows[-1][0]), "WHERE question_id BETWEEN ? AND ?"
+        for variant in self.variants():
+            for table, of in (("asked", "draws"), ("failures", "failures")):
+                query = f"SELECT * FROM {table} {between} AND variant = ?"  # noqa: S608 - names of ours
+                for _, question_id, value in self._rows(query, *ends, variant):
+                    if question_id in found:
+                        getattr(found[question_id], of)[variant] = value
+        for table in OF_REPLIES:
+            query = f"SELECT {REPLY_COLUMNS} FROM {table} {between}"  # noqa: S608
+            for one in self._replies(query, *ends):
+                if one.question_id in found:
+                    getattr(found[one.question_id], table).append(one)
+        yield from found.values()
 
     def put(self, completions: Sequence[Completion]) -> None:
         """Keep replies, all of them or none; they are safe when this returns, and a place that is taken stays as it is.
@@ -184,12 +262,8 @@ class ReplyStore:
             If they cannot be written, as when the disk is full, or their file has gone: then nothing further should
             be paid for.
         """
-        new = [_plain(one) for one in completions if _place(one) not in self._places]
         with self._telling(), self._connection as connection:
-            connection.executemany(INSERT_REPLY, map(_row, new))
-        for one in new:
-            self._places.add(_place(one))
-            self._said.setdefault(one.question_id, []).append(one)
+            connection.executemany(INSERT_REPLY, map(reply_row, without_keys(completions)))
         self._check_there()
 
     def _check_there(self) -> None:
@@ -202,61 +276,51 @@ class ReplyStore:
 
     def said(self, question_id: str, variant: str) -> list[Completion]:
         """Return every reply about a question: to first passes under the variant, and to its forced passes."""
-        return [one for one in self._said.get(question_id, ()) if one.variant in (variant, "")]
+        return self._replies(f"SELECT {REPLY_COLUMNS} FROM replies WHERE {OF_VARIANT}", question_id, variant)  # noqa: S608
 
     def standing(self, question_id: str, variant: str) -> list[Completion]:
         """Return all replies about a question that count: one that was set aside does until another takes its place."""
-        said = self.said(question_id, variant)
-        held = {_place(one)[:-1] for one in said}
-        aside = (one for one in self._retired.get(question_id, ()) if one.variant in (variant, ""))
-        return [*said, *{_place(one): one for one in aside if _place(one)[:-1] not in held}.values()]
+        query = f"SELECT {REPLY_COLUMNS} FROM retired WHERE {OF_VARIANT}"  # noqa: S608 - names of ours
+        return with_standing(self.said(question_id, variant), self._replies(query, question_id, variant))
 
     def has_heard(self, asked: Asked) -> bool:
         """Whether somebody has replied, be it that all of it was set aside."""
-        return any(one.reply.asked is asked for one in (*self.replies(), *self.retired()))
+        heard = "SELECT 1 FROM {} WHERE asked = ? LIMIT 1"
+        return any(self._rows(heard.format(table), str(asked)) for table in OF_REPLIES)
 
     def replies(self) -> Iterator[Completion]:
-        """Yield every reply."""
-        for replies in self._said.values():
-            yield from replies
+        """Yield every reply in the order they came, whatever is put meanwhile; few are read at a time."""
+        return self._each("replies")
 
     def retire(self, completions: Sequence[Completion]) -> None:
         """Set replies aside, so that they are asked for again; what they took still counts."""
-        places = [tuple(map(str, _place(one)[:4])) + _place(one)[4:] for one in completions]
+        places = [place_of(one) for one in completions]
         with self._telling(), self._connection as connection:
             connection.executemany(f"INSERT INTO retired SELECT * FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
             connection.executemany(f"DELETE FROM replies WHERE {AT_PLACE}", places)  # noqa: S608
-        gone = {_place(one) for one in completions} & self._places
-        self._places -= gone
-        for question_id in {str(place[0]) for place in gone}:
-            before = self._said[question_id]
-            self._said[question_id] = [one for one in before if _place(one) not in gone]
-            self._retired.setdefault(question_id, []).extend(one for one in before if _place(one) in gone)
 
     def retired(self) -> Iterator[Completion]:
-        """Yield every reply that was set aside."""
-        for replies in self._retired.values():
-            yield from replies
+        """Yield every reply that was set aside, in the order they were."""
+        return self._each("retired")
 
     def times_retired(self, question_id: str, variant: str, of: Pass, asked: Asked, draw: int) -> int:
         """Return how many replies were set aside at a place."""
-        place = (question_id, variant, of, asked, draw)
-        return sum(_place(one)[:-1] == place for one in self._retired.get(question_id, ()))
+        query = f"SELECT count(*) FROM retired WHERE {AT_PLACE.removesuffix(' AND attempt = ?')}"  # noqa: S608
+        ((count,),) = self._rows(query, question_id, variant, str(of), str(asked), draw)
+        return int(count)
 
     def fail(self, variant: str, question_id: str, error: str) -> None:
         """Take down what kept a question from being finished; `finish` takes it back."""
         told = redacted(sound_text(error))
-        self._failures.add((variant, question_id))
         with self._telling(), self._connection as connection:
             connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, told))
 
     def finish(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""
-        if (variant, question_id) not in self._failures:
-            return
-        self._failures.remove((variant, question_id))
-        with self._telling(), self._connection as connection:
-            connection.execute("DELETE FROM failures WHERE variant = ? AND question_id = ?", (variant, question_id))
+        of = "FROM failures WHERE variant = ? AND question_id = ?"
+        if self._rows(f"SELECT 1 {of}", variant, question_id):  # to look costs nothing, and there is one seldom
+            with self._telling(), self._connection as connection:
+                connection.execute(f"DELETE {of}", (variant, question_id))
 
     def failures(self) -> dict[tuple[str, str], str]:
         """Return what kept questions from being finished, by variant and question id."""
@@ -271,23 +335,32 @@ class ReplyStore:
         for one in other.retired():
             self.put([one])
             self.retire([one])
-        self.put(list(other.replies()))
+        replies = other.replies()
+        while some := list(islice(replies, AT_ONCE)):
+            self.put(some)
         for (variant, question_id), error in other.failures().items():
             self.fail(variant, question_id, error)
 
-    def _read(self, table: str) -> Iterator[Completion]:
-        for row in self._rows(f"SELECT * FROM {table} ORDER BY rowid"):  # noqa: S608 - a name of ours
-            question_id, variant, of, asked, draw, attempt, text, stop_reason, *rest = row
-            try:
-                reply = Reply(Pass(of), Asked(asked), text, StopReason(stop_reason))
-            except ValueError as error:
-                said = f"{self.path}: a reply to {shortened(question_id)} cannot be read ({str(error)[:200]})"
-                raise StoreError(f"{said}; {ADVICE}") from error
-            yield Completion(question_id, variant, draw, reply, attempt, *rest)
+    def _each(self, table: str) -> Iterator[Completion]:
+        query = f"SELECT {REPLY_COLUMNS} FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT ?"  # noqa: S608
+        last = 0
+        while rows := self._rows(query, last, AT_ONCE):
+            yield from self._read(rows)
+            last = rows[-1][-1]
 
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+    def _replies(self, query: str, *values: object) -> list[Completion]:
+        """Return replies in the order they came."""
+        return self._read(sorted(self._rows(query, *values), key=itemgetter(-1)))  # faster than by the file
+
+    def _read(self, rows: Sequence[Row]) -> list[Completion]:
+        try:
+            return [reply_of(row) for row in rows]
+        except ValueError as error:
+            raise StoreError(f"{self.path}: {error}; {ADVICE}") from error
+
+    def _rows(self, query: str, *values: object) -> list[Any]:
         with self._telling():
-            return self._connection.execute(query).fetchall()
+            return self._connection.execute(query, values).fetchall()
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -310,57 +383,9 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _plain(one: Completion) -> Completion:
-    """Return a reply as it will be read again, without keys, so that a run and its folder tell the same.
-
-    The tokens of a reply with a key go: they would tell it in pieces.
-    """
-    sound = sound_text(one.reply.text), one.logprobs
-    clean = redacted_in(sound)
-    text, logprobs = clean if clean == sound else (clean[0], None)
-    if (text, logprobs) == (one.reply.text, one.logprobs):
-        return one
-    return replace(one, reply=replace(one.reply, text=text), logprobs=logprobs)
-
-
-def _place(one: Completion) -> tuple[object, ...]:
-    return one.question_id, one.variant, one.reply.of, one.reply.asked, one.draw, one.attempt
-
-
-def _row(one: Completion) -> tuple[object, ...]:
-    return (
-        one.question_id,
-        one.variant,
-        str(one.reply.of),
-        str(one.reply.asked),
-        one.draw,
-        one.attempt,
-        one.reply.text,
-        str(one.reply.stop_reason),
-        one.input_tokens,
-        one.output_tokens,
-        one.requests,
-        one.seconds,
-        one.logprobs,
-        one.request_sha256,
-    )
-
-
 def _is_damage(error: Exception) -> bool:
     return isinstance(error, UnicodeError) or _code(error) in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
-
-
-def _question(question_id: str, document: str) -> Question:
-    held = json.loads(document)
-    question = Question(**{**held, "aliases": tuple(held["aliases"]), "choices": tuple(held["choices"])})
-    optional = (question.gold, question.topic, question.context, question.pattern)
-    texts = [question.text, *question.aliases, *question.choices, *(one for one in optional if one is not None)]
-    if question.question_id != question_id or len(question.choices) > len(LETTERS):
-        raise ValueError(f"expected its own id and at most {len(LETTERS)} choices")
-    if not all(isinstance(text, str) for text in texts):
-        raise TypeError("expected text")
-    return question

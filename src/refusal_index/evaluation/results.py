@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
 from refusal_index.datasets.imports import from_outcomes, to_outcomes
-from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.engines.store import QuestionRecord, ReplyStore, StoreError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.first_passes import first_pass_table, named
+from refusal_index.evaluation.sums import STILL_TO_COME, Answered, Disagreement, Missing, Sums, total
 from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_plain, replacing
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
-from refusal_index.outcomes.price import UNPRICED, Prices, Tokens
+from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (
     FORCED,
-    Asked,
     Completion,
     Conversation,
     ForcedPass,
@@ -30,16 +34,25 @@ from refusal_index.protocol import (
     Pass,
     Procedure,
     Regrading,
-    Reply,
     TwoPass,
-    finished_draws,
+    finished,
     so_far,
-    taken,
-    verdict_of,
 )
 
-STILL_TO_COME = "it was not asked to its end"
-"""What is missing of a question that nothing kept from being finished, but that the run ended before."""
+__all__ = [
+    "PLACE",
+    "STILL_TO_COME",
+    "Derived",
+    "Disagreement",
+    "Missing",
+    "UnfinishedError",
+    "check_nothing_lost",
+    "derive",
+    "derive_into",
+    "each_asked",
+    "procedure_of",
+    "total",
+]
 
 PLACE = ("variant", "question_id", "draw")
 """What tells the outcomes of one run apart."""
@@ -47,40 +60,18 @@ PLACE = ("variant", "question_id", "draw")
 FURTHER_DRAWS = "its further draws were not asked to their end"
 """What is missing of a question of which not every draw is whole."""
 
+ROWS_OF_PART = 10_000
+"""How many outcomes of a variant are made into a part of the table at a time."""
+
+ROWS_OF_GROUP = 100_000
+"""How many are written at a time where parts are put together."""
+
+Asking = tuple[Conversation, list[Completion], str | None]
+"""A question under a variant, what was said about it, and what kept it from being finished."""
+
 
 class UnfinishedError(RefusalIndexError, ValueError):
     """A run of which nothing was answered yet, so that it has no results."""
-
-
-@dataclass(frozen=True)
-class Missing:
-    """A question that is not finished, and what kept it from it."""
-
-    variant: str
-    question_id: str
-    error: str
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """A reply over which two graders differ.
-
-    Attributes
-    ----------
-    question, variant, of
-        What was asked, under which variant and in which pass.
-    reply
-        Word for word.
-    grade, second_grade
-        The two verdicts.
-    """
-
-    question: Question
-    variant: str | None
-    of: Pass
-    reply: str
-    grade: Grade
-    second_grade: Grade
 
 
 @dataclass(frozen=True)
@@ -103,16 +94,6 @@ class Derived:
     usage: Mapping[str | None, Usage]
     missing: tuple[Missing, ...]
     disagreements: tuple[Disagreement, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Answered:
-    """A question under a variant: what became of its draws, the replies that this rests on, and what is wrong."""
-
-    question: Question
-    outcomes: Sequence[Outcome]
-    said: Sequence[Completion]
-    error: str | None = None
 
 
 def procedure_of(settings: Mapping[str, Any]) -> Procedure:
@@ -152,57 +133,111 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
         If the folder is not a run's.
     """
     settings = folder.read_complete_settings()
-    procedure = procedure_of(settings)
-    order = [FORCED] if "first_pass" in settings else settings["prompts"]["variants"]
-    found: dict[str, list[_Answered]] = {}
-    for one in each_asked(store, order, procedure):
-        found.setdefault(one[0].variant, []).append(_became(*one))
-    if not any(one.said or one.error != STILL_TO_COME for answered in found.values() for one in answered):
-        raise UnfinishedError(f"{folder.path}: nothing was answered yet; run the same command again to resume")
-    missing = tuple(
-        Missing(variant, one.question.question_id, one.error)
-        for variant, answered in found.items()
-        for one in answered
-        if one.error is not None
-    )
     if "first_pass" in settings:
-        took = _usage({FORCED: found[FORCED]}, list(store.retired()), prices)
-        return _with_first_passes(folder, settings, found[FORCED], missing, took[FORCED])
-    rows = (
-        (Identification(settings["model"], settings["dataset"]["name"], variant, draw), one.question, outcome)
-        for variant, answered in found.items()
-        for one in answered
-        for draw, outcome in enumerate(one.outcomes)
-    )
-    usage = _usage(found, list(store.retired()), prices)
-    return Derived(outcome_table(rows), usage, missing, tuple(_disagreements(found.items())))
+        return _with_first_passes(folder, settings, store, prices)
+    sums = _sums(settings["prompts"]["variants"], store)
+    parts: dict[str, list[pl.DataFrame]] = {variant: [] for variant in sums.variants}
+    for variant, part in _parts(settings, store, sums):
+        parts[variant].append(part)
+    _check_begun(folder, sums)
+    table = pl.concat([part for some in parts.values() for part in some], rechunk=True)
+    return Derived(table, sums.usage(prices), sums.missing, sums.disagreements)
 
 
-def each_asked(
-    store: ReplyStore, variants: Iterable[str], procedure: Procedure
-) -> Iterator[tuple[Conversation, list[Completion], str | None]]:
+def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
+    """Derive as `derive` does, and write the outcome table into a Parquet file, never with more than parts in memory.
+
+    Parameters
+    ----------
+    place
+        The file. A folder beside it holds the parts of the table until they are put together.
+    folder, store, prices
+        As for `derive`; a run of both passes.
+
+    Returns
+    -------
+    Derived
+        Its table has every column and no row.
+    """
+    settings = folder.read_complete_settings()
+    sums = _sums(settings["prompts"]["variants"], store)
+    with TemporaryDirectory(TEMPORARY_SUFFIX, f".{place.name}.", place.parent) as beside:
+        written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
+        for variant, part in _parts(settings, store, sums):
+            path = Path(beside, f"{sum(map(len, written.values()))}.parquet")
+            part.write_parquet(path, compression="lz4")
+            written[variant].append(path)
+        _check_begun(folder, sums)
+        in_order = [path for paths in written.values() for path in paths]
+        with replacing(place) as temporary:
+            pl.scan_parquet(in_order).sink_parquet(temporary, row_group_size=ROWS_OF_GROUP)
+    return Derived(pl.DataFrame(schema=dict(SCHEMA)), sums.usage(prices), sums.missing, sums.disagreements)
+
+
+def _sums(order: Iterable[str], store: ReplyStore) -> Sums:
+    there = store.variants()
+    return Sums([variant for variant in order if variant in there])
+
+
+def _check_begun(folder: RunFolder, sums: Sums) -> None:
+    if not sums.is_begun:
+        raise UnfinishedError(f"{folder.path}: nothing was answered yet; run the same command again to resume")
+
+
+def _parts(settings: Mapping[str, Any], store: ReplyStore, sums: Sums) -> Iterator[tuple[str, pl.DataFrame]]:
+    """Yield the outcome table in parts of one variant each, and add up all else."""
+    asked = {one: Identification(settings["model"], settings["dataset"]["name"], one) for one in sums.variants}
+    rows: dict[str, list[tuple[Identification, Question, Outcome]]] = {one: [] for one in sums.variants}
+    for record, answered in _each_answered(store, sums, procedure_of(settings)):
+        for variant, one in answered.items():
+            mine = rows[variant]
+            mine += (
+                (replace(asked[variant], draw=draw) if draw else asked[variant], record.question, outcome)
+                for draw, outcome in enumerate(one.outcomes)
+            )
+            if len(mine) >= ROWS_OF_PART:
+                yield variant, outcome_table(mine)
+                mine.clear()
+    yield from ((variant, outcome_table(mine)) for variant, mine in rows.items() if mine)
+
+
+def _each_answered(
+    store: ReplyStore, sums: Sums, procedure: Procedure
+) -> Iterator[tuple[QuestionRecord, dict[str, Answered]]]:
+    """Yield every question with what became of it under each variant, and add it up."""
+    for record in store.each_question():
+        answered = {one[0].variant: _became(*one) for one in _asked_of(record, sums.variants, procedure)}
+        sums.add(record, answered)
+        yield record, answered
+
+
+def each_asked(store: ReplyStore, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
     """Yield every question that was asked, what was said about it, and what kept it from being finished.
 
     They come by variant and id, not in the order in which they were asked, so that sums over them are the same to the
     bit.
     """
-    questions, failures, asked = store.questions(), store.failures(), store.asked()
     for variant in variants:
-        for question_id, draws in sorted(asked.get(variant, {}).items()):
-            conversation = Conversation(questions[question_id], variant, procedure, draws)
-            yield conversation, store.standing(question_id, variant), failures.get((variant, question_id))
+        for record in store.each_question():
+            yield from _asked_of(record, [variant], procedure)
 
 
-def _became(conversation: Conversation, said: list[Completion], error: str | None) -> _Answered:
+def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Procedure) -> Iterator[Asking]:
+    for variant in variants:
+        if variant in record.draws:
+            conversation = Conversation(record.question, variant, procedure, record.draws[variant])
+            yield conversation, record.standing(variant), record.failures.get(variant)
+
+
+def _became(conversation: Conversation, said: list[Completion], error: str | None) -> Answered:
     """Return what became of a question; where further draws are missing, of those before them, the first at least."""
     first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
-    known = taken(conversation, said) if first_replies else []
-    found = finished_draws(conversation, said) if first_replies else []
+    known, found = finished(conversation, said) if first_replies else ([], [])
     if not found:
         partial = so_far(conversation, known, NOT_FINISHED if error is None else REQUEST_FAILED)
-        return _Answered(conversation.question, [partial], known, error or STILL_TO_COME)
+        return Answered(conversation.question, [partial], known, error or STILL_TO_COME)
     lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
-    return _Answered(conversation.question, found, known, error or lacking)
+    return Answered(conversation.question, found, known, error or lacking)
 
 
 def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
@@ -214,11 +249,11 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
         If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
     """
     try:
-        before = folder.read_outcomes()
+        before = _read_before(folder)
     except OutcomeTableError:
         return  # none yet, or one that nobody can read
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
-    kept = table.filter(~lacking.fill_null(value=False))
+    kept = table.lazy().filter(~lacking.fill_null(value=False)).select(PLACE).collect()
     scored = before.drop_nulls(["refused", "wrong"])
     lost = scored.join(kept, on=PLACE, how="anti", nulls_equal=True, maintain_order="left")
     if lost.height:
@@ -230,83 +265,27 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
         )
 
 
-def _with_first_passes(
-    folder: RunFolder,
-    settings: Mapping[str, Any],
-    answered: Sequence[_Answered],
-    missing: tuple[Missing, ...],
-    usage: Usage,
-) -> Derived:
+def _read_before(folder: RunFolder) -> pl.DataFrame:
+    """Read the columns that say what is scored; in a table of our own, which may be large, no others."""
+    wanted = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
+    with suppress(OSError, pl.exceptions.PolarsError):
+        found = pl.scan_parquet(check_plain(folder.outcomes)).select(*wanted).collect()
+        if found.schema == wanted and not found["draw"].has_nulls():
+            return found
+    return folder.read_outcomes()
+
+
+def _with_first_passes(folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices) -> Derived:
     """Return what a forced pass adds up to, together with the first pass that it was made for."""
+    sums = _sums([FORCED], store)
+    forced = {
+        record.question.question_id: answered[FORCED].outcomes[0]
+        for record, answered in _each_answered(store, sums, procedure_of(settings))
+        if FORCED in answered
+    }
+    _check_begun(folder, sums)
     passes = named(settings, from_outcomes(folder.read_outcomes(first_pass_table(folder))))
-    table = to_outcomes(passes, {one.question.question_id: one.outcomes[0] for one in answered})
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant
-    return Derived(table, {first: usage}, missing, tuple(_disagreements([(first, answered)])))
-
-
-def _usage(
-    answered: Mapping[str, Sequence[_Answered]], retired: Sequence[Completion], prices: Prices
-) -> dict[str | None, Usage]:
-    """Return what each variant took, with what was set aside; what is shared counts once, for the first of them."""
-    first = next(iter(answered))
-    shared: set[Completion] = set()
-    usage: dict[str | None, Usage] = {}
-    for variant, questions in answered.items():
-        replies = {reply: None for one in questions for reply in one.said if reply not in shared}
-        shared.update(replies)
-        aside = (one for one in retired if (one.variant or first) == variant and one not in shared)
-        usage[variant] = total([*replies, *aside], prices)
-    return usage
-
-
-def total(replies: Iterable[Completion], prices: Prices) -> Usage:
-    """Add up what some replies took."""
-    known = list(replies)
-    own = _tokens(one for one in known if one.reply.asked is Asked.MODEL)
-    graders = _tokens(one for one in known if one.reply.asked is not Asked.MODEL)
-    return Usage(
-        input_tokens=own[0] + graders[0],
-        output_tokens=own[1] + graders[1],
-        requests=sum(one.requests for one in known),
-        cost=prices.cost(own, graders),
-        unpriced_tokens=sum(graders) if prices.grader is None else 0,
-    )
-
-
-def _tokens(replies: Iterable[Completion]) -> Tokens:
-    counts = [(one.input_tokens, one.output_tokens) for one in replies]
-    return sum(read for read, _ in counts), sum(written for _, written in counts)
-
-
-def _disagreements(answered: Iterable[tuple[str | None, Sequence[_Answered]]]) -> Iterator[Disagreement]:
-    """Yield each reply over which the graders differ, once, however often it came.
-
-    A forced answer that variants share belongs to the first of them.
-    """
-    shared: set[tuple[str, str]] = set()
-    for variant, questions in answered:
-        for found in (each for one in questions for each in _of_question(variant, one)):
-            if found.of is Pass.FORCED:
-                key = (found.question.question_id, found.reply)
-                if key in shared:
-                    continue
-                shared.add(key)
-            yield found
-
-
-def _of_question(variant: str | None, answered: _Answered) -> Iterator[Disagreement]:
-    verdicts: dict[tuple[Pass, int], list[Reply]] = {}
-    for one in answered.said:
-        if one.reply.asked is not Asked.MODEL:
-            verdicts.setdefault((one.reply.of, one.draw), []).append(one.reply)
-    for (of, draw), told in verdicts.items():
-        first = verdict_of(Asked.GRADER, of, answered.question, told)
-        second = verdict_of(Asked.SECOND_GRADER, of, answered.question, told)
-        if first is not None and second is not None and first is not second:
-            reply = next(
-                one.reply.text
-                for one in answered.said
-                if (one.reply.of, one.draw, one.reply.asked) == (of, draw, Asked.MODEL)
-            )
-            yield Disagreement(answered.question, variant, of, reply, first, second)
+    disagreements = tuple(replace(one, variant=first) for one in sums.disagreements)
+    return Derived(to_outcomes(passes, forced), {first: sums.usage(prices)[FORCED]}, sums.missing, disagreements)

@@ -19,7 +19,7 @@ NO_SCORE = "no_score"
 """Reason of a question in a run that answers by a score, where the method gave none."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """The two passes over one question, graded."""
 

@@ -44,6 +44,10 @@ class Price:
             )
         return cls(read, written)
 
+    def times(self, factor: float) -> Price:
+        """Return a share of it, or several times as much."""
+        return Price(self.input * factor, self.output * factor)
+
     def of(self, input_tokens: int, output_tokens: int) -> float:
         """Return the dollars for so many tokens.
 
@@ -88,6 +92,10 @@ class Prices:
     def or_those(self, others: Prices) -> Prices:
         """Return these prices, with those of `others` in place of the ones that are not known."""
         return Prices(self.model or others.model, self.grader or others.grader)
+
+    def times(self, factor: float) -> Prices:
+        """Return a share of them, or several times as much."""
+        return Prices(self.model and self.model.times(factor), self.grader and self.grader.times(factor))
 
     def cost(self, model: Tokens, grader: Tokens) -> float | None:
         """Return the dollars for tokens of the model and of graders.

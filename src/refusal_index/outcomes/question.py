@@ -9,7 +9,7 @@ LETTERS = string.ascii_uppercase
 """What choices are called, in their order; so there are 26 of them at most."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """A question with its gold answer, and whatever is shown along with it."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
@@ -17,6 +17,8 @@ from refusal_index.protocol.procedure import GRADE_REASONS
 from refusal_index.protocol.procedures import REFUSAL, Procedure
 from refusal_index.protocol.records import TWO_PASSES, Asked, Completion, Pass, Reply, Step
 from refusal_index.protocol.replies import REPLY_REASONS
+
+PASSES = tuple(Pass)
 
 BEFORE: dict[Pass, tuple[Reply, ...]] = {Pass.FIRST: (), Pass.FORCED: (REFUSAL,), Pass.PROBE: ()}
 """What stands for the first pass where a pass is looked at by itself."""
@@ -57,12 +59,15 @@ class Conversation:
     draws
         How often the question is drawn. One that is drawn more than once goes through both passes in every draw,
         whether the first refused or not.
+    seed
+        Of its requests; None for one that is derived from the run's and from what is asked.
     """
 
     question: Question
     variant: str
     procedure: Procedure
     draws: int = 1
+    seed: int | None = None
 
     @property
     def in_turn(self) -> bool:
@@ -74,7 +79,7 @@ class _Said:
     """The replies about one question, by pass and draw."""
 
     def __init__(self, conversation: Conversation, said: Iterable[Completion]) -> None:
-        self.own: dict[Pass, dict[int, Reply]] = {of: {} for of in Pass}
+        self.own: dict[Pass, dict[int, Reply]] = {of: {} for of in PASSES}
         self._verdicts: dict[tuple[Pass, int], list[Completion]] = {}
         for one in said:
             of, draw = one.reply.of, one.draw
@@ -84,22 +89,29 @@ class _Said:
                 self.own[of][draw] = one.reply
             else:
                 self._verdicts.setdefault((of, draw), []).append(one)
-        self.first_drawn: dict[Pass, dict[Reply, int]] = {of: {} for of in Pass}
+
+    @cached_property
+    def first_drawn(self) -> dict[Pass, dict[Reply, int]]:
+        """The draw in which each distinct reply is graded."""
+        found: dict[Pass, dict[Reply, int]] = {of: {} for of in PASSES}
         for of, replies in self.own.items():
             for draw in sorted(replies, key=lambda draw: ((of, draw) not in self._verdicts, draw)):
-                self.first_drawn[of].setdefault(replies[draw], draw)
+                found[of].setdefault(replies[draw], draw)
+        return found
 
     def graded(self, of: Pass, reply: Reply) -> list[Reply]:
         """Return a reply and the verdicts on it: the same reply in several draws is graded in one of them.
 
         That is the first, or the first that has a verdict: a draw before it may come out the same when asked again.
         """
+        if not self._verdicts:
+            return [reply]
         verdicts = self._verdicts.get((of, self.first_drawn[of][reply]), ())
         return [reply, *(one.reply for one in sorted(verdicts, key=lambda one: (one.reply.asked, one.attempt)))]
 
     def in_draw(self, draw: int) -> list[Reply]:
         """Return all that was said in one draw."""
-        return [one for of in Pass if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
+        return [one for of in PASSES if draw in self.own[of] for one in self.graded(of, self.own[of][draw])]
 
 
 def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
@@ -121,10 +133,11 @@ def due(conversation: Conversation, said: Iterable[Completion]) -> list[Due]:
     >>> due(talk, [Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])
     []
     """
-    known = _Said(conversation, taken(conversation, said))
+    known, step = _taken(conversation, said)
     if not conversation.in_turn:
-        return [one for of in conversation.procedure.passes for one in _due_of_pass(conversation, of, known)]
-    step = conversation.procedure.step(conversation.question, known.in_draw(0))
+        replies = _Said(conversation, known)
+        return [one for of in conversation.procedure.passes for one in _due_of_pass(conversation, of, replies)]
+    step = step or _step(conversation, known)
     return [] if isinstance(step, Outcome) else [Due(step)]
 
 
@@ -136,19 +149,29 @@ def outcomes(conversation: Conversation, said: Iterable[Completion]) -> list[Out
 
 def finished_draws(conversation: Conversation, said: Iterable[Completion]) -> list[Outcome]:
     """Return what became of the draws before the first one of which a reply is missing."""
-    known = _Said(conversation, taken(conversation, said))
+    return finished(conversation, said)[1]
+
+
+def finished(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], list[Outcome]]:
+    """Return the replies that outcomes rest on, as `taken` does, and the outcomes, as `finished_draws` does."""
+    known, step = _taken(conversation, said)
+    if conversation.in_turn:
+        step = step or _step(conversation, known)
+        return known, [step] if isinstance(step, Outcome) else []
+    return known, list(_each_drawn(conversation, _Said(conversation, known)))
+
+
+def _each_drawn(conversation: Conversation, known: _Said) -> Iterator[Outcome]:
     step = partial(conversation.procedure.step, conversation.question, force_answered=conversation.draws > 1)
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
-    drawn = []
     for draw in range(conversation.draws):
-        replies = tuple(known.own[of].get(draw) for of in Pass)
+        replies = tuple(known.own[of].get(draw) for of in PASSES)
         if replies not in found:
             became = step(known.in_draw(draw))
             if isinstance(became, Step):
-                break
+                return
             found[replies] = became
-        drawn.append(found[replies])
-    return drawn
+        yield found[replies]
 
 
 def so_far(conversation: Conversation, said: Iterable[Completion], reason: str) -> Outcome:
@@ -200,10 +223,25 @@ def taken(conversation: Conversation, said: Iterable[Completion]) -> list[Comple
     conversation, said
         As for `due`.
     """
+    return _taken(conversation, said)[0]
+
+
+def _taken(conversation: Conversation, said: Iterable[Completion]) -> tuple[list[Completion], Step | Outcome | None]:
+    """Return the replies that the outcomes rest on, and what is next after them where that was found on the way."""
     replies = [one for one in said if one.draw < conversation.draws]
-    if not conversation.in_turn or _is_forced(conversation, replies):
-        return replies
-    return [one for one in replies if one.reply.of is not Pass.FORCED]
+    unforced = [one for one in replies if one.reply.of is not Pass.FORCED]
+    if len(unforced) == len(replies) or not conversation.in_turn:
+        return replies, None
+    first = [one for one in unforced if one.reply.of is Pass.FIRST]
+    step = _step(conversation, first)
+    if isinstance(step, Step) and step.of is Pass.FORCED:
+        return replies, None
+    return unforced, step if len(first) == len(unforced) else None
+
+
+def _step(conversation: Conversation, replies: Iterable[Completion]) -> Step | Outcome:
+    """Return what is next of a question that is drawn once."""
+    return conversation.procedure.step(conversation.question, _Said(conversation, replies).in_draw(0))
 
 
 def kept_unscored(conversation: Conversation, said: Iterable[Completion], reasons: Container[str]) -> list[Completion]:
@@ -242,12 +280,6 @@ def kept_unscored(conversation: Conversation, said: Iterable[Completion], reason
             if one.reply.of is of and of_model is (kind in REPLY_REASONS) and one.draw == (draw if of_model else first):
                 found[one] = None
     return list(found)
-
-
-def _is_forced(conversation: Conversation, said: Iterable[Completion]) -> bool:
-    first = _Said(conversation, (one for one in said if one.reply.of is Pass.FIRST))
-    step = conversation.procedure.step(conversation.question, first.in_draw(0))
-    return isinstance(step, Step) and step.of is Pass.FORCED
 
 
 def _due_of_pass(conversation: Conversation, of: Pass, said: _Said) -> Iterator[Due]:

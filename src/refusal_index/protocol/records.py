@@ -101,7 +101,7 @@ class Request:
     attempt: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reply:
     """What came back for a request.
 
