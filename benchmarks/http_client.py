@@ -1,11 +1,15 @@
-"""Processor time of the client over HTTP: a whole run against the bare openai client on the same requests.
+"""Processor time and throughput of an engine over HTTP: a whole run against the bare client on the same requests.
 
-    python -m benchmarks.http_client --data simple_qa_test_set.csv
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine http
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine http --latency 0.05 --connections 200
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine inspect --embedded
 
-Starts ``refusal-index serve`` on loopback, asks it every question of SimpleQA through ``refusal-index run`` with one
-variant and the exact grader, counts the requests at the server, then sends the very same conversations through the bare
-openai client with its aiohttp transport. Both clients are processes of their own; what is compared is the user and
-system time that the operating system booked for each, their start included in the run's and left out of the bare one's.
+Asks a server on loopback every question of SimpleQA through ``refusal-index run`` with one variant and the exact
+grader, counts the requests at the server, then sends the very same conversations through the bare openai client with
+its aiohttp transport. The server answers at once, or after a while, or is ``refusal-index serve`` with the embedded
+model. All three are processes of their own. What is compared is the user and system time that the operating system
+booked for each client, start and results included in the run's and left out of the bare one's, and the requests a
+second that the server saw between the first and the last of each.
 """
 
 from __future__ import annotations
@@ -22,8 +26,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -48,11 +54,9 @@ print(time.process_time() - started)
 
 
 @contextmanager
-def server(log: Path) -> Iterator[str]:
-    """Run ``refusal-index serve`` and give its address."""
-    with subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0", "--log", str(log)], stdout=subprocess.PIPE, text=True
-    ) as process:
+def server(command: list[str], log: Path) -> Iterator[str]:
+    """Run a server and give its address."""
+    with subprocess.Popen([*command, "--log", str(log)], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield next(found[0] for line in process.stdout if (found := re.search(r"http://\S+/v1", line)))
@@ -61,10 +65,23 @@ def server(log: Path) -> Iterator[str]:
             process.wait(20)
 
 
-def answered(log: Path) -> int:
-    """Count the generation requests that the server answered."""
-    entries = (json.loads(line) for line in log.read_text().splitlines())
-    return sum(entry["path"].endswith("/chat/completions") and entry["status"] == 200 for entry in entries)
+def server_command(arguments: argparse.Namespace) -> list[str]:
+    """Return what starts the server that is asked for."""
+    if arguments.embedded:
+        return [*COMMAND, "serve", "--port", "0"]
+    return [sys.executable, "-m", "benchmarks.loopback", "--latency", str(arguments.latency)]
+
+
+def answered(log: Path) -> list[dict[str, Any]]:
+    """Return the generation requests that the server answered so far."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    return [entry for entry in entries if entry["path"].endswith("/chat/completions") and entry["status"] == 200]
+
+
+def throughput(entries: list[dict[str, Any]]) -> float | None:
+    """Return the requests a second between the first and the last; None where the server does not say when."""
+    times = sorted(entry["at"] for entry in entries if "at" in entry)
+    return (len(times) - 1) / (times[-1] - times[0]) if len(times) > 1 else None
 
 
 def run(arguments: argparse.Namespace, url: str, out: Path) -> float:
@@ -72,8 +89,10 @@ def run(arguments: argparse.Namespace, url: str, out: Path) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [*COMMAND, "run", "--model", "openai-api/almanac/base", "--dataset", "simpleqa", "--data", arguments.data]
     command += ["--variants", "normal", "--grader", "exact", "--max-connections", str(arguments.connections)]
-    command += ["--out", str(out)] + (["--limit", str(arguments.limit)] if arguments.limit else [])
-    subprocess.run(command, env={**os.environ, "ALMANAC_BASE_URL": url, "ALMANAC_API_KEY": "none"}, check=True)
+    command += ["--engine", arguments.engine, "--out", str(out)]
+    command += ["--limit", str(arguments.limit)] if arguments.limit else []
+    environment = {**os.environ, "ALMANAC_BASE_URL": url, "ALMANAC_API_KEY": "none"}
+    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -102,26 +121,65 @@ def bare(requests: list[dict[str, object]], url: str, connections: int, folder: 
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@dataclass(frozen=True)
+class Client:
+    """What a client took: requests, processor time, and requests a second where the server says when they came."""
+
+    requests: int
+    seconds: float
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Round:
+    """Both clients, one after the other."""
+
+    ours: Client
+    bare_client: Client
+
+
+def measured(arguments: argparse.Namespace) -> Round:
+    """Run the evaluation, then send the same requests through the bare client."""
+    with tempfile.TemporaryDirectory() as name:
+        folder, log = Path(name), Path(name) / "server.jsonl"
+        with server(server_command(arguments), log) as url:
+            ours = run(arguments, url, folder / "run")
+            sent = answered(log)
+            requests = same_requests(folder / "run")
+            floor = bare(requests, url, arguments.connections, folder)
+            sent_bare = answered(log)[len(sent) :]
+    assert len(sent) == len(requests) == len(sent_bare), (len(sent), len(requests), len(sent_bare))
+    return Round(Client(len(sent), ours, throughput(sent)), Client(len(sent), floor, throughput(sent_bare)))
+
+
+def best(clients: list[Client]) -> Client:
+    """Return the least time and the highest rate: whatever else runs on the machine adds to the one, never takes."""
+    rates = [one.rate for one in clients if one.rate is not None]
+    return Client(clients[0].requests, min(one.seconds for one in clients), max(rates, default=None))
+
+
 def main() -> None:
     """Print both processor times and their ratio."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http_client", description=__doc__.split("\n")[0])
     parser.add_argument("--data", required=True, help="a local copy of the SimpleQA test set")
     parser.add_argument("--limit", type=int, help="only so many questions")
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--engine", default="http", choices=["http", "inspect"])
+    parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer of the server")
+    parser.add_argument("--embedded", action="store_true", help="ask the embedded model, by refusal-index serve")
+    parser.add_argument("--rounds", type=int, default=1, help="measure so often, and print the best of each")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder, log = Path(name), Path(name) / "server.jsonl"
-        with server(log) as url:
-            ours = run(arguments, url, folder / "run")
-            sent = answered(log)
-            requests = same_requests(folder / "run")
-            floor = bare(requests, url, arguments.connections, folder)
-    assert sent == len(requests), (sent, len(requests))
-    print(f"{platform.machine()}, Python {platform.python_version()}, inspect-ai {version('inspect-ai')}")
-    print(f"{sent} requests, counted at the server")
-    print(f"refusal-index run   {ours:7.1f} CPU s   {1000 * ours / sent:6.2f} a thousand")
-    print(f"bare openai client  {floor:7.1f} CPU s   {1000 * floor / sent:6.2f} a thousand")
-    print(f"ratio               {ours / floor:7.1f}")
+    arguments.rounds or parser.error("--rounds: expected at least 1")
+    rounds = [measured(arguments) for _ in range(arguments.rounds)]
+    print(f"{platform.machine()}, Python {platform.python_version()}, openai {version('openai')}")
+    print(f"{rounds[0].ours.requests} requests, counted at the server, {arguments.connections} at a time")
+    ours, bare_client = (best([getattr(one, name) for one in rounds]) for name in ("ours", "bare_client"))
+    for name, client in (f"refusal-index run, {arguments.engine}", ours), ("bare openai client", bare_client):
+        said = f"{client.seconds:7.1f} CPU s   {1000 * client.seconds / client.requests:6.2f} a thousand"
+        print(f"{name:27s}{said}{'' if client.rate is None else f'   {client.rate:6.0f} requests a second'}")
+    print(f"{'ratio of processor time':27s}{ours.seconds / bare_client.seconds:7.2f}")
+    if ours.rate and bare_client.rate:
+        print(f"{'ratio of throughput':27s}{ours.rate / bare_client.rate:7.2f}")
 
 
 if __name__ == "__main__":

@@ -18,15 +18,19 @@ from typing import Any
 import pytest
 from aiohttp import web
 from click.testing import Result
+from inspect_ai.model._providers.util import batch as inspects_batch
 from typer.testing import CliRunner
 
+from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.cli.commands.build import app
 from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
+from refusal_index.engines.registry import IN_MEMORY
 from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.evaluation.build import BuildOptions
+from tests.engines.batch_server import answered, batch_server
 from tests.engines.fake_api import FakeApi
-from tests.engines.wiki_writer import FACT, FAULTS, error_500, fault_of, is_question, write_pages, writer
+from tests.engines.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
 OPTIONS = (
@@ -144,6 +148,80 @@ def test_the_frozen_set_loads_as_a_dataset(built):
         (one["question_id"], one["question"], one["answer"], one["topic"]) for one in lines(file)
     ]
     assert dataset.sha256 == record(str(file))["file"]["sha256"]
+
+
+@pytest.mark.parametrize("engine", ["inspect", "http", "batch"])
+def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, tmp_path, monkeypatch):
+    log = tmp_path / "log.jsonl"
+    write_pages(Path("pages.jsonl"), 60)
+    with batch_server(log, pool=WriterPool("writer", "answerer")) as url:
+        monkeypatch.setenv("FAKE_BASE_URL", url)
+        poll = ["--engine-option", "poll=0.05"] if engine == "batch" else []
+        command = ["--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", engine, *poll]
+        assert build(*command).exit_code == 0
+    assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
+    assert record() == record(str(built[0] / "wiki.jsonl"))
+    asked = [one["seed"] for one in lines(log) if one["path"] == "/v1/chat/completions"]
+    assert sorted(asked) == sorted(body["seed"] for body in built[1].answered)
+    assert (answered(log) == len(asked)) is (engine == "batch")
+
+
+def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_again(built, tmp_path, monkeypatch):
+    log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
+    batches = ("--engine", "batch", "--engine-option", "poll=0.05")
+    write_pages(Path("pages.jsonl"), 60)
+    with batch_server(log, pool=WriterPool("writer", "answerer"), faults=BatchFaults(delay=0.3)) as url:
+        monkeypatch.setenv("FAKE_BASE_URL", url)
+        detached = build(*command, *batches, "--detach")
+        assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
+        assert "collects them" in detached.stdout
+        refused = build(*command, "--engine", "http")
+        assert refused.exit_code == 2
+        assert "--engine batch" in refused.stderr
+        assert build(*command, *batches).exit_code == 0
+    assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
+    assert answered(log) == len(built[1].answered)
+
+
+def test_batches_of_inspect_build_the_same_file_after_a_warning(built, tmp_path, monkeypatch):
+    log = tmp_path / "log.jsonl"
+    write_pages(Path("pages.jsonl"), 60)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
+    for name in ("DEFAULT_BATCH_TICK", "DEFAULT_SEND_DELAY"):
+        monkeypatch.setattr(inspects_batch, name, 0.2)  # of 15 seconds
+    with batch_server(log, pool=WriterPool("gpt-4o")) as url:
+        monkeypatch.setenv("OPENAI_BASE_URL", url)
+        result = build("--questions", "20", "--writer", "openai/gpt-4o", "--batch")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.startswith(IN_MEMORY)
+    assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
+    assert answered(log) == sum(record()["usage"][role]["requests"] for role in ("writer", "answerer"))
+
+
+@pytest.mark.parametrize("engine", ["local", "inspect", "batch"])
+def test_functions_build_the_same_questions(engine, built):
+    write_pages(Path("pages.jsonl"), 60)
+    function = "python:tests.engines.wiki_writer:reply"
+    result = build("--questions", "20", "--writer", function, "--answerer", function, "--engine", engine)
+    assert result.exit_code == 0, result.stderr
+    assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
+    assert record()["settings"]["writer"]["model"] == function
+
+
+def test_another_engine_finishes_what_one_began_and_asks_nothing_twice(monkeypatch):
+    def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
+        told = {"error": {"message": "no more", "type": "t", "code": None}}
+        return web.json_response(told, status=401) if len(api.answered) >= 30 else None
+
+    write_pages(Path("pages.jsonl"), 60)
+    with FakeApi(writer, used_up) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        stopped = build("--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", "inspect")
+        assert (stopped.exit_code, len(api.answered)) == (1, 30), stopped.stderr
+        api._fault = None
+        finished = build("--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", "http")
+        assert finished.exit_code == 0, finished.stderr
+        assert set(Counter(body["seed"] for body in api.answered).values()) == {1}
 
 
 def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
@@ -296,6 +374,15 @@ CASES = {
     "a file of one's own": ("pages.jsonl", "pages.jsonl", [], ["pages.jsonl", "no build made it"]),
     "no key": ("pages.jsonl", "w.jsonl", [], ["OPENAI_API_KEY"]),
     "no provider": ("pages.jsonl", "w.jsonl", ["--writer", "gpt"], ["PROVIDER/NAME"]),
+    "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "inspct"], ["--engine", "'inspect'"]),
+    "nobody of this engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "local"], ["almanac/..."]),
+    "no batches of Inspect's": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch", "--engine batch"]),
+    "batches of another": (
+        "pages.jsonl",
+        "w.jsonl",
+        [*OPTIONS[:2], "--batch", "--engine", "http"],
+        ["--batch", "--engine batch"],
+    ),
     "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
 }
 

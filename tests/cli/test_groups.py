@@ -15,7 +15,8 @@ from refusal_index.cli.groups import GROUPS
 TOLD = {name: told for group in GROUPS.values() for name, (_, told) in group.items()}
 NAMES = {
     *("run", "score", "report", "study", "paper", "compare", "import", "force", "regrade", "sensitivity", "audit"),
-    *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "threshold"),
+    *("plan", "serve", "ls", "validate", "prompts", "build", "confidence", "threshold", "run-batch"),
+    *("requests", "replies"),
 }
 HEAVY = ("polars", "scipy", "matplotlib", "inspect_ai", "jinja2", "openai")
 

@@ -9,12 +9,15 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.engines import store as store_module
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import Ask, Assignment, Failure, Response, converse
 from refusal_index.engines.settings import Settings
@@ -138,6 +141,111 @@ def test_all_that_a_store_holds_goes_over_into_another(path):
         assert other.questions() == store.questions()
         assert list(other.replies()) == list(store.replies())
         assert other.failures() == store.failures()
+
+
+def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
+    late, early, bare = (dataclasses.replace(FULL, question_id=name) for name in ("\U0001f600", "\ue000", "A"))
+    first, forced = said("x"), said("y", variant="", of=Pass.FORCED)
+    other = said("z", variant="high")
+    with ReplyStore(path) as store:
+        store.ask("low", {late: 1, early: 3})
+        store.ask("high", {bare: 2, early: 1})
+        store.fail("low", early.question_id, "no")
+        mine = [dataclasses.replace(one, question_id=early.question_id) for one in (other, forced, first)]
+        store.put(mine)
+        store.put([first])  # of a question that nobody asked
+        store.retire(mine[1:2])
+        found = list(store.each_question())
+        assert (
+            [one.question for one in found]
+            == [bare, early, late]
+            == sorted(store.questions().values(), key=lambda one: one.question_id)
+        )
+        assert [one.draws for one in found] == [{"high": 2}, {"low": 3, "high": 1}, {"low": 1}]
+        assert [store.asked_draws(one.question.question_id) for one in found] == [one.draws for one in found]
+        assert found[1].replies == [mine[0], mine[2]]
+        assert found[1].retired == [mine[1]]
+        assert found[1].failures == {"low": "no"}
+        for one in found:
+            for variant in ("low", "high", "normal"):
+                name = one.question.question_id
+                assert one.said(variant) == store.said(name, variant)
+                assert one.standing(variant) == store.standing(name, variant)
+        assert (store.question("A"), store.question("B")) == (bare, None)
+        assert store.variants() == ["high", "low"]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 7, 1000])
+def test_what_is_put_while_questions_and_replies_are_gone_through_does_no_harm(path, monkeypatch, at_once):
+    monkeypatch.setattr(store_module, "AT_ONCE", at_once)
+    questions = [dataclasses.replace(BARE, question_id=f"q{number:03}") for number in range(20)]
+    with ReplyStore(path) as store:
+        store.ask("low", dict.fromkeys(questions, 1))
+        store.put([dataclasses.replace(said("x"), question_id=one.question_id) for one in questions])
+        for before, record in zip(questions, store.each_question(), strict=True):
+            assert record.question == before
+            assert [one.reply.text for one in record.replies][:1] == ["x"]
+            store.put([dataclasses.replace(said("y", 1), question_id=before.question_id)])
+            store.retire(record.replies[:1])
+        assert [one.question_id for one in store.retired()] == [one.question_id for one in questions]
+        seen = []
+        for number, one in enumerate(store.replies()):
+            seen.append(one.question_id)
+            if number == 5:
+                store.put([said("late")])
+        assert seen == [*(one.question_id for one in questions), "q"]
+
+
+def test_of_two_replies_for_one_place_in_a_call_the_first_stays(path):
+    with ReplyStore(path) as store:
+        store.put([said("first"), said("second"), said("another", 1)])
+        assert [one.reply.text for one in store.said("q", "low")] == ["first", "another"]
+
+
+def test_a_key_in_one_reply_of_many_is_taken_out_of_that_one(path):
+    key = "sk-proj-3fGh8jKl2mNp5qRs"
+    with ReplyStore(path) as store:
+        store.put([said("plain", logprobs="[1]"), said(f"it is {key}", 1, logprobs="[2]"), said("\ud800", 2)])
+        found = store.said("q", "low")
+    assert [(one.reply.text, one.logprobs) for one in found] == [
+        ("plain", "[1]"),
+        ("it is [key]", None),
+        ("\ufffd", None),
+    ]
+
+
+def test_a_store_of_the_release_before_is_read_and_brought_up_to_date(path):
+    with ReplyStore(path) as store:
+        store.put([said("x"), said("y", 1)])
+        store.retire([said("x")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DROP INDEX retired_of")
+        connection.execute("PRAGMA user_version = 2")
+    with ReplyStore(path) as store:
+        assert store.times_retired("q", "low", Pass.FIRST, Asked.MODEL, 0) == 1
+        assert [one.reply.text for one in store.standing("q", "low")] == ["y", "x"]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (STORE_VERSION,)
+        plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM retired WHERE question_id = 'q'").fetchone()
+    assert "retired_of" in plan[-1]
+
+
+def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
+    text = "It was a person of some name. " * 20
+    with ReplyStore(path) as store:
+        for part in range(10):
+            questions = [dataclasses.replace(BARE, question_id=f"q{part}{number:03}") for number in range(1000)]
+            store.ask("low", dict.fromkeys(questions, 1))
+            store.put([dataclasses.replace(said(text), question_id=one.question_id) for one in questions])
+    with ReplyStore(path) as store:
+        tracemalloc.start()
+        try:
+            held = sum(len(one.replies) for one in store.each_question()) + sum(1 for _ in store.replies())
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert held == 20_000
+    assert peak < len(text) * 10_000 / 4, "not even a quarter of the text was held at once"
 
 
 CHILD = """

@@ -9,13 +9,19 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
+
+from refusal_index.almanac.pool import ModelPool
+from refusal_index.almanac.sequence import Completion
 
 THINGS = ("lighthouse", "aqueduct", "observatory", "tannery")
 FILLER = "It stands a short walk from the market and has been repaired more than once since then. "
 FACT = re.compile(r"The (\w+) of (Town \d+) was finished in (\d{4})")
 TAKEN_FROM_ALL = 20
+CUT = "[length]"
+"""Ends what the scripted server cuts short."""
 
 FAULTS = {
     0: "unanswerable",
@@ -97,3 +103,25 @@ def _answer(year: str, fault: str | None) -> str:
 
 def error_500() -> web.Response:
     return web.json_response({"error": {"message": "no", "type": "t", "code": None}}, status=500)
+
+
+def reply(messages: list[dict[str, str]]) -> str:
+    """Reply as a function that is a model does."""
+    return writer(messages[-1]["content"]).removesuffix(CUT)
+
+
+class WriterPool(ModelPool):
+    """The writer as the models of a server."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(names, Path)
+
+    def runtime(self, model: str) -> Any:
+        """Return the writer, whatever it is called."""
+        self.name(model)
+        return self
+
+    async def complete(self, messages: list[Any], **_settings: object) -> list[Completion]:
+        """Reply to a conversation as the scripted server does."""
+        text = writer(messages[-1].content)
+        return [Completion(text.removesuffix(CUT), "length" if text.endswith(CUT) else "stop", 100, 5)]

@@ -45,13 +45,14 @@ confidence.transformers_states.WeightsError
 datasets.dataset.DatasetError
 datasets.imports.first_pass.FirstPassError
 datasets.precise_wiki_build.frozen.BuildError
+engines.build.BuildStoppedError
 engines.engine.ModelError
 engines.engine.RunFailedError
 engines.failures.EndedError
 engines.failures.NoAnswerError
 engines.failures.RequestFailedError
 engines.functions.FunctionError
-engines.inspect.build.BuildStoppedError
+engines.inspect.batches.BatchedRequestError
 engines.inspect.earlier_runs.LogError
 engines.setting.SettingError
 engines.store.StoreGoneError

@@ -12,13 +12,15 @@ import pytest
 import refusal_index as ri
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.evaluation import results
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
-from refusal_index.evaluation.results import UnfinishedError, derive
+from refusal_index.evaluation.results import UnfinishedError, derive, derive_into, each_asked
 from refusal_index.evaluation.run import open_store, rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise
-from refusal_index.protocol import TWO_PASSES, Asked, Completion, Pass, Reply
+from refusal_index.outcomes.table import read_outcomes
+from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
 from tests.engines.conftest import make_dataset
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
@@ -134,6 +136,68 @@ def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder,
     derived = derive(folder, store)
     assert rows_of(derived, "draw", "wrong") == [(0, False), (1, False), (2, False)]
     assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]
+
+
+def planted(store: ReplyStore, number: int) -> None:
+    """Ask questions under two variants, some of them often, with refusals, failures and what is still to come."""
+    for variant, draws in (("high", 1), ("low", 3)):
+        questions = make_dataset(number).questions
+        store.ask(variant, {one: draws if place % 3 else 1 for place, one in enumerate(questions)})
+        for place, one in enumerate(questions):
+            texts = [RIGHT, REFUSED, "<answer>7</answer>", ""]
+            replies = [
+                Completion(one.question_id, name, draw, Reply(of, Asked.MODEL, texts[(place + draw) % 4]), 0, place, 1)
+                for draw in range(draws)
+                for of, name in ((Pass.FIRST, variant), (Pass.FORCED, ""))
+                if (place + draw + (of is Pass.FORCED)) % 11
+            ]
+            store.put(replies)
+            if place % 5 == 0:
+                store.retire(replies[:1])
+            if place % 13 == 0:
+                store.fail(variant, one.question_id, "no")
+
+
+@pytest.mark.parametrize("rows", [1, 7, 10_000])
+def test_a_table_that_is_written_in_parts_is_the_one_that_is_made_at_once(folder, store, monkeypatch, rows):
+    planted(store, 40)
+    whole = derive(folder, store)
+    monkeypatch.setattr(results, "ROWS_OF_PART", rows)
+    again, written = derive(folder, store), derive_into(folder.path / "derived.parquet", folder, store)
+    assert whole.outcomes.height > 80
+    assert again.outcomes.equals(whole.outcomes)
+    assert read_outcomes(folder.path / "derived.parquet").equals(whole.outcomes)
+    assert written.outcomes.schema == whole.outcomes.schema
+    for name in ("usage", "missing", "disagreements"):
+        assert getattr(again, name) == getattr(written, name) == getattr(whole, name)
+    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]
+
+
+def test_rows_come_by_variant_then_id_then_draw(folder, store):
+    planted(store, 12)
+    found = derive(folder, store).outcomes.with_columns(place=pl.col("variant").replace_strict({"low": 0, "high": 1}))
+    assert found.select("place", "question_id", "draw").rows() == sorted(
+        found.select("place", "question_id", "draw").rows()
+    )
+
+
+def test_questions_come_by_variant_and_id_with_all_that_counts(store):
+    planted(store, 12)
+    asked = list(each_asked(store, ["low", "high"], TwoPass(GraderKind.EXACT)))
+    assert [(one.variant, one.question.question_id) for one, _, _ in asked] == [
+        (variant, question_id) for variant in ("low", "high") for question_id in sorted(store.questions())
+    ]
+    for conversation, said_of, error in asked:
+        place = conversation.question.question_id, conversation.variant
+        assert said_of == store.standing(*place)
+        assert error == store.failures().get(place[::-1])
+
+
+def test_nothing_is_written_of_a_run_of_which_nothing_was_answered(folder, store):
+    store.ask("low", {QUESTION: 1})
+    with pytest.raises(UnfinishedError):
+        derive_into(folder.path / "derived.parquet", folder, store)
+    assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "run.json"]
 
 
 def test_results_whose_replies_have_gone_are_not_written_over(folder):

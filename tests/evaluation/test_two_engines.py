@@ -1,4 +1,4 @@
-"""Two engines, one run: the same requests, the same table, and what one began the other finishes."""
+"""Several engines, one run: the same requests, the same table, and what one began the other finishes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws
     assert not list(local.folder.logs.glob("*.eval"))
 
 
-@pytest.mark.parametrize("first", ["local", "inspect"])
-@pytest.mark.parametrize("second", ["local", "inspect"])
+@pytest.mark.parametrize("first", ["local", "inspect", "http"])
+@pytest.mark.parametrize("second", ["local", "inspect", "http"])
 def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishes_it(first, second):
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):

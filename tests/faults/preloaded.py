@@ -6,6 +6,7 @@ from importlib import import_module
 for _name in (
     "refusal_index.cli.commands.run",
     "refusal_index.cli.runs",
+    "refusal_index.engines.http.engine",
     "refusal_index.engines.inspect.engine",
     "refusal_index.engines.local.engine",
     "refusal_index.evaluation.dry_run",

@@ -30,6 +30,7 @@ class Engine:
 
 ENGINES = (
     Engine("inspect", "openai-api/fake/any", "openai-api/fake/grader"),
+    Engine("http", "openai-api/fake/any", "openai-api/fake/grader"),
     Engine("local", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
 )
 """Every engine; one more is one more line."""

@@ -22,6 +22,8 @@ from tests.faults.scenario import BAD_INPUT, INCOMPLETE, INTERRUPTED, RESUMED, P
 from tests.faults.world import KEY
 
 INSPECT = ("inspect",)
+OWN_CLIENT = ("inspect", "http")  # functions give one text, and no reason why it ended
+NO_LOGS = ("http", "local")
 FINE = Promise()
 NO_HOME = Surroundings(environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True)
 AT_ONCE = 10  # requests in flight, unless a scenario says otherwise
@@ -107,7 +109,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1, options=("--attempt-timeout", "2")),
     *passing("the server is down for a moment", kinds.down(0.3), requests=(7, 8)),
     *passing("slow answers", kinds.slow(0.3), share=0.2),
-    Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(repeats=40), options=("--draws", "4"), choices=4, engines=INSPECT),
+    Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(repeats=40), options=("--draws", "4"), choices=4, engines=OWN_CLIENT),
     lasting("the key is refused (401)", kinds.KEY_REFUSED, "401"),
     lasting("the key is refused from the middle on (401)", kinds.KEY_REFUSED, "401", requests=(25, 10**9), good=25),
     lasting("nothing is paid (402)", kinds.NOT_PAID, "402|Insufficient credits"),
@@ -121,17 +123,17 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(REPLIES, "one question always ends in 400", (Step((Fault(kinds.PERMANENT, questions=(3,)),)),), Promise(RESUMED, INCOMPLETE, "breaks the server")),
     Scenario(REPLIES, "one question always ends in 500", (Step((Fault(kinds.SERVER_ERROR, questions=(3,)),)),), Promise(RESUMED, INCOMPLETE, received=39 + TRIES + 19)),
     Scenario(REPLIES, "one prompt is filtered (400, content_filter)", (Step((Fault(kinds.FILTERED_PROMPT, questions=(4,)),)),), Promise("content_filter 1|^yes, after", INCOMPLETE)),
-    Scenario(REPLIES, "one reply is filtered", (Step((Fault(kinds.FILTERED, questions=(4,)),)),), Promise("first_content_filter 1", INCOMPLETE), texts=False, engines=INSPECT),
-    Scenario(REPLIES, "a forced answer is filtered, in seven variants", (Step((Fault(kinds.FILTERED, of=FORCED, questions=(3,)),)),), Promise("forced_content_filter 7", INCOMPLETE), options=("--prompts", "paraphrases", "--variants", "all"), texts=False, engines=INSPECT),
-    Scenario(REPLIES, "one reply is cut for its length", (Step((Fault(kinds.CUT_SHORT, questions=(4,)),)),), Promise("first_truncated 1", INCOMPLETE), texts=False, engines=INSPECT),
-    Scenario(REPLIES, "a filtered reply is asked again with --retry", (Step((Fault(kinds.FILTERED, questions=(4,)),), tells=False), Step(options=("--retry", "unscored"))), Promise(repeats=1), engines=INSPECT),
+    Scenario(REPLIES, "one reply is filtered", (Step((Fault(kinds.FILTERED, questions=(4,)),)),), Promise("first_content_filter 1", INCOMPLETE), texts=False, engines=OWN_CLIENT),
+    Scenario(REPLIES, "a forced answer is filtered, in seven variants", (Step((Fault(kinds.FILTERED, of=FORCED, questions=(3,)),)),), Promise("forced_content_filter 7", INCOMPLETE), options=("--prompts", "paraphrases", "--variants", "all"), texts=False, engines=OWN_CLIENT),
+    Scenario(REPLIES, "one reply is cut for its length", (Step((Fault(kinds.CUT_SHORT, questions=(4,)),)),), Promise("first_truncated 1", INCOMPLETE), texts=False, engines=OWN_CLIENT),
+    Scenario(REPLIES, "a filtered reply is asked again with --retry", (Step((Fault(kinds.FILTERED, questions=(4,)),), tells=False), Step(options=("--retry", "unscored"))), Promise(repeats=1), engines=OWN_CLIENT),
     Scenario(REPLIES, "one reply is null whenever it is asked for", (Step((Fault(kinds.NULL_CONTENT, questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
     Scenario(REPLIES, "one reply calls a tool whenever it is asked for", (Step((Fault(kinds.TOOL_CALL, questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX", (Step((Fault(kinds.says(HOSTILE), questions=(2,)),)),), texts=False),
     Scenario(REPLIES, "an error repeats the key (content_filter)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "content_filter"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (500)", (Step((Fault(kinds.refused(500, f"bad key {KEY}"), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
-    Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE), engines=("local",)),  # aiohttp takes no such URL beside a key
+    Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE), engines=NO_LOGS),  # Inspect hands it to aiohttp, which takes no such URL beside a key
     *(killed("kill -9", "kill", Promise(RESUMED, -9, repeats=AT_ONCE), of) for of in PASSES),
     Scenario(ENDED, "kill -9 twice at 100 connections", (Step((Fault("kill", requests=(80, 81)),)), Step((Fault("kill", requests=(60, 61)),))), Promise(RESUMED, -9, repeats=200), questions=200, options=("--max-connections", "100")),
     *(killed("interrupted (SIGINT)", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), of) for of in PASSES),
@@ -141,7 +143,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), options=("--variants", "low,high")),
     Scenario(ENDED, "--max-requests is reached", (Step(options=("--max-requests", "20")),), Promise(RESUMED, INCOMPLETE, received=20)),
     Scenario(ENDED, "--max-time is reached", (Step((Fault(kinds.slow(0.4)),), options=("--max-time", "1")),), Promise(RESUMED, INCOMPLETE)),
-    Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=INSPECT),
+    Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=OWN_CLIENT),
     Scenario(DISKS, "full while models are asked", (Step((Fault("fill the disk", requests=(20, 21)),)),), NO_ROOM, disk=DISK),
     Scenario(DISKS, "no further files while models are asked", (Step((Fault("use up the files", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space)", AT_ONCE), disk=f"{DISK},nr_inodes=200"),
     Scenario(DISKS, "full while a run is summed up", (Step(tells=False), Step(before=lambda folder: (without_results(folder), fill(folder.parent)))), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: "), disk=DISK),
@@ -177,7 +179,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(PLACES, "on a disk that is read-only from the start", (Step(before=protect),), Promise(RESUMED, BAD_INPUT, "error: .*[Rr]ead-only", received=0), disk=DISK),
     Scenario(PLACES, "on a disk that is read-only, before score", (Step(tells=False), Step(command="score", before=protect)), Promise(status=BAD_INPUT, says="error: .*[Rr]ead-only"), disk=DISK),
     around("no HOME", environment=(("HOME", None), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
-    Scenario(AROUND, "a HOME that cannot be written", (Step(around=NO_HOME),), engines=("local",)),
+    Scenario(AROUND, "a HOME that cannot be written", (Step(around=NO_HOME),), engines=NO_LOGS),
     Scenario(AROUND, "a HOME that cannot be written, where Inspect keeps its own files", (Step(around=NO_HOME),), Promise(RESUMED, INCOMPLETE, "error: /proc/.local: .*; check the place", received=0), engines=INSPECT),
     around("LANG=C", environment=(("LANG", "C"), ("LC_ALL", "C"), ("PYTHONUTF8", "0")), fresh=True),
     around("a terminal", terminal=True),
@@ -193,7 +195,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW), options=("--draws", "3")),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1))),
-    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=("local",)),
+    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=NO_LOGS),
+    Scenario(AGAIN, "begun by Inspect and resumed without it, over HTTP", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "http"))), Promise(repeats=AT_ONCE), engines=INSPECT),
     Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True),
 )
 """Every scenario."""

@@ -21,6 +21,8 @@ GROUPS = {
         "score": ("commands.score:score", "Compute the Refusal Index from outcomes."),
         "confidence": ("commands.confidence:confidence", "Score how likely a run's answers are right."),
         "force": ("commands.force:force", "Ask a model what the first pass in a file refused."),
+        "requests": ("commands.requests:requests", "Write what a run asks next into files for batches."),
+        "replies": ("commands.replies:replies", "Take the results of request files into their run."),
         "regrade": ("commands.regrade:regrade", "Grade the replies of a run anew."),
     },
     "Look": {
@@ -44,6 +46,7 @@ GROUPS = {
     },
     "Serve": {
         "serve": ("commands.serve:serve", "Serve the embedded models over the OpenAI chat API."),
+        "run-batch": ("commands.run_batch:run_batch", "Answer a file of requests as vllm run-batch does."),
     },
 }
 """The commands by what one wants: where each is, and what it does in a line that no terminal cuts."""

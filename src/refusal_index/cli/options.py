@@ -34,7 +34,10 @@ HELP = {
     "temperature": "Sampling temperature of the model.",
     "top_p": "Nucleus of the model's sampling.",
     "max_tokens": "Longest reply, in tokens.",
-    "engine": "Who carries requests: 'inspect', or 'local' for embedded models and functions without Inspect's logs.",
+    "engine": "Who carries requests: 'inspect', with its providers and logs; 'http', the plain client of any server that "
+    "speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in this "
+    "process; 'batch' for a provider's batches, at half the price; 'vllm' for this machine's GPUs; 'ray' for a cluster; "
+    "'files' for files carried by hand.",
     "max_connections": "Requests in flight. [default: as many as the provider bears]",
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
@@ -42,7 +45,7 @@ HELP = {
     "logprobs": "Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence' "
     "scores answers by.",
     "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
-    "batch": "Have Inspect send its requests in the provider's batches (OpenAI, Anthropic, Google, Grok, Together). A kill "
+    "batch": "Have Inspect send requests in the batches of OpenAI, Anthropic, Google, Grok or Together. A kill "
     "loses those on their way, and they are paid for twice: '--engine batch' keeps them.",
     "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
     "ray_address": "With --engine ray: the address of a cluster. [default: one on this machine]",

@@ -17,7 +17,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Progress, RunFailedError
+from refusal_index.engines.engine import Progress, RunFailedError, WaitingError
 from refusal_index.evaluation.confidence_asking import pending
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import outdated_lines
@@ -51,6 +51,10 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
         found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget))
+    except WaitingError as error:
+        if budget is None or budget.ended is None:
+            console.say(str(error))
+            raise typer.Exit(INCOMPLETE) from error
     except RunFailedError as error:
         if budget is None or budget.ended is None:
             console.error(error)

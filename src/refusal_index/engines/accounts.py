@@ -28,6 +28,8 @@ class Account:
         Who serves it, in lower case, and what it is called there.
     base_url, api_key
         Where, and with which key.
+    key_name
+        The variable that holds the key.
     """
 
     name: str
@@ -35,6 +37,19 @@ class Account:
     model: str
     base_url: str
     api_key: str = field(repr=False, default=NO_KEY)
+    key_name: str = "the key"
+
+
+def called(name: str) -> tuple[str, str]:
+    """Return the provider of a model, and what it calls it.
+
+    Examples
+    --------
+    >>> called("openai/gpt-4.1"), called("openai-api/together/meta-llama/any")
+    (('openai', 'gpt-4.1'), ('together', 'meta-llama/any'))
+    """
+    provider, _, model = name.removeprefix(f"{COMPATIBLE}/").partition("/")
+    return provider, model
 
 
 def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Account:
@@ -60,7 +75,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     >>> account_of("openai-api/almanac/base", {"ALMANAC_BASE_URL": "http://127.0.0.1:8000/v1"}).model
     'base'
     """
-    provider, _, model = name.removeprefix(f"{COMPATIBLE}/").partition("/")
+    provider, model = called(name)
     if not (provider and model):
         raise ModelError(f"model {name!r}: expected PROVIDER/MODEL, for instance openai/gpt-4.1")
     prefix = re.sub(r"\W", "_", provider).upper()
@@ -79,13 +94,13 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
     if not (key.isascii() and key.isprintable()):
         raise ModelError(f"model {name!r}: {key_name} holds a line break or a character that no key has; set it anew")
     remember(key, *secrets_in_url(url))
-    return Account(name, provider.lower(), model, url, key or NO_KEY)
+    return Account(name, provider.lower(), model, url, key or NO_KEY, key_name)
 
 
 def _check_url(name: str, url_name: str, url: str) -> None:
     try:
         parts = urlsplit(url)
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         is_one = False
     if not is_one or url != url.strip() or not url.isprintable():

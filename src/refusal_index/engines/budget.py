@@ -75,6 +75,26 @@ class Budget:
         finally:
             self._in_flight -= 1
 
+    def room(self) -> int | None:
+        """Return how many requests may be sent at once; None for as many as there are.
+
+        Under a budget in dollars the first one goes alone, so that its price is known.
+        """
+        if self.used_up() is not None:
+            return 0
+        limits, rooms = self._limits, []
+        if limits.max_requests is not None:
+            rooms.append(limits.max_requests - self._sent)
+        if limits.max_cost is not None and not self._answered:
+            rooms.append(1)
+        elif limits.max_cost is not None and self._cost:
+            rooms.append(max(int((limits.max_cost - self._cost) * self._answered / self._cost), 0))
+        return min(rooms, default=None)
+
+    def sent(self, requests: int) -> None:
+        """Count requests that were sent together."""
+        self._sent += requests
+
     @property
     def is_idle(self) -> bool:
         """Whether no request is on its way."""
@@ -100,9 +120,15 @@ class Budget:
         if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
             spent = f"{_dollars(self._cost)} and what is on its way"
             return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
-        if limits.max_time is not None and self._clock() - self._started >= limits.max_time:
+        left = self.seconds_left()
+        if left is not None and left <= 0:
             return f"the time of {limits.max_time:,.10g} seconds is up; {RESUMES}"
         return None
+
+    def seconds_left(self) -> float | None:
+        """Return the seconds until the time is up; None where there is no such time."""
+        most = self._limits.max_time
+        return None if most is None else most - (self._clock() - self._started)
 
     def _expected(self) -> float:
         """Return what the requests on their way and the next one will cost, as those before did on average."""

@@ -19,6 +19,15 @@ REASONING_MODELS = re.compile(r"(o\d|gpt-5(?!-chat))")
 """Models of OpenAI's that take no temperature, and count their reasoning among the tokens of a reply."""
 
 STOP_REASONS = {"length": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
+REFUSED_PROMPTS = {
+    "context_length_exceeded": StopReason.LENGTH,
+    **dict.fromkeys(
+        ("content_filter", "content_policy_violation", "invalid_prompt", "bio_policy", "cyber_policy"),
+        StopReason.CONTENT_FILTER,
+    ),
+}
+"""Errors by which a provider says that it takes no such prompt: asking again would not help."""
+
 TOOL_CALLS = ("tool_calls", "function_call")
 ENDED_BY_ITSELF = ("stop", "eos", None)
 
@@ -78,16 +87,39 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
     known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
     if not known:
         raise NoAnswerError("the response holds no choices")
-    known.sort(key=lambda one: _count(one.get("index")))
+    known.sort(key=lambda one: count_in(one.get("index")))
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     return Response(
         [_reply(one) for one in known],
-        _count(usage.get("prompt_tokens")),
-        _count(usage.get("completion_tokens")),
+        count_in(usage.get("prompt_tokens")),
+        count_in(usage.get("completion_tokens")),
         seconds,
         [_logprobs(one) for one in known],
     )
+
+
+def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | None:
+    """Return the response that an error 400 comes down to: the prompt was filtered, or is too long for the model.
+
+    Parameters
+    ----------
+    error, seconds
+        The error within the body, and how long it took.
+
+    Returns
+    -------
+    Response or None
+        None for any other error.
+
+    Examples
+    --------
+    >>> read_refused_prompt({"message": "too long", "code": "context_length_exceeded"}).replies
+    [('too long', <StopReason.LENGTH: 'length'>)]
+    """
+    code = error.get("code") if isinstance(error, Mapping) else None
+    reason = REFUSED_PROMPTS.get(code) if isinstance(code, str) else None
+    return None if reason is None else Response([(str(error.get("message") or ""), reason)], seconds=seconds)
 
 
 def _reply(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
@@ -119,7 +151,7 @@ def _logprobs(choice: Mapping[str, Any]) -> str | None:
         return None
     try:
         return write_logprobs(map(_token, content))
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None  # what is reported is none: the reply itself is as good as any
 
 
@@ -132,5 +164,6 @@ def _token(one: Mapping[str, Any]) -> TokenLogprob:
     )
 
 
-def _count(value: Any) -> int:
+def count_in(value: Any) -> int:
+    """Return a count of tokens as a provider gives it; 0 for what is none."""
     return value if isinstance(value, int) and not isinstance(value, bool) else 0

@@ -10,13 +10,15 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import chain, repeat
 from typing import Protocol
 
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.failures import RESUMES, EndedError, Failure, NoAnswerError, RequestFailedError
+from refusal_index.engines.group_commit import GroupCommit
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Decoding, Limits, Settings
@@ -54,6 +56,10 @@ class RunFailedError(RefusalIndexError, RuntimeError):
     """A run that could not be brought to its end; what was answered is kept, and running again resumes."""
 
 
+class WaitingError(RunFailedError):
+    """A run that ended as it was told to before there was anything to sum up; the same command goes on."""
+
+
 @dataclass(frozen=True)
 class Opened:
     """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
@@ -84,7 +90,14 @@ class Finished:
     question_id: str
 
 
-Event = Opened | Begun | Replied | Finished
+@dataclass(frozen=True)
+class Underway:
+    """Requests are on their way in a wave, as in batches: how they stand, in a few words."""
+
+    note: str
+
+
+Event = Opened | Begun | Replied | Finished | Underway
 Progress = Callable[[Event], None]
 """Is told what happens while models are asked."""
 
@@ -126,8 +139,9 @@ class Ask:
             "variant": variant_of(self.conversation, self.request.of),
             "draw": self.due.draw,
             "seed": self.seed,
-            "request": asdict(self.request),
-            "decoding": self.decoding and asdict(self.decoding),
+            # as `asdict` would, in a tenth of its time
+            "request": {**vars(self.request), "messages": [vars(one) for one in self.request.messages]},
+            "decoding": self.decoding and vars(self.decoding),
         }
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
@@ -188,7 +202,12 @@ class Assignment:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.accounts.prices
+        return self.settings.prices
+
+    @cached_property
+    def kept(self) -> GroupCommit:
+        """Where replies go that come one by one, for the store to keep those of a moment together."""
+        return GroupCommit(self.store)
 
     async def ended(self) -> None:
         """Wait until it ends early, and what is on its way then has come back."""
@@ -199,7 +218,15 @@ class Assignment:
 
 
 class Engine(Protocol):
-    """Carries requests; opened once for all variants of a run, since models may be costly to load."""
+    """Carries requests; opened once for all variants of a run, since models may be costly to load.
+
+    Attributes
+    ----------
+    together
+        Whether it is handed all variants at once, so that whatever is due goes out in one wave.
+    """
+
+    together: bool
 
     def open(self, store: ReplyStore | None = None) -> AbstractAsyncContextManager[None]:
         """Make sure that graders grade a plain case rightly, and close all models at the end.
@@ -284,7 +311,7 @@ async def _answered(assignment: Assignment, ask: Ask, send: Send, explain: Expla
     )
     budget.count(completions, assignment.prices)
     try:
-        assignment.store.put(completions)
+        await assignment.kept.put(completions)
     except StoreError as error:
         advice = "" if isinstance(error, StoreGoneError) else ": make room"
         breaker.open(f"{error}; nothing further is asked{advice}; {RESUMES}")
@@ -316,8 +343,10 @@ def ask_for(settings: Settings, conversation: Conversation, one: Due, again: int
     """
     question = conversation.question
     request = conversation.procedure.request(one.step, question)
-    attempt = replace(request, attempt=request.attempt + again)
-    seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
+    attempt = replace(request, attempt=request.attempt + again) if again else request
+    seed = conversation.seed
+    if seed is None:
+        seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
     decoding = settings.decoding if request.asked is Asked.MODEL else None
     choices = min(one.choices, settings.sending.max_choices)
     return Ask(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))

@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.engines.engine import Ask, ModelError, Response
+from refusal_index.engines.engine import Ask, ModelError, Response, Send
 from refusal_index.engines.failures import Failure, Kind, causes, failure_of, status_of
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import StopReason
+from refusal_index.protocol import Asked, StopReason
 
 PREFIX = "python:"
 LETTERS = {Grade.CORRECT: "A", Grade.INCORRECT: "B", Grade.REFUSED: "C"}
@@ -166,6 +166,12 @@ class AnsweringFunction:
             raise FunctionError(self.name, f"returned {shortened(text)}, expected the reply as text")
         return text
 
+    async def answered(self, ask: Ask) -> Response:
+        """Answer what a model would be asked."""
+        started = time.monotonic()
+        text = await self([{"role": one.role, "content": one.content} for one in ask.request.messages])
+        return Response([(text, StopReason.STOP)], seconds=time.monotonic() - started)
+
 
 class GradingFunction:
     """A function from a question and an answer to a grade, as a grader.
@@ -203,6 +209,33 @@ class GradingFunction:
         started = time.monotonic()
         verdict = await self(ask.conversation.question, ask.due.step.prediction)
         return Response([(verdict, StopReason.STOP)], seconds=time.monotonic() - started)
+
+
+def function_sender(asked: Asked, name: str, given: object) -> Send | None:
+    """Return what asks a function in this process, as the model or as one that grades.
+
+    Parameters
+    ----------
+    asked, name
+        Who is asked, and by which name.
+    given
+        What is in memory under that name.
+
+    Returns
+    -------
+    Send or None
+        None where neither the name nor the object is a function's.
+
+    Raises
+    ------
+    ModelError
+        If there is no function at the place that the name tells.
+    """
+    if not (is_function_name(name) or callable(given)):
+        return None
+    of_model = asked is Asked.MODEL
+    function = given if callable(given) else load_function(name, "model" if of_model else "grader")
+    return AnsweringFunction(function, name).answered if of_model else GradingFunction(function, name).graded
 
 
 def _stopped_by_nothing(function: Callable[..., Any], *arguments: Any) -> Any:

@@ -5,11 +5,20 @@ from __future__ import annotations
 from importlib import import_module
 
 from refusal_index.engines.engine import MakeEngine
-from refusal_index.engines.setting import unknown
+from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import Sending
+
+BATCH = "batch"
+"""The engine whose requests outlive a command."""
 
 ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
+    "http": "refusal_index.engines.http.engine:HttpEngine",
     "local": "refusal_index.engines.local.engine:LocalEngine",
+    BATCH: "refusal_index.engines.waves.batch:batch_engine",
+    "vllm": "refusal_index.engines.waves.vllm:vllm_engine",
+    "ray": "refusal_index.engines.waves.ray_engine:ray_engine",
+    "files": "refusal_index.engines.waves.by_hand:FilesEngine",
 }
 """Where each engine is; none is imported before it is asked for."""
 
@@ -43,3 +52,37 @@ def check_engine(name: str) -> None:
     """
     if name not in ENGINES:
         raise unknown("engine", name, list(ENGINES))
+
+
+IN_MEMORY = (
+    "note: Inspect keeps its batches in memory: those on their way when the run is killed are lost, and paid for "
+    "twice; --engine batch keeps them. A grader whose provider has no batches is asked one request at a time."
+)
+"""What must be said before anything is sent in Inspect's batches."""
+
+
+def check_batch(sending: Sending) -> None:
+    """Raise if Inspect's batches are wanted of another engine, which would know nothing of them.
+
+    Raises
+    ------
+    SettingError
+        The message names the engine that sends batches of its own.
+
+    Examples
+    --------
+    >>> check_batch(Sending(engine="local", batch=True))
+    Traceback (most recent call last):
+    refusal_index.engines.setting.SettingError: batch: expected engine inspect beside it, got local; ...
+    """
+    check_engine(sending.engine)
+    if sending.batch and sending.engine != "inspect":
+        raise SettingError(
+            f"{{batch}}: expected {{engine}} inspect beside it, got {sending.engine}; leave it out: {{engine}} batch "
+            "sends batches without it, and keeps those on their way"
+        )
+
+
+def note_on(sending: Sending) -> str | None:
+    """Return what must be said of how requests are carried; None where nothing must."""
+    return IN_MEMORY if sending.batch else None

@@ -57,8 +57,29 @@ async def patiently(
         except Exception as error:  # whatever a provider raises
             raise RequestFailedError(explain(error)) from error
 
-    def is_sent_again(error: BaseException) -> bool:
-        return isinstance(error, RequestFailedError) and error.failure.kind.is_sent_again
+    try:
+        reply = await once()
+    except RequestFailedError as error:
+        reply = await _again(once, error, breaker, role, about, max_retries)
+    breaker.worked(role)
+    return reply
+
+
+async def _again(
+    once: Callable[[], Awaitable[T]],
+    first: RequestFailedError,
+    breaker: CircuitBreaker,
+    role: str,
+    about: str,
+    max_retries: int,
+) -> T:
+    """Go on after a first attempt that failed; nearly all go well, and need none of this."""
+    failed = [first]
+
+    async def attempt() -> T:
+        if failed:
+            raise failed.pop()
+        return await once()
 
     def before_sleep(state: RetryCallState) -> None:
         breaker.troubled(role, about, _failure(state))
@@ -66,18 +87,21 @@ async def patiently(
     again = AsyncRetrying(
         stop=stop_after_attempt(max_retries + 1),
         wait=_wait,
-        retry=retry_if_exception(is_sent_again),
+        retry=retry_if_exception(_is_sent_again),
         before_sleep=before_sleep,
         sleep=breaker.wait,
         reraise=True,
     )
     try:
-        reply: T = await again(once)
+        reply: T = await again(attempt)
     except RequestFailedError as error:
         breaker.failed(role, about, error.failure)
         raise
-    breaker.worked(role)
     return reply
+
+
+def _is_sent_again(error: BaseException) -> bool:
+    return isinstance(error, RequestFailedError) and error.failure.kind.is_sent_again
 
 
 def _wait(state: RetryCallState) -> float:

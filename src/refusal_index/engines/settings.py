@@ -157,6 +157,11 @@ class Sending:
     ray_address: str | None = setting(None, harmless=CARRIED)
     engine_option: tuple[tuple[str, str], ...] = setting((), read=read_pairs, harmless=CARRIED)
 
+    @property
+    def is_in_batches(self) -> bool:
+        """Whether requests go out in a provider's batches."""
+        return self.engine in ("batch", "files") or self.batch
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -196,7 +201,7 @@ class Accounts:
 
     @property
     def prices(self) -> Prices:
-        """What the model and those that grade cost."""
+        """What the model and those that grade cost, one request at a time."""
         return Prices(self.price, self.grader_price)
 
 
@@ -273,6 +278,18 @@ class Settings:
         for group, inside in groups.items():
             changed[str(group)] = replace(getattr(self, str(group)), **inside)
         return replace(self, **changed)
+
+    @property
+    def prices(self) -> Prices:
+        """What the model and those that grade cost as requests are sent: in batches by the rate of these.
+
+        Examples
+        --------
+        >>> Settings.of(engine="batch", price="2,8", batch_rate=0.5).prices.model
+        Price(input=1.0, output=4.0)
+        """
+        prices, rate = self.accounts.prices, self.accounts.batch_rate
+        return prices if rate is None or not self.sending.is_in_batches else prices.times(rate)
 
     def value(self, name: str) -> Any:
         """Return the value of a setting by its name."""

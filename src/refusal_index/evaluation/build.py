@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -24,20 +24,17 @@ from refusal_index.datasets.precise_wiki_build import (
     refuse_others,
     write_tried,
 )
-from refusal_index.engines.engine import RunFailedError
-from refusal_index.engines.inspect.build import (
-    BuildModels,
-    BuildPlan,
-    BuildStoppedError,
-    Watcher,
-    build_questions,
-    resolve_build_models,
-)
+from refusal_index.engines.build import Builder, BuildStoppedError, Watcher, build_engines
+from refusal_index.engines.build_plan import BuildPlan
+from refusal_index.engines.engine import Engine, RunFailedError
+from refusal_index.engines.registry import BATCH, check_batch
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Decoding, Sending
 from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.waves.in_flight import refuse_in_flight
 from refusal_index.evaluation.identity import versions
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.protocol import Asked
 
 BUILD_VERSION = 1
 """Raised whenever a change makes the same replies lead to other questions."""
@@ -62,7 +59,7 @@ class BuildOptions:
     lengths
         How long sections and their pieces are.
     writing, answering, sending
-        How the two models generate, and how requests are carried.
+        How the two models generate, and who carries requests, and how.
     """
 
     pages: Path
@@ -103,15 +100,20 @@ async def build(options: BuildOptions, watching: Watching) -> dict[str, Any]:
         kept.
     """
     pages = _pages(options)
+    check_batch(options.sending)
     settings, paths = settings_of(options, pages), options.paths
     record = finished_record(paths, settings)
     if record is not None:
         return record
     folder = _folder(paths, settings)
-    models = resolve_build_models(options.plan)  # a wrong name or a missing key is told before a folder is made
+    engines = build_engines(options.plan)  # a wrong name or a missing key is told before a folder is made
     with folder.lock():
         folder.create_or_resume(settings)
-        return await _carried_out(options, pages, settings, models, watching)
+        if options.sending.engine != BATCH:
+            with ReplyStore(folder.replies) as store:
+                for name in engines:
+                    refuse_in_flight(folder, store, {Asked.MODEL: name})
+        return await _carried_out(options, pages, settings, engines, watching)
 
 
 @dataclass(frozen=True)
@@ -189,20 +191,22 @@ def _folder(paths: BuildPaths, settings: dict[str, Any]) -> RunFolder:
 
 
 async def _carried_out(
-    options: BuildOptions, pages: Pages, settings: dict[str, Any], models: BuildModels, watching: Watching
+    options: BuildOptions, pages: Pages, settings: dict[str, Any], engines: Mapping[str, Engine], watching: Watching
 ) -> dict[str, Any]:
-    paths, prompts = options.paths, build_prompts()
+    paths, prompts, folder = options.paths, build_prompts(), RunFolder(options.paths.folder)
     drawing = Drawing(draw_order(pages, options.seed, options.lengths), options.questions)
     try:
-        with watching(options.questions) as watcher, ReplyStore(RunFolder(paths.folder).replies) as store:
-            usage = await build_questions(options.plan, models, prompts, drawing, store, watcher)
+        with watching(options.questions) as watcher, ReplyStore(folder.replies) as store:
+            builder = Builder(options.plan, engines, prompts, store, watcher, folder)
+            await builder.build(drawing)
         if not drawing.taken():
             raise BuildStoppedError(f"none of the {len(drawing.tried):,} sections yielded a question")
     except BuildStoppedError as error:
         raise RunFailedError(f"{error}; {paths.sections} shows each section") from error
     finally:
         write_tried(paths, drawing.tried)
-    return freeze(paths, drawing.taken(), build_record(settings, drawing, usage, prompts, _about(options, pages)))
+    record = build_record(settings, drawing, builder.usage, prompts, _about(options, pages))
+    return freeze(paths, drawing.taken(), record)
 
 
 def _about(options: BuildOptions, pages: Pages) -> dict[str, Any]:

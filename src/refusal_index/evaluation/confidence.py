@@ -28,7 +28,8 @@ from refusal_index.evaluation.confidence_evidence import OWN, Sources
 from refusal_index.evaluation.confidence_groups import groups_of
 from refusal_index.evaluation.confidence_plan import ConfidencePlan, unmet
 from refusal_index.evaluation.confidence_record import Measured, record_scores
-from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending, grader_of
+from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending
+from refusal_index.evaluation.reopened import grader_before, prompts_before, settings_before
 from refusal_index.evaluation.results import total
 from refusal_index.evaluation.run import ComparabilityError, check_comparable, open_store, write_results
 from refusal_index.outcomes.confidence import Score, confidence_table, with_scores, write_confidence
@@ -36,7 +37,6 @@ from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.summary import Usage
-from refusal_index.protocol import GraderKind, load_prompt_set, prompt_set_names
 
 ALL = "all"
 """Every method that a run allows."""
@@ -172,15 +172,9 @@ def _plan(
             f"{run}: expected the folder of a run of both passes, got one of a forced pass alone, which shows no first "
             "pass of this model"
         )
-    chosen = load_prompt_set(prompts or _shipped(before["prompts"]["name"], run))
-    if chosen.hash != before["prompts"].get("sha256"):
-        raise SettingError(
-            f"{{prompts}}: expected the prompt set that {run} was asked with, got {chosen.name!r}, whose words differ"
-        )
-    named = before.get("grader") or {"name": str(GraderKind.EXACT)}
-    grader, graders = grader_of(",".join(named[one] for one in ("name", "second") if named.get(one)))
-    settings = settings.changed(model=before["model"], seed=before["seed"], **before.get("decoding", {}))
-    settings = settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
+    chosen = prompts_before(before, prompts, run)
+    grader, graders = grader_before(before)
+    settings = settings_before(before, settings)
     check_engine(settings.sending.engine)
     check_sending(settings, asks_grader=bool(graders))
     for name in (settings.model, *graders):
@@ -192,15 +186,6 @@ def _plan(
     outcomes = folder.read_outcomes()
     folder.read_confidence()  # a damaged one is told before anything is asked
     return ConfidencePlan(folder, settings, methods, grader, graders, chosen, questions, outcomes, objects or {})
-
-
-def _shipped(name: str, run: Path) -> str:
-    if name not in prompt_set_names():
-        raise SettingError(
-            f"{{prompts}}: expected the file of the prompt set {name!r}, with which {run} was made, got nothing; it is "
-            "none of the package's"
-        )
-    return name
 
 
 async def measure(plan: ConfidencePlan, progress: Progress = unwatched, budget: Budget | None = None) -> Confidence:

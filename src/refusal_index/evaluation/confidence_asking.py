@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Opened, Progress
-from refusal_index.engines.registry import engine_of
+from refusal_index.engines.registry import BATCH, engine_of, note_on
 from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.waves.in_flight import refuse_in_flight
 from refusal_index.evaluation.confidence_evidence import OWN, Sources
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.dry_run import request_tokens
@@ -92,12 +93,13 @@ async def ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget
     """Ask what is missing, if anything is, and return why it ended before that, as it was told to."""
     if not any(_taken_down(plan, wave, sources.own)[1] for wave in plan.waves(sources)):
         return None
+    own = RunFolder(plan.folder.path / OWN)
+    if plan.settings.sending.engine != BATCH:
+        refuse_in_flight(own, sources.own, plan.names)
     engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
-    progress(Opened(0))
+    progress(Opened(0, note_on(plan.settings.sending)))
     waves = (_taken_down(plan, wave, sources.own) for wave in plan.waves(sources))
-    return await ask_waves(
-        waves, plan.settings, RunFolder(plan.folder.path / OWN), engine, sources.own, progress, budget
-    )
+    return await ask_waves(waves, plan.settings, own, engine, sources.own, progress, budget)
 
 
 def _taken_down(plan: ConfidencePlan, wave: Wave, own: ReplyStore) -> Wave:

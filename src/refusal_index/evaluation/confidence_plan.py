@@ -103,7 +103,7 @@ class ConfidencePlan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.accounts.prices
+        return self.settings.prices
 
     @cached_property
     def needs(self) -> frozenset[Need]:

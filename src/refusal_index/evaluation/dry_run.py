@@ -20,7 +20,7 @@ from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
 from refusal_index.evaluation.run import open_store
 from refusal_index.outcomes.presentation import escape
-from refusal_index.outcomes.price import MILLION, Price, Prices
+from refusal_index.outcomes.price import MILLION, UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
 from refusal_index.protocol.cost import Assumptions, Foreseen, Paid, ToAsk, estimate
 from refusal_index.protocol.ranges import Estimate, Load, Range
@@ -32,6 +32,12 @@ CONNECTIONS = 10  # Inspect's first guess at most providers
 ALMANAC_CONNECTIONS = 64
 SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
 """Providers that give several choices for one request, as far as known."""
+
+BATCH, WINDOW = "batch", 86_400.0
+"""The engine of batches, and the seconds within which a provider answers one or lets it expire."""
+
+CHECKING = frozenset({"inspect", "http"})
+"""Engines that ask each grader for a plain case first."""
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """Shows how far something has come, from its title and its size: gives what is called at every step."""
@@ -56,7 +62,7 @@ class RunEstimate:
     cost
         In dollars, of the tokens of those whose price is known; None without a price.
     seconds
-        All requests, one after the other on each connection.
+        All requests, one after the other on each connection; of batches, which nobody knows, the longest.
     connections
         Requests in flight.
     remark
@@ -133,8 +139,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
     connections = plan.settings.sending.max_connections or (
         ALMANAC_CONNECTIONS if counts_exactly(plan.settings.model) else CONNECTIONS
     )
-    checks = len(plan.graders) if pending else 0
-    each = plan.settings.forecast.seconds_per_request / connections
+    checks = len(plan.graders) if pending and plan.settings.sending.engine in CHECKING else 0
     return RunEstimate(
         plan=plan,
         pending=tuple(pending),
@@ -143,10 +148,36 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         found=found,
         checks=checks,
         cost=_cost(found, plan.prices),
-        seconds=(found.total.requests + Range.exactly(checks)).times(each),
+        seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark=remark,
+        remark="; ".join(filter(None, (remark, *_about_batches(plan)))) or None,
     )
+
+
+def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
+    """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
+    if plan.settings.sending.engine == BATCH:
+        longest = WINDOW * _waves(plan) if requests.most else 0.0
+        return Range(0, longest, longest)
+    return requests.times(plan.settings.forecast.seconds_per_request / connections)
+
+
+def _waves(plan: Plan) -> int:
+    """Return how many waves there are: the first passes, the forced ones with the grades before, and their grades."""
+    return 3 if plan.graders else 2
+
+
+def _about_batches(plan: Plan) -> Iterator[str]:
+    """Say what batches cost, and how long they take at most."""
+    settings = plan.settings
+    if settings.sending.is_in_batches and settings.accounts.prices != UNPRICED:
+        rate = settings.accounts.batch_rate
+        if rate is None:
+            yield "batches are priced as single requests are (--batch-rate says what share of it they cost)"
+        else:
+            yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
+    if settings.sending.engine == BATCH:
+        yield f"there are up to {_waves(plan)} waves of batches, and each may take 24 hours: the time is the longest"
 
 
 def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:

@@ -64,7 +64,7 @@ def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str,
     """Return what is worth knowing about how a run was made, and may differ when it is resumed."""
     return {
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
-        **settings.accounts.prices.to_document(),
+        **settings.prices.to_document(),
         "penalty": settings.accounts.penalty,
         "dataset": {"source": dataset.source, "licence": dataset.licence},
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},

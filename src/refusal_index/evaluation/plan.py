@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 from refusal_index.almanac.models import context_length, model_names, token_counter
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
-from refusal_index.engines.registry import check_engine
+from refusal_index.engines.registry import check_batch, check_engine
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, Settings
 from refusal_index.engines.store import ReplyStore
@@ -44,6 +44,9 @@ ALMANAC = "almanac"
 ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
 UNSCORED = "unscored"
 """Every reason to ask again."""
+
+KNOWN_PROVIDERS = ("openai", "openai-api")
+"""Those that need no look into Inspect's list of them, which takes longer to import than a thousand requests."""
 
 PARAPHRASES = "+"  # behind a variant's name
 
@@ -94,7 +97,7 @@ class Plan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.accounts.prices
+        return self.settings.prices
 
     @property
     def called(self) -> str:
@@ -123,6 +126,14 @@ class Plan:
         for question, draws in self.draws[variant].items():
             if procedure.asks_model or store.said(question.question_id, variant):
                 yield Conversation(question, variant, procedure, max(draws, before.get(question.question_id, 1)))
+
+    def by_question(self, variants: Iterable[str], store: ReplyStore) -> list[Conversation]:
+        """Return the conversations of several variants, those about one question side by side."""
+        found: dict[Question, list[Conversation]] = {}
+        for variant in variants:
+            for one in self.each_conversation(variant, store):
+                found.setdefault(one.question, []).append(one)
+        return [one for conversations in found.values() for one in conversations]
 
     def pending(self, store: ReplyStore) -> list[str]:
         """Return the variants in which something is still to be asked."""
@@ -321,13 +332,14 @@ def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
 
 
 def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
-    """Raise where what is to be asked again, or a budget, cannot be told.
+    """Raise where what is to be asked again, or a budget, cannot be told, or an engine would leave out how it is asked.
 
     Raises
     ------
     SettingError
-        If a reason is none, or a budget in dollars lacks a price.
+        If a reason is none, a budget in dollars lacks a price, or Inspect's batches are wanted of another engine.
     """
+    check_batch(settings.sending)
     known = (UNSCORED, *ASKED_AGAIN)
     for reason in settings.sending.retry:
         if reason not in known:
@@ -367,7 +379,7 @@ def check_name(name: str, objects: Mapping[str, object]) -> None:
         return
     if is_function_name(name):
         load_function(name)
-    elif provider != ALMANAC or rest not in model_names():
+    elif not (rest and provider in KNOWN_PROVIDERS) and (provider != ALMANAC or rest not in model_names()):
         _check_provider(name)
 
 

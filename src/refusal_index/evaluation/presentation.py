@@ -64,6 +64,8 @@ def _why_unfinished(result: CellResult) -> str:
         return result.error
     if result.run is not None and result.run.ended is not None:
         return result.run.ended
+    if result.waits is not None:
+        return result.waits
     return "too many questions could not be scored" if result.status == "incomplete" else "not begun"
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
-from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
+from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied, Underway
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
@@ -20,7 +20,7 @@ class ProgressBar:
 
     def __init__(self, progress: Progress, questions: int, prices: Prices) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=questions, spent="", variant="")
+        self._task = progress.add_task("", total=questions, spent="", variant="", note="")
         self._prices = prices
         self._own: Tokens = (0, 0)
         self._graders: Tokens = (0, 0)
@@ -39,6 +39,8 @@ class ProgressBar:
                 self._count(completion)
             case Finished():
                 self._progress.advance(self._task)
+            case Underway(note):
+                self._progress.update(self._task, note=escape(note))
 
     def _count(self, completion: Completion) -> None:
         if completion.reply.asked is Asked.MODEL:
@@ -62,6 +64,7 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     progress = Progress(*columns, console=console, refresh_per_second=4)
     try:
@@ -101,9 +104,13 @@ class BuildBar:
 
     def __init__(self, progress: Progress, wanted: int) -> None:
         self._progress, self._wanted = progress, wanted
-        self._task = progress.add_task("", total=wanted, spent="")
+        self._task = progress.add_task("", total=wanted, spent="", note="")
         self._good = self._tried = 0
         self._usage = Usage()
+
+    def noted(self, note: str) -> None:
+        """Say what must be said."""
+        self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
 
     def replied(self, usage: Usage) -> None:
         """Count the tokens of one reply."""
@@ -115,6 +122,10 @@ class BuildBar:
         self._tried += 1
         self._good += one.reason is None
         self._update()
+
+    def underway(self, note: str) -> None:
+        """Show how requests stand that are on their way."""
+        self._progress.update(self._task, note=escape(note))
 
     def _update(self) -> None:
         used = self._usage
@@ -132,6 +143,7 @@ def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),
+        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
         yield BuildBar(progress, wanted)

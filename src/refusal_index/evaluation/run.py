@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,13 @@ from refusal_index.engines.engine import (
     Opened,
     Progress,
     RunFailedError,
+    WaitingError,
     unwatched,
 )
-from refusal_index.engines.registry import engine_of
+from refusal_index.engines.registry import BATCH, engine_of, note_on
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.engines.waves.in_flight import refuse_in_flight
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.confidence_refresh import refresh_scores
 from refusal_index.evaluation.display import as_html, as_text
@@ -34,7 +36,7 @@ from refusal_index.evaluation.results import (
     check_nothing_lost,
     derive,
 )
-from refusal_index.evaluation.waves import ask_waves
+from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.files import write_atomically
@@ -227,12 +229,15 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
             _check_own(plan, store)
+            if plan.settings.sending.engine != BATCH:
+                refuse_in_flight(folder, store, plan.names)
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
             store.retire(plan.asked_again(store))
             pending = plan.pending(store)
             finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
-            progress(Opened(finished, plan.unread(store)))
+            notes = (plan.unread(store), note_on(plan.settings.sending) if engine else None)
+            progress(Opened(finished, "\n".join(filter(None, notes)) or None))
             ended = None
             if engine is not None:
                 budget = budget or Budget(plan.settings.limits)
@@ -241,7 +246,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:
-                raise RunFailedError(ended or str(error)) from error
+                if ended is None:
+                    raise RunFailedError(str(error)) from error
+                raise WaitingError(ended) from error
             return replace(run, ended=ended)
 
 
@@ -260,7 +267,9 @@ async def _ask(
     plan: Plan, pending: Sequence[str], engine: Engine, store: ReplyStore, progress: Progress, budget: Budget
 ) -> str | None:
     """Ask what is to be asked, and return why it ended before that, as it was told to."""
-    waves = ((variant, plan.conversations(variant, store)) for variant in pending)
+    waves: Iterable[Wave] = ((variant, plan.conversations(variant, store)) for variant in pending)
+    if engine.together:
+        waves = [("", plan.by_question(pending, store))]
     return await ask_waves(waves, plan.settings, plan.folder, engine, store, progress, budget, plan.dataset.name)
 
 

@@ -15,12 +15,21 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError, Progress
+from refusal_index.engines.engine import ModelError, Progress, WaitingError
 from refusal_index.engines.registry import engine_of
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
+from refusal_index.evaluation.passes import (
+    first_wait,
+    has_news,
+    is_in_batches,
+    is_over,
+    longer,
+    pause,
+    waits_for_batches,
+)
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.evaluation.run import Run, carry_out, open_store
 from refusal_index.outcomes.errors import RunFolderError
@@ -31,6 +40,9 @@ from refusal_index.outcomes.summary import Summary
 from refusal_index.protocol import Asked
 
 LOCK = ".lock"
+Watched = Callable[[int, Plan], AbstractContextManager[Progress]]
+"""Gives what is told of a run's progress, for its place in a set."""
+
 DATASET_GIVEN = ("dataset", "data", "column")
 """Settings that take the place of all datasets of a file."""
 
@@ -47,11 +59,14 @@ class CellResult:
         Its results; None where there are none yet.
     error
         What kept it from its end.
+    waits
+        What it waits for, where there are no results yet.
     """
 
     plan: Plan
     run: Run | None = None
     error: str | None = None
+    waits: str | None = None
 
     @property
     def status(self) -> str:
@@ -59,6 +74,11 @@ class CellResult:
         if self.run is None:
             return "pending" if self.error is None else "failed"
         return "complete" if self.run.is_complete else "incomplete"
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it ended as it was told to, before all was asked."""
+        return self.waits is not None or (self.run is not None and self.run.ended is not None)
 
     @property
     def labelled(self) -> Summary | None:
@@ -203,10 +223,11 @@ async def check_models(plans: Sequence[Plan]) -> None:
         raise ModelError(f"{failed[first]}{more}")
 
 
-async def carry_out_sweep(
-    sweep: Sweep, watched: Callable[[int, Plan], AbstractContextManager[Progress]], budget: Budget | None = None
-) -> AsyncIterator[CellResult]:
+async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None = None) -> AsyncIterator[CellResult]:
     """Carry out one run after the other; the set's summary is what is known so far, from the first on.
+
+    Runs in batches are begun one after the other, so that the first waves of all are on their way together; whichever
+    has something to collect goes on, until all have come to their end or are to be detached.
 
     Parameters
     ----------
@@ -221,16 +242,38 @@ async def carry_out_sweep(
     budget = budget or Budget(sweep.plans[0].settings.limits)
     _count_earlier(sweep, budget)
     sweep.write(results)  # it has the names that the runs' own reports show
-    for place, plan in enumerate(sweep.plans):
-        if budget.ended is not None:
-            break
-        try:
-            with watched(place, plan) as progress:
-                results[place] = CellResult(plan, await carry_out(plan, progress, budget))
-        except RefusalIndexError as error:
-            results[place] = CellResult(plan, error=str(error))
-        sweep.write(results)
-        yield results[place]
+    places, wait = list(range(len(results))), 0.0
+    while places:
+        waiting = []
+        for place in places:
+            if budget.ended is not None:
+                return
+            plan = sweep.plans[place]
+            if wait and not is_over(budget) and not await has_news(plan):
+                waiting.append(place)
+                continue
+            results[place] = await _cell(place, plan, watched, budget)
+            sweep.write(results)
+            if results[place].is_waiting and waits_for_batches(plan, budget):
+                waiting.append(place)
+            else:
+                yield results[place]
+        wait = longer(wait) if wait and waiting == places else first_wait(sweep.plans)
+        places = waiting
+        if places:
+            await pause(wait, budget)
+
+
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget) -> CellResult:
+    """Carry out one run; one in batches only as far as it comes without waiting."""
+    carried = replace(plan, settings=plan.settings.changed(detach=True)) if is_in_batches(plan) else plan
+    try:
+        with watched(place, plan) as progress:
+            return CellResult(plan, await carry_out(carried, progress, budget))
+    except WaitingError as error:
+        return CellResult(plan, waits=str(error))
+    except RefusalIndexError as error:
+        return CellResult(plan, error=str(error))
 
 
 def _count_earlier(sweep: Sweep, budget: Budget) -> None:

@@ -62,7 +62,8 @@ async def ask_waves(
             if breaker.planned:
                 return breaker.reason
             if breaker.reason is not None:
-                raise RunFailedError(f"{dataset}-{variant}: {breaker.reason}")
+                place = "-".join(filter(None, (dataset, variant)))
+                raise RunFailedError(f"{place}: {breaker.reason}" if place else breaker.reason)
     return None
 
 

@@ -24,7 +24,17 @@ def _build() -> None:
 
 @app.command("precise-wiki")
 @tells_bad_input
-@takes_settings("max_tokens", "max_connections", "max_retries", "attempt_timeout")
+@takes_settings(
+    "max_tokens",
+    "engine",
+    "max_connections",
+    "max_retries",
+    "attempt_timeout",
+    "batch",
+    "detach",
+    "ray_address",
+    "engine_option",
+)
 def precise_wiki(
     pages: Annotated[
         Path,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,11 @@ from inspect_ai.model import GenerateConfig, Model, get_model
 from inspect_ai.util import display_type
 from inspect_ai.util._display import init_display_type
 
+from refusal_index.engines.concurrency import seldom_collecting
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
+from refusal_index.engines.inspect.batches import batched, batches_under_way, check_batches, has_batches
 from refusal_index.engines.inspect.clean_logs import clean_logs
 from refusal_index.engines.inspect.earlier_runs import LogError, read_header
 from refusal_index.engines.inspect.guard import guarded
@@ -57,6 +58,8 @@ class InspectEngine:
         If one of them cannot be asked.
     """
 
+    together = False
+
     def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
         self._settings, self._names = settings, names
         self._own: list[Model] = []  # a user's own models stay open
@@ -71,6 +74,15 @@ class InspectEngine:
             self._model = self._resolved(names[Asked.MODEL], objects, None, "model")
         else:
             self._model = stand_in or get_model(NO_MODEL, memoize=False)
+        if settings.sending.batch:
+            self._batch()
+
+    def _batch(self) -> None:
+        graders = self._graders.values()
+        check_batches(self._model if Asked.MODEL in self._names else None, graders)
+        for model in {id(one): one for one in (self._model, *graders)}.values():
+            if has_batches(model.api):
+                batched(model.api, self._settings.sending.max_retries)
 
     def _add_grader(self, asked: Asked, name: str, objects: Mapping[str, object], config: GenerateConfig) -> None:
         given: Any = objects.get(name)
@@ -119,10 +131,15 @@ class InspectEngine:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
             superseded = _logs_of(assignment)
-            with at_work(), clean_logs(), working_for(self._session(assignment)):
+            with at_work(), clean_logs(), working_for(self._session(assignment)), self._under_way(assignment):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded if assignment.breaker.reason is None else ():
             path.unlink()  # the new log shows all that it did
+
+    def _under_way(self, assignment: Assignment) -> AbstractContextManager[None]:
+        if not self._settings.sending.batch:
+            return nullcontext()
+        return batches_under_way(assignment, [one.api for one in (self._model, *self._graders.values())])
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
@@ -170,6 +187,7 @@ class InspectEngine:
             continue_on_fail=True,
             max_retries=NO_RETRIES,
             max_connections=sending.max_connections,
+            batch=sending.batch or None,
         )
 
 
@@ -205,17 +223,11 @@ def _logs_of(assignment: Assignment) -> list[Path]:
 
 @contextmanager
 def at_work() -> Iterator[None]:
-    """Let Inspect show nothing, and collect garbage rarely, while the block runs.
-
-    A run keeps much and drops little in cycles: looking for them at the usual pace takes a fifth of its processor time.
-    """
-    shown, thresholds = display_type(), gc.get_threshold()
+    """Let Inspect show nothing, and collect garbage rarely, while the block runs."""
+    shown = display_type()
     init_display_type("none")
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
     try:
-        yield
+        with seldom_collecting():
+            yield
     finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
         init_display_type(shown)

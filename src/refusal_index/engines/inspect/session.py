@@ -12,6 +12,7 @@ from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Ge
 
 from refusal_index.engines.engine import Ask, Assignment, Response
 from refusal_index.engines.functions import GradingFunction
+from refusal_index.engines.inspect.batches import has_batches
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of
 from refusal_index.engines.settings import DEFAULT_GRADER
@@ -65,16 +66,18 @@ async def send(ask: Ask) -> Response:
     if function is not None:
         return await function.graded(ask)
     started = time.monotonic()
-    settings = session.assignment.settings.sending if session else None
+    settings, model = session.assignment.settings.sending if session else None, model_asked(ask.request.asked)
+    waits = settings is not None and settings.batch and has_batches(model.api)  # a batch may take a day
     config = GenerateConfig(
         seed=ask.seed,
+        batch=waits or None,
         max_retries=NO_RETRIES if settings else None,
-        attempt_timeout=settings.attempt_timeout if settings else None,
+        attempt_timeout=settings.attempt_timeout if settings and not waits else None,
         num_choices=ask.choices if ask.choices > 1 else None,
         logprobs=None if ask.top_logprobs is None else True,
         top_logprobs=ask.top_logprobs or None,
     )
-    output = await model_asked(ask.request.asked).generate(chat_messages(ask.request), config=config)
+    output = await model.generate(chat_messages(ask.request), config=config)
     usage = output.usage
     return Response(
         choices_of(output),

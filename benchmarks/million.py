@@ -1,0 +1,261 @@
+"""A million questions by files: `python -m benchmarks.million [--questions 250000 500000 1000000]`.
+
+A run of four variants with planted replies goes the way of files: its questions are taken down, the pending wave is
+written as requests, planted results are taken in (twice: the first passes, then the forced ones), and the outcome table
+is derived into its file. Each stage is a process of its own, whose wall time, processor time (user and system) and peak
+memory are printed, beside those of Polars as it reads the same bytes and writes them again. Times should grow in
+proportion to the questions, and memory should not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+from pathlib import Path
+from zlib import crc32
+
+import polars as pl
+from benchmarks.estimator import processor
+
+from refusal_index.datasets import Dataset
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.files import take_replies, write_requests
+from refusal_index.evaluation.plan import prepare
+from refusal_index.evaluation.reopened import Reopened, reopened
+from refusal_index.evaluation.results import derive_into
+from refusal_index.evaluation.run import open_store, rebuild
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.question import Question
+
+SIZES = (250_000, 500_000, 1_000_000)
+VARIANTS = "low,normal,high,highest"
+REFUSED = 3  # tenths of the first passes
+AT_ONCE = 10_000
+MEBIBYTE = 1024  # the operating system counts in kibibytes
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one process took.
+
+    Attributes
+    ----------
+    wall, cpu
+        Seconds of the work: elapsed, and of all processors together.
+    memory
+        Peak resident memory of the process, in MiB.
+    requests
+        Requests written, results taken in, or replies that outcomes were derived from.
+    """
+
+    wall: float
+    cpu: float
+    memory: float
+    requests: int
+
+
+class Place:
+    """What lies where in the folder of one size."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run, self.out = RunFolder(folder / "run"), folder / "out"
+
+    def requests(self, wave: int) -> list[Path]:
+        """Return the request files of a wave."""
+        return sorted(self.out.parent.glob(f"wave{wave}*.jsonl"))
+
+    def results(self, wave: int) -> list[Path]:
+        """Return the result files of a wave."""
+        return sorted(self.out.parent.glob(f"results{wave}*.jsonl"))
+
+
+def questions(number: int) -> Iterator[Question]:
+    """Yield made-up questions of ordinary length."""
+    for n in range(number):
+        text = f"Who received the prize of the society in the year in which it met {n} times?"
+        yield Question(f"q{n:07}", text, f"Person {n}")
+
+
+def begin(place: Place, number: int) -> int:
+    """Make the run's folder and take its questions down."""
+    some = Dataset("made-up", tuple(questions(min(number, AT_ONCE))), "0" * 64, "made up", "exact", "none")
+    settings = Settings.of(
+        model="openai/gpt-4.1-mini", grader="exact", variants=VARIANTS, draws=1, temperature=0.7, max_tokens=256
+    )
+    plan = prepare(settings, dataset=some, out=place.run.path)
+    with place.run.lock():
+        place.run.create_or_resume(plan.identity, about=plan.about)
+        with open_store(place.run) as store:
+            each = questions(number)
+            while part := list(islice(each, AT_ONCE)):
+                for variant in plan.procedures:
+                    store.ask(variant, dict.fromkeys(part, 1))
+    return number * len(plan.procedures)
+
+
+def reopen(place: Place) -> Reopened:
+    """Reopen the run."""
+    return reopened(place.run.path, Settings())
+
+
+def write(place: Place, wave: int) -> int:
+    """Write the pending wave."""
+    written = write_requests(reopen(place), place.out.with_name(f"wave{wave}.jsonl"), "openai")
+    return sum(one.requests for one in written.files)
+
+
+def plant(place: Place, wave: int) -> int:
+    """Write a result for each request, in files of their own: some refuse in the first wave, half are right."""
+    count = 0
+    for path in place.requests(wave):
+        with path.open("rb") as requests, path.with_name(path.name.replace("wave", "results")).open("w") as results:
+            for line in requests:
+                results.write(json.dumps(result(json.loads(line), refuses=wave == 1)) + "\n")
+                count += 1
+    return count
+
+
+def result(request: Mapping[str, object], *, refuses: bool) -> dict[str, object]:
+    """Return a planted result of a request, as OpenAI's batches have it."""
+    chance = crc32(str(request["custom_id"]).encode())
+    said = "UNANSWERED" if refuses and chance % 10 < REFUSED else f"Person {chance % 1000}"
+    message = {"role": "assistant", "content": f"It is hard to be sure. <answer>{said}</answer>", "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 180, "completion_tokens": 14, "total_tokens": 194}
+    body = {"id": f"c-{chance}", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+    response = {"status_code": 200, "request_id": f"r-{chance}", "body": {**body, "usage": usage}}
+    return {"id": f"b-{chance}", "custom_id": request["custom_id"], "response": response, "error": None}
+
+
+def collect(place: Place, wave: int) -> int:
+    """Take the results of a wave in."""
+    return take_replies(reopen(place), place.results(wave)).taken.replies
+
+
+def derived(place: Place, number: int) -> int:
+    """Derive the outcome table into its file; return of how many replies it was made."""
+    with place.run.lock(), open_store(place.run) as store:
+        found = derive_into(place.run.path / "derived.parquet", place.run, store)
+    rows = pl.scan_parquet(place.run.path / "derived.parquet").select(pl.len()).collect().item()
+    if rows != number * len(VARIANTS.split(",")):
+        raise SystemExit(f"expected {number * len(VARIANTS.split(',')):,} outcomes, got {rows:,}")
+    return sum(usage.requests for usage in found.usage.values())
+
+
+def scored(place: Place) -> int:
+    """Write all results of the run, as `refusal-index score` does; return of how many replies they were made."""
+    summary = rebuild(place.run.path).summary
+    return sum(one.usage.requests for one in summary.variants if one.usage)
+
+
+def copied(place: Place, kind: str, wave: int) -> int:
+    """Have Polars read the files of a wave and write them again."""
+    lines = pl.scan_ndjson(place.requests(wave) if kind == "wave" else place.results(wave))
+    lines.sink_ndjson(place.out)
+    count = pl.scan_ndjson(place.out, schema={"custom_id": pl.String}).select(pl.len()).collect().item()
+    place.out.unlink()
+    return int(count)
+
+
+def tabled(place: Place) -> int:
+    """Have Polars read all results and write them as Parquet."""
+    pl.scan_ndjson([*place.results(1), *place.results(2)]).sink_parquet(place.out)
+    count = pl.scan_parquet(place.out).select(pl.len()).collect().item()
+    place.out.unlink()
+    return int(count)
+
+
+STAGES: dict[str, Callable[[Place, int], int]] = {
+    "questions taken down": begin,
+    "requests written": lambda place, _: write(place, 1),
+    "requests read and written by Polars": lambda place, _: copied(place, "wave", 1),
+    "(results planted)": lambda place, _: plant(place, 1),
+    "results taken in": lambda place, _: collect(place, 1),
+    "results read and written by Polars": lambda place, _: copied(place, "results", 1),
+    "second wave written": lambda place, _: write(place, 2),
+    "(second results planted)": lambda place, _: plant(place, 2),
+    "second wave taken in, results written": lambda place, _: collect(place, 2),
+    "outcomes derived": derived,
+    "results turned into Parquet by Polars": lambda place, _: tabled(place),
+    "scored anew": lambda place, _: scored(place),
+}
+"""In their order."""
+
+BESIDE = {
+    "requests written": "requests read and written by Polars",
+    "results taken in": "results read and written by Polars",
+    "outcomes derived": "results turned into Parquet by Polars",
+}
+"""What each is compared with."""
+
+
+def measured_here(stage: str, folder: Path, number: int) -> Measured:
+    """Do the work in this process, which should have done nothing else."""
+    before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+    requests = STAGES[stage](Place(folder), number)
+    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Measured(wall, cpu, after.ru_maxrss / MEBIBYTE, requests)
+
+
+def measure(stage: str, folder: Path, number: int) -> Measured:
+    """Do the work in a fresh process."""
+    asked = json.dumps([stage, str(folder), number])
+    command = [sys.executable, "-m", "benchmarks.million", "--asked", asked]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=Path(__file__).parents[1])
+    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure_all(folder: Path, number: int, stages: list[str]) -> None:
+    """Print what each stage takes, and how much longer than Polars."""
+    found: dict[str, Measured] = {}
+    for stage in stages:
+        one = found[stage] = measure(stage, folder, number)
+        wall, cpu = (seconds / max(one.requests, 1) * 1e6 for seconds in (one.wall, one.cpu))
+        sizes = f"{number:10,}{one.requests:11,}"
+        print(f"{stage:38}{sizes}{one.wall:9.1f}{one.cpu:9.1f}{wall:8.1f}{cpu:8.1f}{one.memory:7.0f}", flush=True)
+    for stage, beside in BESIDE.items():
+        if stage in found and beside in found:
+            ours, theirs = found[stage], found[beside]
+            share = theirs.requests / max(ours.requests, 1)
+            wall, cpu = ours.wall / theirs.wall * share, ours.cpu / theirs.cpu * share
+            print(f"{stage}: {wall:.1f} times as long a request as Polars, {cpu:.1f} times its processor time")
+
+
+def main() -> None:
+    """Print what each stage takes at each size."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.million", description=__doc__.split("\n")[0])
+    parser.add_argument("--questions", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--folder", type=Path, help="where to work, and leave what was made; else a temporary folder")
+    parser.add_argument("--without", nargs="*", default=[], choices=STAGES, help="stages to leave out")
+    parser.add_argument("--asked", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.asked:
+        stage, folder, number = json.loads(arguments.asked)
+        print(json.dumps(asdict(measured_here(stage, Path(folder), number))))
+        return
+    print(f"Python {platform.python_version()}, polars {version('polars')}\n{processor()}, {platform.system()}\n")
+    print(f"{'':38}{'questions':>10}{'requests':>11}{'wall s':>9}{'CPU s':>9}{'us each':>8}{'CPU us':>8}{'MiB':>7}")
+    for number in arguments.questions:
+        stages = [stage for stage in STAGES if stage not in arguments.without]
+        if arguments.folder:
+            folder = arguments.folder / str(number)
+            folder.mkdir(parents=True)
+            measure_all(folder, number, stages)
+        else:
+            with tempfile.TemporaryDirectory() as temporary:
+                measure_all(Path(temporary), number, stages)
+
+
+if __name__ == "__main__":
+    main()

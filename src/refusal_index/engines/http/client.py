@@ -1,0 +1,67 @@
+"""One account's client: sends one request once, and reads what comes.
+
+Bodies are sent and read as they are: what the client's own types would add to that takes as long as all the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from urllib.parse import unquote, urlsplit
+
+import httpx2
+from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
+
+from refusal_index.engines.accounts import Account
+from refusal_index.engines.chat import chat_body, read_chat, read_refused_prompt
+from refusal_index.engines.engine import Ask, Response, Send
+from refusal_index.engines.error_bodies import unmask
+
+CHAT = "/chat/completions"
+
+
+def client_of(account: Account, at_once: int) -> AsyncOpenAI:
+    """Return the client of an account, which sends nothing again by itself and waits as long as it is let."""
+    limits = httpx2.Limits(max_connections=at_once, max_keepalive_connections=at_once)
+    base_url, headers = _without_login(account.base_url)
+    return AsyncOpenAI(
+        api_key=account.api_key,
+        base_url=base_url,
+        default_headers=headers,
+        http_client=DefaultAioHttpClient(limits=limits, event_hooks={"response": [unmask]}),
+        max_retries=0,
+        timeout=None,
+    )
+
+
+def _without_login(url: str) -> tuple[str, dict[str, str]]:
+    """Return a URL without the name and password in it, and the header that tells them: aiohttp takes no such URL."""
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    if not login:
+        return url, {}
+    told = base64.b64encode(unquote(login).encode()).decode()
+    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {told}"}
+
+
+def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Send:
+    """Return what asks an account; a response that has not come whole in so many seconds is a TimeoutError."""
+
+    async def send(ask: Ask) -> Response:
+        started = time.monotonic()
+        content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
+        try:
+            async with asyncio.timeout(attempt_timeout):
+                response = await client.post(CHAT, cast_to=httpx2.Response, content=content)
+        except TimeoutError:
+            raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
+        except BadRequestError as error:
+            refused = read_refused_prompt(error.body, time.monotonic() - started)
+            if refused is None:
+                raise
+            return refused
+        return read_chat(json.loads(response.content), time.monotonic() - started)
+
+    return send

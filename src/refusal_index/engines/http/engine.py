@@ -1,0 +1,113 @@
+"""The engine that asks servers over HTTP by the official client of OpenAI's API, so many requests at a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from refusal_index.engines.accounts import Account, account_of
+from refusal_index.engines.breaker import CircuitBreaker
+from refusal_index.engines.concurrency import carry_concurrently
+from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, Send, completed
+from refusal_index.engines.error_messages import told
+from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
+from refusal_index.engines.functions import FunctionError, function_failure, function_sender
+from refusal_index.engines.http.client import client_of, sender
+from refusal_index.engines.preflight import RETRIES, checked, plain_ask, unanswered
+from refusal_index.engines.retrying import patiently
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
+from refusal_index.protocol import Asked, Completion
+
+AT_ONCE = 100
+"""Requests in flight, unless the settings say otherwise."""
+
+
+class HttpEngine:
+    """Carries requests to servers that speak OpenAI's chat API; functions are asked in this process.
+
+    Parameters
+    ----------
+    settings, names, objects
+        As any engine takes them.
+
+    Raises
+    ------
+    ModelError
+        If a model has no such server, or its address or key is missing.
+    """
+
+    together = False
+
+    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
+        self._settings, self._names = settings, names
+        self._senders: dict[Asked, Send] = {}
+        self._accounts: dict[Asked, Account] = {}
+        for asked, name in names.items():
+            function = function_sender(asked, name, objects.get(name))
+            if function is not None:
+                self._senders[asked] = function
+            else:
+                self._accounts[asked] = _account(asked, name, objects)
+
+    @property
+    def _at_once(self) -> int:
+        return self._settings.sending.max_connections or AT_ONCE
+
+    @asynccontextmanager
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:
+        """Connect, check the graders that have not replied before, and close all connections at the end.
+
+        Raises
+        ------
+        ModelError
+            If a grader does not grade a plain case rightly.
+        """
+        async with AsyncExitStack() as stack:
+            for asked, account in self._accounts.items():
+                client = await stack.enter_async_context(client_of(account, self._at_once))
+                self._senders[asked] = sender(client, account, self._settings.sending.attempt_timeout)
+            for asked in self._accounts:
+                if asked is not Asked.MODEL and (store is None or not store.has_heard(asked)):
+                    verdict = await self._check_grader(asked)
+                    if store is not None:
+                        store.put([verdict])
+            yield
+
+    async def carry(self, assignment: Assignment) -> None:
+        """Ask whatever is due, so many questions at a time."""
+        await carry_concurrently(assignment, self._send, self._explain, self._at_once)
+
+    async def _check_grader(self, asked: Asked) -> Completion:
+        name, ask, explain = self._names[asked], plain_ask(asked), partial(self._explain, asked=asked)
+
+        async def once() -> Completion:
+            return completed(ask, await self._senders[asked](ask))[0]
+
+        try:
+            verdict = await patiently(once, explain, CircuitBreaker(), role=asked, about=name, max_retries=RETRIES)
+        except RequestFailedError as error:
+            raise unanswered(name, error.failure.message) from error
+        return checked(name, asked, verdict.reply.text, verdict.input_tokens, verdict.output_tokens)
+
+    async def _send(self, ask: Ask) -> Response:
+        return await self._senders[ask.request.asked](ask)
+
+    def _explain(self, error: Exception, asked: Asked) -> Failure:
+        if isinstance(error, FunctionError):
+            return function_failure(error)
+        return failure_of(error, told(error), self._names[asked], self._accounts[asked].key_name)
+
+
+def _account(asked: Asked, name: str, objects: Mapping[str, object]) -> Account:
+    if name in objects:
+        raise ModelError(f"model {name!r}: this engine asks servers for models by name; choose {{engine}} inspect")
+    try:
+        return account_of(name)
+    except ModelError as error:
+        if asked is Asked.MODEL:
+            raise
+        raise ModelError(
+            f"grader: {error.args[0]}; choose another one, or {{grader}} exact, which asks nobody"
+        ) from error

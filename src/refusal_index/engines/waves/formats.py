@@ -1,0 +1,269 @@
+"""The formats in which providers take requests in files and give back their results, as pure functions.
+
+Each is a line of JSON for a request and one for a result. Results tell their format themselves.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from refusal_index.engines.chat import chat_body, count_in, read_chat
+from refusal_index.engines.engine import Ask, Response
+from refusal_index.engines.failures import NoAnswerError
+from refusal_index.engines.waves.result import Result, ResultError, failed
+from refusal_index.engines.waves.wave import Pending
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.text import sound_text
+from refusal_index.protocol import StopReason
+
+Json = dict[str, Any]
+
+URL = "/v1/chat/completions"
+MEGABYTE = 1_000_000
+LONGEST_REPLY = 4096  # of a model that grades, where a provider wants to be told
+
+
+@dataclass(frozen=True)
+class Format:
+    """How requests stand in a file.
+
+    Attributes
+    ----------
+    name
+        Of whose format it is.
+    line
+        From the id of a request, what it asks and what the model is called to the line that holds it.
+    most_requests, most_bytes
+        In one file.
+    gives_choices
+        Whether one request may ask for several replies.
+    leaves_out
+        What of a run's settings the provider takes no word of.
+    """
+
+    name: str
+    line: Callable[[str, Ask, str], Json]
+    most_requests: int = 50_000
+    most_bytes: int = 200 * MEGABYTE
+    gives_choices: bool = True
+    leaves_out: tuple[str, ...] = ()
+
+
+def _openai(custom_id: str, ask: Ask, model: str) -> Json:
+    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model, "openai")}
+
+
+def _compatible(custom_id: str, ask: Ask, model: str) -> Json:
+    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model)}
+
+
+def _mistral(custom_id: str, ask: Ask, model: str) -> Json:
+    body = chat_body(ask, model)
+    body["random_seed"] = body.pop("seed")
+    return {"custom_id": custom_id, "body": body}
+
+
+def _anthropic(custom_id: str, ask: Ask, model: str) -> Json:
+    return {"custom_id": custom_id, "params": anthropic_params(ask, model)}
+
+
+def anthropic_params(ask: Ask, model: str) -> Json:
+    """Return a request as Anthropic's Messages API takes it.
+
+    It knows no seed, and since its version of October 2026 refuses temperature and top-p for every model.
+    """
+    messages = [{"role": one.role, "content": one.content} for one in ask.request.messages if one.role != "system"]
+    system = "\n\n".join(one.content for one in ask.request.messages if one.role == "system")
+    decoding = ask.decoding
+    return {
+        "model": model,
+        "max_tokens": decoding.max_tokens if decoding else LONGEST_REPLY,
+        "messages": messages,
+        **({"system": system} if system else {}),
+        **_anthropic_effort(decoding.reasoning_effort if decoding else None),
+    }
+
+
+def _anthropic_effort(effort: str | None) -> Json:
+    if effort is None:
+        return {}
+    if effort == "none":
+        return {"thinking": {"type": "disabled"}}
+    return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if effort == "minimal" else effort}}
+
+
+def _gemini(custom_id: str, ask: Ask, _model: str) -> Json:
+    system = [{"text": one.content} for one in ask.request.messages if one.role == "system"]
+    spoken = [{"text": one.content} for one in ask.request.messages if one.role != "system"]
+    how: Json = {"seed": ask.seed}
+    if (decoding := ask.decoding) is not None:
+        how |= {"temperature": decoding.temperature, "topP": decoding.top_p, "maxOutputTokens": decoding.max_tokens}
+        if decoding.reasoning_effort is not None:
+            how["thinkingConfig"] = _gemini_effort(decoding.reasoning_effort)
+    request: Json = {"contents": [{"role": "user", "parts": spoken}], "generationConfig": how}
+    if system:
+        request["systemInstruction"] = {"parts": system}
+    return {"key": custom_id, "request": request}
+
+
+def _gemini_effort(effort: str) -> Json:
+    return {"thinkingBudget": 0} if effort == "none" else {"thinkingLevel": effort.upper()}
+
+
+FORMATS: Mapping[str, Format] = {
+    one.name: one
+    for one in (
+        Format("openai", _openai),
+        Format("compatible", _compatible),
+        Format("anthropic", _anthropic, 100_000, 256 * MEGABYTE, False, ("temperature", "top_p", "seed", "logprobs")),
+        Format("gemini", _gemini, 50_000, 2_000 * MEGABYTE, False, ("logprobs",)),
+        Format("mistral", _mistral, 1_000_000, 500 * MEGABYTE, gives_choices=False),
+    )
+}
+"""Every format by its name."""
+
+PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "google": "gemini", "mistral": "mistral"}
+"""Whose format a provider takes, where it is not that of OpenAI's compatible servers."""
+
+
+def format_of(name: str) -> Format:
+    """Return the format that the provider of a model takes.
+
+    Examples
+    --------
+    >>> format_of("anthropic/claude-sonnet-4-0").name, format_of("vllm/any").name
+    ('anthropic', 'compatible')
+    """
+    return FORMATS[PROVIDERS.get(name.partition("/")[0], "compatible")]
+
+
+def written(pending: Pending, style: Format, model: str) -> str:
+    """Return the line of a request, without the end of the line."""
+    line = style.line(pending.custom_id, pending.ask, model)
+    return sound_text(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+
+def read_result(document: Any, model: str = "the provider") -> Result:
+    """Return the result that a line holds, in whichever format it is.
+
+    Parameters
+    ----------
+    document
+        The line's JSON.
+    model
+        Who was asked, for what is said of failures.
+
+    Raises
+    ------
+    ResultError
+        If it is no result: the message says what was expected.
+
+    Examples
+    --------
+    >>> read_result({"custom_id": "ri-1", "response": {"status_code": 400, "body": {}}, "error": None}).failure.kind
+    <Kind.REQUEST: 1>
+    """
+    if not isinstance(document, Mapping):
+        raise ResultError(f"expected a JSON object, got {shortened(document)}")
+    name = document.get("custom_id", document.get("key"))
+    if not isinstance(name, str) or not name:
+        raise ResultError(f"expected a custom_id, or a key, that is text, got {shortened(name)}")
+    try:
+        if "result" in document:
+            return _read_anthropic(name, document["result"], model)
+        if "custom_id" not in document:
+            return _read_gemini(name, document, model)
+        return _read_openai(name, document, model)
+    except NoAnswerError as error:
+        return failed(name, model, str(error))
+
+
+def _read_openai(name: str, document: Mapping[str, Any], model: str) -> Result:
+    """Read a result of OpenAI's, Mistral's or vLLM's: a status of 400 and above is a failure without an error, too."""
+    response, error = document.get("response"), document.get("error")
+    if not isinstance(response, Mapping):
+        if not error:
+            raise ResultError("expected a response or an error, found neither")
+        return failed(name, model, error)
+    status, body = response.get("status_code"), response.get("body")
+    status = status if isinstance(status, int) else None
+    if error or (status or 200) >= 400:
+        return failed(name, model, error or body, status)
+    if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) and not body.get("choices"):
+        return failed(name, model, body, status if status != 200 else 502)
+    return Result(name, read_chat(body))
+
+
+ANTHROPIC_STOPS = {
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.CONTENT_FILTER,
+    "tool_use": StopReason.TOOL_CALL,
+}
+
+
+def _read_anthropic(name: str, result: Any, model: str) -> Result:
+    if not isinstance(result, Mapping):
+        raise ResultError(f"expected a result that is an object, got {shortened(result)}")
+    if result.get("type") != "succeeded":
+        kind = str(result.get("type"))
+        return failed(name, model, result.get("error") or {"code": kind, "message": f"the request was {kind}"})
+    return Result(name, read_anthropic(result.get("message")))
+
+
+def read_anthropic(message: Any) -> Response:
+    """Return the response that a message of Anthropic's holds.
+
+    Raises
+    ------
+    NoAnswerError
+        If there is none in it.
+    """
+    if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
+        raise NoAnswerError("the response holds no content")
+    texts = [one.get("text") for one in message["content"] if isinstance(one, Mapping) and one.get("type") == "text"]
+    reason = ANTHROPIC_STOPS.get(str(message.get("stop_reason")), StopReason.STOP)
+    read, written = _tokens(message.get("usage"), "input_tokens", "output_tokens")
+    return Response([("".join(one for one in texts if isinstance(one, str)), reason)], read, written)
+
+
+GEMINI_TOKENS = "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
+"""What it counts; thoughts cost as replies do."""
+
+GEMINI_STOPS = {"MAX_TOKENS": StopReason.LENGTH, "STOP": StopReason.STOP}
+
+
+def _read_gemini(name: str, document: Mapping[str, Any], model: str) -> Result:
+    response = document.get("response")
+    if not isinstance(response, Mapping):
+        if not document.get("error"):
+            raise ResultError("expected a response or an error, found neither")
+        return failed(name, model, document["error"])
+    candidates = response.get("candidates")
+    read, *written = _tokens(response.get("usageMetadata"), *GEMINI_TOKENS)
+    usage = read, sum(written)
+    if not isinstance(candidates, list) or not candidates:
+        if response.get("promptFeedback"):
+            return Result(name, Response([("", StopReason.CONTENT_FILTER)], *usage))
+        raise NoAnswerError("the response holds no candidates")
+    return Result(name, Response([_candidate(one) for one in candidates], *usage))
+
+
+def _candidate(candidate: Any) -> tuple[str, StopReason] | None:
+    if not isinstance(candidate, Mapping):
+        return None
+    content = candidate.get("content")
+    parts = content.get("parts") if isinstance(content, Mapping) else None
+    said = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
+    text = "".join(str(one["text"]) for one in said if isinstance(one.get("text"), str) and not one.get("thought"))
+    reason = str(candidate.get("finishReason") or "STOP")
+    if not said and reason == "STOP":
+        return None
+    return text, GEMINI_STOPS.get(reason, StopReason.CONTENT_FILTER)
+
+
+def _tokens(usage: Any, *names: str) -> list[int]:
+    return [count_in(usage.get(name)) if isinstance(usage, Mapping) else 0 for name in names]

@@ -1,0 +1,164 @@
+"""The journal of a run's batches: what was handed over to a provider, written before and after it was.
+
+Lines of JSON that are only ever added to, each on the disk before what it tells of is done. A process that is killed at
+any moment so leaves word of every batch that may be on its way: of one that was begun, at the least.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+
+from refusal_index.engines.waves.journal_lines import CHANGES, LONGEST_TEXT, Entry, JournalError, Json, checked
+from refusal_index.outcomes.errors import NotWrittenError, shortened
+from refusal_index.outcomes.files import opened_file, opened_plain
+
+ADVICE = "; mend the line, or put back the file: without it batches that are on their way would be paid for again"
+
+
+class Journal:
+    """What is known of a run's batches.
+
+    Parameters
+    ----------
+    path
+        The file; None keeps it in memory only.
+
+    Raises
+    ------
+    JournalError
+        If what lies there is no journal. A last line that is not whole, as a kill leaves it, counts as never written.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path, self._open, self._known = path, dict[str, Entry](), set[str]()
+        self._whole = 0  # bytes of whole lines
+        if path is not None and os.path.lexists(path):
+            self._read(path)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The batches that may be on their way, the oldest first."""
+        return list(self._open.values())
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The provider's names of all batches that it ever told of."""
+        return frozenset(self._known)
+
+    def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> Entry:
+        """Write that a batch is about to be handed over, and return it under a new key.
+
+        Raises
+        ------
+        NotWrittenError
+            If it cannot be written: then nothing may be handed over.
+        """
+        key = f"ri-{uuid.uuid4().hex}"
+        about = {"provider": provider, "place": place, "model": model, "requests": list(requests)}
+        self._write({"event": "begun", "key": key, "time": round(time.time(), 3), **about})
+        return self._open[key]
+
+    def uploaded(self, key: str, file: str) -> Entry:
+        """Write what the provider calls a batch's file."""
+        self._write({"event": "uploaded", "key": key, "file": file})
+        return self._open[key]
+
+    def submitted(self, key: str, batch: str) -> Entry:
+        """Write what the provider calls a batch."""
+        self._write({"event": "submitted", "key": key, "batch": batch, "time": round(time.time(), 3)})
+        return self._open[key]
+
+    def not_it(self, key: str) -> Entry:
+        """Write that a batch is not the one it was taken for."""
+        self._write({"event": "not_it", "key": key, "batch": self._open[key].batch})
+        return self._open[key]
+
+    def collected(self, key: str, left: Iterable[str] = ()) -> None:
+        """Write that the results of a batch are stored, but for those of which nobody knew yet what to do with."""
+        self._write({"event": "collected", "key": key, "left": sorted(left), "time": round(time.time(), 3)})
+
+    def given_up(self, key: str, reason: str) -> None:
+        """Write that nothing will come of a batch."""
+        self._write({"event": "given_up", "key": key, "reason": reason[:LONGEST_TEXT], "time": round(time.time(), 3)})
+
+    def _write(self, line: Json) -> None:
+        checked(line)  # a provider may call things by any name
+        if self._path is not None:
+            self._whole += _appended(self._path, self._whole, json.dumps(line).encode() + b"\n")
+        self._take(line)
+
+    def _read(self, path: Path) -> None:
+        try:
+            with opened_file(path) as file:
+                for number, raw in enumerate(file, start=1):
+                    if not raw.endswith(b"\n"):
+                        return  # what it would have told of was never done
+                    self._take_line(raw, f"{path}: line {number}")
+                    self._whole += len(raw)
+        except OSError as error:
+            raise JournalError(f"{path} cannot be read ({error.strerror})") from error
+
+    def _take_line(self, raw: bytes, place: str) -> None:
+        try:
+            line = json.loads(raw)
+        except (ValueError, RecursionError) as error:
+            raise JournalError(f"{place}: expected a JSON object, got {shortened(raw[:80])}{ADVICE}") from error
+        try:
+            self._take(checked(line))
+        except JournalError as error:
+            raise JournalError(f"{place}: {error}{ADVICE}") from error
+
+    def _take(self, line: Json) -> None:
+        event, key = line["event"], line["key"]
+        if event == "begun":
+            if key in self._open:
+                raise JournalError("expected a key that no other batch has")
+            about = {name: line[name] for name in ("provider", "place", "model", "time")}
+            self._open[key] = Entry(key, requests=frozenset(line["requests"]), size=len(line["requests"]), **about)
+        elif key not in self._open:
+            raise JournalError(f"expected the key of a batch that was begun, got {shortened(key)}")
+        else:
+            changed = CHANGES[event](self._open[key], line)
+            if line.get("batch"):
+                self._known.add(line["batch"])
+            if changed is None:
+                del self._open[key]
+            else:
+                self._open[key] = changed
+
+
+def _appended(path: Path, whole: int, content: bytes) -> int:
+    """Write behind the whole lines of a file, wait until it is on the disk, and return how much it was."""
+    try:
+        is_new = not os.path.lexists(path)
+        with os.fdopen(opened_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0) as file:
+            file.truncate(whole)  # of a line that a kill cut short
+            file.seek(whole)
+            for start in range(0, len(content), 1 << 20):
+                _write_all(file.fileno(), content[start : start + (1 << 20)])
+            os.fsync(file.fileno())
+        if is_new:
+            _flush_folder(path.parent)
+    except OSError as error:
+        raise NotWrittenError(path, error, "make room: nothing is handed over without word of it") from error
+    return len(content)
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    while content:
+        content = content[os.write(descriptor, content) :]
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the name of a new file on the disk as well, where folders can be flushed."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,75 @@
+"""Results that an earlier command left in files: they are paid for, and it ended before they were in the store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.waves.formats import read_result
+from refusal_index.engines.waves.result import Result, ResultError
+from refusal_index.engines.waves.wave import Pending, custom_id
+from refusal_index.protocol import Asked
+
+
+class Leftovers:
+    """Results in files, each handed out once; failures are none, for what failed is asked again.
+
+    Parameters
+    ----------
+    files
+        The name of each file, and its lines.
+    remove
+        Removes a file by its name, once all in it is in the store.
+
+    Examples
+    --------
+    >>> line = '{"custom_id": "a", "response": {"body": {"choices": [{"message": {"content": "Lima"}}]}}}'
+    >>> sorted(Leftovers([("wave.jsonl", [line, '{"custom_id": "b", "resp'])], print).ids)
+    ['a']
+    """
+
+    def __init__(self, files: Iterable[tuple[str, Iterable[str]]], remove: Callable[[str], object]) -> None:
+        self._remove = remove
+        self._files: dict[str, dict[str, Result]] = {
+            name: {one.custom_id: one for one in read_lines(lines) if is_reply(one)} for name, lines in files
+        }
+
+    @property
+    def ids(self) -> frozenset[str]:
+        """The ids of all that were not handed out yet."""
+        return frozenset(one for results in self._files.values() for one in results)
+
+    def take(self, requests: Sequence[Pending]) -> dict[str, Result]:
+        """Return the results of requests."""
+        wanted, found = {one.custom_id for one in requests}, dict[str, Result]()
+        for results in self._files.values():
+            for name in wanted & results.keys():
+                found[name] = results.pop(name)
+        return found
+
+    def clear(self, store: ReplyStore, names: Mapping[Asked, str]) -> None:
+        """Remove the files all results of which are in a store by now: they were handed out, or entered before."""
+        if self.ids:
+            entered = {custom_id(names.get(one.reply.asked, ""), one.request_sha256 or "") for one in store.replies()}
+            self._files = {
+                name: {key: one for key, one in results.items() if key not in entered}
+                for name, results in self._files.items()
+            }
+        for name in [name for name, results in self._files.items() if not results]:
+            del self._files[name]
+            self._remove(name)
+
+
+def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Result]:
+    """Yield the result in each line; one that was not written to its end, or holds none, is passed over."""
+    for line in lines:
+        try:
+            yield read_result(json.loads(line), model)
+        except (ResultError, ValueError, RecursionError):
+            continue
+
+
+def is_reply(result: Result) -> bool:
+    """Whether a result holds an answer."""
+    return result.response is not None and any(one is not None for one in result.response.replies)

@@ -1,0 +1,136 @@
+"""A cluster to work on: one that is there, or one on this machine for as long as a run takes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import ray
+import ray.data
+
+from refusal_index.engines.engine import ModelError
+from refusal_index.redaction import redacted
+
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""Nothing is told to Ray's makers, and what its processes say stays in the logs of its session."""
+
+PATIENCE = 3.0  # seconds in which a cluster answers; Ray itself goes on trying for minutes
+HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+SETTINGS_FRAME = 4
+"""The first words of a client of gRPC, which a cluster speaks, and the kind of frame that a server begins with."""
+
+LOCAL, AUTO = "local", "auto"
+
+
+@contextmanager
+def cluster(address: str | None) -> Iterator[None]:
+    """Be connected to a cluster inside the block; where this process is connected already, it stays as it is.
+
+    Parameters
+    ----------
+    address
+        ``HOST:PORT``, or ``auto`` for the one that this machine belongs to; None for that of the environment, and where
+        there is none for one on this machine.
+
+    Raises
+    ------
+    ModelError
+        If there is none at the address, or it is not like this installation.
+    """
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    if ray.is_initialized():
+        _hush()
+        yield
+        return
+    _connect(address or os.environ.get("RAY_ADDRESS") or LOCAL)
+    _hush()
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    own: dict[str, Any] = {}
+    if address == LOCAL:
+        own = {"include_dashboard": False}
+    elif address != AUTO:
+        check_address(address)
+    try:
+        with _silence():
+            ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+    except (Exception, SystemExit) as error:  # Ray ends the process where it does not come through
+        raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what Ray's own library writes away from the terminal; what goes wrong is raised."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is no such stream
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
+
+
+def check_address(address: str) -> None:
+    """Raise ModelError unless what may be a cluster answers at an address, within seconds.
+
+    Examples
+    --------
+    >>> check_address("ray://head:10001")
+    Traceback (most recent call last):
+    refusal_index.engines.engine.ModelError: {ray_address}: expected HOST:PORT of a cluster, ...
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):
+        raise ModelError(
+            "{ray_address}: expected HOST:PORT of a cluster, as 'ray start' shows it, or auto, got "
+            f"{redacted(address)[:100]!r}; Ray's client (ray://) cannot carry data: run on a node of the cluster"
+        )
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as connection:
+            connection.settimeout(PATIENCE)
+            if os.environ.get("RAY_USE_TLS", "0") == "0":
+                connection.sendall(HELLO)
+                frame = connection.recv(9)
+                if len(frame) < 4 or frame[3] != SETTINGS_FRAME:
+                    raise OSError("something else answers there")
+    except OSError as error:
+        raise _no_cluster(address, error.strerror or str(error)) from error
+
+
+def _no_cluster(address: str, reason: str) -> ModelError:
+    return ModelError(
+        f"{{ray_address}}: no Ray cluster at {redacted(address)[:100]} ({redacted(reason).strip()[:200]}); start one "
+        "by 'ray start --head', or leave the address out for this machine alone"
+    )
+
+
+def _hush() -> None:
+    """Keep Ray Data's own words off the terminal; they are in the logs of its session."""
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    for name in ("ray.data", "ray"):
+        for handler in logging.getLogger(name).handlers:
+            if not isinstance(handler, logging.FileHandler) and type(handler).__name__ != "SessionFileHandler":
+                handler.setLevel(logging.CRITICAL)

@@ -1,0 +1,35 @@
+"""Waves on a cluster of Ray's, in shards: the engine by its name, without Ray where it is not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.functions import is_function_name
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.waves.engine import WaveEngine
+from refusal_index.protocol import Asked
+
+EXTRA, NEEDED = "ray", ("ray", "pyarrow", "pandas", "fsspec")
+
+
+def ray_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+    """Return an engine that has waves answered on a cluster; it takes what any engine takes.
+
+    Raises
+    ------
+    ModelError
+        If Ray is not installed, or a model cannot be asked.
+    """
+    lacking = [one for one in NEEDED if find_spec(one) is None]
+    if lacking:
+        raise ModelError(f"{{engine}} ray needs {', '.join(lacking)}; pip install 'refusal-index[{EXTRA}]'")
+    # Of an extra, and slow to import.
+    from refusal_index.engines.waves.ray_executor import RayExecutor  # noqa: PLC0415
+
+    asked = {one: name for one, name in names.items() if not (is_function_name(name) or callable(objects.get(name)))}
+    for name in asked.values():
+        if name in objects:
+            raise ModelError(f"model {name!r}: this engine asks models by name; choose {{engine}} inspect")
+    return WaveEngine(settings, names, objects, RayExecutor(settings, asked))

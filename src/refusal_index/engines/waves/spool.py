@@ -1,0 +1,181 @@
+"""Results of any number of files, in any order, on the disk until each is looked up by its id."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from refusal_index.engines.waves.formats import read_result
+from refusal_index.engines.waves.result import Result, ResultError
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.text import sound_text
+
+AT_ONCE = 5_000  # lines that go to the disk together
+NAMED = 5  # of each kind of trouble, so many are named
+
+TABLE = """
+PRAGMA journal_mode = OFF;
+PRAGMA synchronous = OFF;
+PRAGMA cache_size = -65536;
+CREATE TABLE results (
+    number INTEGER PRIMARY KEY, custom_id TEXT UNIQUE, failed INTEGER, line TEXT, file TEXT, row INTEGER);
+"""
+PUT = "INSERT OR IGNORE INTO results (custom_id, failed, line, file, row) VALUES (?, ?, ?, ?, ?)"
+
+Row = tuple[str, bool, str, str, int]
+
+
+class ResultFileError(RefusalIndexError, ValueError):
+    """A file of results that cannot be read."""
+
+
+@dataclass
+class Trouble:
+    """Results that were left out, for one reason.
+
+    Attributes
+    ----------
+    count
+        How many.
+    named
+        The first of them, each in a few words.
+    """
+
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, words: str) -> None:
+        """Take note of one more."""
+        self.count += 1
+        if len(self.named) < NAMED:
+            self.named.append(words)
+
+
+class Spool:
+    """Results on the disk, each found by its id; a context manager that removes them.
+
+    Attributes
+    ----------
+    unreadable
+        Lines that hold no result.
+    contradicting
+        Results of which another one for the same request, with another reply, came before.
+    """
+
+    def __init__(self) -> None:
+        self._connection = sqlite3.connect("")  # a file of its own, which goes with it
+        self._connection.executescript(TABLE)
+        self._used = bytearray()
+        self.unreadable, self.contradicting = Trouble(), Trouble()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
+        self._connection.close()
+
+    def __len__(self) -> int:
+        (count,) = self._connection.execute("SELECT count(*) FROM results").fetchone()
+        return int(count)
+
+    def read(self, path: Path) -> None:
+        """Take in a file: a line of JSON for each result, in any of the formats.
+
+        Raises
+        ------
+        ResultFileError
+            If the file cannot be read at all; lines that hold no result are left out, and counted.
+        """
+        rows = self._rows(path)
+        try:
+            while some := list(islice(rows, AT_ONCE)):
+                self._put(some)
+        except OSError as error:
+            raise ResultFileError(
+                f"{path}: expected a file of results, it cannot be read ({error.strerror})"
+            ) from error
+        except sqlite3.Error as error:
+            raise ResultFileError(
+                f"{path}: its results cannot be put aside in the folder for temporary files ({error}); make room there"
+            ) from error
+
+    def _rows(self, path: Path) -> Iterator[Row]:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if not raw.strip():
+                    continue
+                try:
+                    line = raw.decode("utf-8-sig")
+                    result = read_result(json.loads(line))
+                except ResultError as error:
+                    self.unreadable.add(f"{path}, line {number}: {error}")
+                except (ValueError, RecursionError) as error:
+                    said = shortened(str(error) or type(error).__name__)
+                    self.unreadable.add(f"{path}, line {number}: expected a line of JSON, it cannot be read ({said})")
+                else:
+                    yield sound_text(result.custom_id), result.failure is not None, line, str(path), number
+
+    def _put(self, rows: list[Row]) -> None:
+        if self._connection.executemany(PUT, rows).rowcount < len(rows):
+            for row in rows:
+                self._compare(row)
+
+    def _compare(self, row: Row) -> None:
+        """Have a reply take the place of a failure; of two replies the first one stays."""
+        name, is_failure, line, path, number = row
+        found = "SELECT failed, line, file, row FROM results WHERE custom_id = ?"
+        failed, held, *place = self._connection.execute(found, (name,)).fetchone()
+        if place == [path, number] or is_failure:
+            return
+        if failed:
+            change = "UPDATE results SET failed = ?, line = ?, file = ?, row = ? WHERE custom_id = ?"
+            self._connection.execute(change, (is_failure, line, path, number, name))
+        elif _replies(held) != _replies(line):
+            first = f"{place[0]}, line {place[1]}"
+            self.contradicting.add(f"{path}, line {number}: {shortened(name)} has another reply in {first}")
+
+    def get(self, custom_id: str) -> Result | None:
+        """Return the result of a request, which counts as known from then on; None where there is none."""
+        row = self._connection.execute("SELECT number, line FROM results WHERE custom_id = ?", (custom_id,)).fetchone()
+        if row is None:
+            return None
+        number, line = row
+        if number >= len(self._used):
+            self._used.extend(bytes(number + 1))
+        self._used[number] = 1
+        return _read(line)
+
+    def unknown(self, *, failures: bool = False) -> Trouble:
+        """Return the replies that nobody looked up: they are of requests of something else.
+
+        Parameters
+        ----------
+        failures
+            Whether to return failures instead: what failed may have been answered in another way since.
+        """
+        found = Trouble()
+        query = "SELECT number, custom_id, file, row FROM results WHERE failed = ?"
+        for number, name, path, row in self._connection.execute(query, (failures,)):
+            if number >= len(self._used) or not self._used[number]:
+                found.add(f"{path}, line {row}: {shortened(name)}")
+        return found
+
+
+def _read(line: str) -> Result | None:
+    """Read a line again; None where its values lie within each other deeper than can be read from here."""
+    try:
+        return read_result(json.loads(line))
+    except RecursionError:
+        return None
+
+
+def _replies(line: str) -> object:
+    result = _read(line)
+    return result and result.response and result.response.replies

@@ -1,0 +1,198 @@
+"""A wave: every request that is due, each with an id that says what it is.
+
+The id is the same whenever and by whomever it is made, so that a result finds its place in the store however it came,
+in whatever order and however often.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from refusal_index.engines.engine import Ask, ask_for, variant_of
+from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
+from refusal_index.protocol import Asked, Completion, Conversation, Due, due
+
+PREFIX, DIGITS = "ri-", 40
+"""What an id begins with, and how many hexadecimal digits follow: all providers take it."""
+
+
+def custom_id(name: str, request_sha256: str) -> str:
+    """Return the id of a request: a hash of whom it asks, and of all that it asks.
+
+    Parameters
+    ----------
+    name
+        Of the model that is asked, as the run knows it: the same question to another one is another request.
+    request_sha256
+        As `Ask.sha256` has it, over pass, question, draw, attempt, seed, messages and how the model generates.
+
+    Returns
+    -------
+    str
+        43 characters of ``[a-z0-9-]``.
+
+    Examples
+    --------
+    >>> custom_id("openai/gpt-4.1", "0" * 64)
+    'ri-4702eb08b83b0376d5b5be6f0319472f64418c7b'
+    """
+    return PREFIX + hashlib.sha256(f"{name}\n{request_sha256}".encode()).hexdigest()[:DIGITS]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A request that nobody has answered yet.
+
+    Attributes
+    ----------
+    custom_id
+        What it is called on its way.
+    ask
+        What is asked, of whom and about what.
+    """
+
+    custom_id: str
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One question under every variant, and all that was said about it.
+
+    Attributes
+    ----------
+    conversations
+        The question under each variant.
+    said, retired
+        Every reply about it, and those that were set aside to be asked for again.
+    """
+
+    conversations: Sequence[Conversation]
+    said: Sequence[Completion] = ()
+    retired: Sequence[Completion] = ()
+
+
+@dataclass
+class Sheet:
+    """A question's talk while results are entered: what is due, given also what has come since.
+
+    Attributes
+    ----------
+    talk, settings, names
+        What is talked about, how requests are made, and whom they ask.
+    new, failed
+        What has come and is not in the store yet, and the ids of what failed, each under its variant.
+    """
+
+    talk: Talk
+    settings: Settings
+    names: Mapping[Asked, str]
+    new: list[Completion] = field(default_factory=list)
+    failed: dict[str, set[str]] = field(default_factory=dict)
+
+    def due(self, conversation: Conversation) -> list[Due]:
+        """Return what is to be asked next under one variant."""
+        return due(conversation, self.said(conversation))
+
+    def was_due(self, conversation: Conversation) -> bool:
+        """Whether something was to be asked under one variant before anything new came."""
+        return bool(due(conversation, _under(conversation, self.talk.said)))
+
+    def said(self, conversation: Conversation) -> list[Completion]:
+        """Return every reply that counts under one variant."""
+        return _under(conversation, (*self.talk.said, *self.new))
+
+    def where_graded(self, conversation: Conversation, one: Due) -> list[Due]:
+        """Return a verdict that is due in each draw of the same reply: in any of them it may have been asked for.
+
+        The draw it is due in changes where a draw before it comes out the same only when it is asked again.
+        """
+        if conversation.draws == 1:
+            return [one]
+        said = {
+            each.draw: each.reply
+            for each in self.said(conversation)
+            if (each.reply.of, each.reply.asked) == (one.step.of, Asked.MODEL)
+        }
+        others = (draw for draw, reply in said.items() if draw != one.draw and reply == said.get(one.draw))
+        return [one, *(replace(one, draw=draw) for draw in sorted(others))]
+
+    def pending(self, conversation: Conversation, one: Due) -> Pending:
+        """Put what is due into a request with its id."""
+        again = self._times_retired(conversation, one) if self.talk.retired else 0
+        ask = ask_for(self.settings, conversation, one, again)
+        return Pending(custom_id(self.names[one.step.asked], ask.sha256), ask)
+
+    def _times_retired(self, conversation: Conversation, one: Due) -> int:
+        place = (variant_of(conversation, one.step.of), one.step.of, one.step.asked, one.draw)
+        return sum((each.variant, each.reply.of, each.reply.asked, each.draw) == place for each in self.talk.retired)
+
+
+def _under(conversation: Conversation, said: Iterable[Completion]) -> list[Completion]:
+    return [one for one in said if one.variant in (conversation.variant, "")]
+
+
+def wave(
+    talks: Iterable[Talk], settings: Settings, names: Mapping[Asked, str], *, singly: bool = False
+) -> Iterator[Pending]:
+    """Yield every request that is due; what several variants share is there once.
+
+    Parameters
+    ----------
+    talks
+        Every question.
+    settings, names
+        How requests are made, and whom they ask.
+    singly
+        Whether each draw takes a request of its own, as for whoever gives one reply only.
+    """
+    most = 1 if singly else settings.sending.max_choices
+    for talk in talks:
+        sheet = Sheet(talk, settings, names)
+        there: set[str] = set()
+        for conversation in talk.conversations:
+            for one in (each for ask in sheet.due(conversation) for each in in_requests(ask, most)):
+                pending = sheet.pending(conversation, one)
+                if pending.custom_id not in there:
+                    there.add(pending.custom_id)
+                    yield pending
+
+
+def in_requests(one: Due, most: int) -> list[Due]:
+    """Return what is due in parts, each of which takes a request for so many draws at most.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import Asked, Pass, Step
+    >>> [(each.draw, each.choices) for each in in_requests(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=5), 2)]
+    [(2, 2), (4, 2), (6, 1)]
+    """
+    starts = range(0, one.choices, most)
+    return [replace(one, draw=one.draw + place, choices=min(most, one.choices - place)) for place in starts]
+
+
+def one_by_one(one: Due) -> list[Due]:
+    """Return what is due from each of its draws on: where one reply came at a time, each draw has a result of its own.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import Asked, Pass, Step
+    >>> [each.draw for each in one_by_one(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=3))]
+    [2, 3, 4]
+    """
+    return [replace(one, draw=one.draw + place, choices=one.choices - place) for place in range(one.choices)]
+
+
+def talks_of(conversations: Iterable[Conversation], store: ReplyStore) -> Iterator[Talk]:
+    """Yield the talk about each question; conversations about one stand side by side."""
+    aside: dict[str, list[Completion]] = {}
+    for one in store.retired():
+        aside.setdefault(one.question_id, []).append(one)
+    for question_id, found in groupby(conversations, key=lambda one: one.question.question_id):
+        group = list(found)
+        said = {reply: None for one in group for reply in store.said(question_id, one.variant)}
+        yield Talk(group, list(said), aside.get(question_id, ()))

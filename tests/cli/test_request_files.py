@@ -1,0 +1,529 @@
+"""A run by files: requests written, answered by whoever may, and taken in; the same run as by any engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from refusal_index.cli import app
+from refusal_index.engines.waves import formats
+from refusal_index.protocol import StopReason
+from tests.cli.making import LOCAL, outcomes, stored, write_sums
+from tests.engines.fake_api import is_forced, is_grading
+from tests.engines.waves.answering import LINES, dumped, failed_line
+from tests.evaluation.models import reply_to
+from tests.tiers import one_fast
+
+BY_HAND = ("--engine", "files")
+FAKE = (
+    "run",
+    "--data",
+    "q.csv",
+    "--model",
+    "openai-api/fake/any",
+    "--variants",
+    "low,high",
+    "--grader",
+    "exact",
+    *BY_HAND,
+)
+SMALL = ("run", "--model", "almanac/small", "--limit", "12", "--variants", "low,high")
+Answer = Callable[[str], str]
+
+
+@pytest.fixture
+def wide(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    return command
+
+
+def lines_in(path: str | Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_bytes().splitlines()]
+
+
+def id_in(line: dict[str, Any]) -> str:
+    return str(line.get("custom_id") or line["key"])
+
+
+def text_in(line: dict[str, Any]) -> str:
+    """Return what a request of any format asks."""
+    if "request" in line:
+        return str(line["request"]["contents"][0]["parts"][0]["text"])
+    return str((line.get("params") or line["body"])["messages"][-1]["content"])
+
+
+def choices_in(line: dict[str, Any]) -> int:
+    return int(line.get("body", {}).get("n", 1))
+
+
+def say(message: str) -> str:
+    if not is_grading(message):
+        return reply_to(message)
+    return "A" if "Predicted answer: none" not in message else "B"
+
+
+def results_of(path: str | Path, style: str = "compatible", answer: Answer = say) -> list[dict[str, Any]]:
+    """Answer the requests of a file."""
+    return [
+        LINES[style](id_in(line), [(answer(text_in(line)), StopReason.STOP)] * choices_in(line))
+        for line in lines_in(path)
+    ]
+
+
+def write(path: str, lines: list[dict[str, Any]]) -> str:
+    Path(path).write_bytes(dumped(lines))
+    return path
+
+
+def by_hand(command: Any, run: str, style: str | None = None, answer: Answer = say) -> int:
+    """Carry a run by files until nothing is due, and return how many waves it took."""
+    for number in range(20):
+        named = ("--format", style) if style else ()
+        done = command("requests", run, "--out", f"w{number}.jsonl", *named)
+        assert done.exit_code == 0, done.output
+        files = sorted(Path().glob(f"w{number}*.jsonl"))
+        if not files:
+            assert "nothing is due" in done.stdout
+            return number
+        results = [
+            write(f"r{number}-{place}.jsonl", results_of(one, style or "compatible", answer))
+            for place, one in enumerate(files)
+        ]
+        done = command("replies", run, *results)
+        assert done.exit_code in (0, 1), done.output
+        assert "left out" not in done.stderr
+    raise AssertionError("it does not end")
+
+
+@pytest.fixture
+def begun(wide):
+    """Begin a run by files, and return its first file of requests."""
+    write_sums("q.csv", 6)
+    done = wide(*FAKE, "--out", "r")
+    assert done.exit_code == 1
+    assert "12 requests are due, and nothing was sent" in done.stdout
+    assert "refusal-index requests r --out FILE" in done.stdout
+    assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
+    return "w.jsonl"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folders of runs of the small model within the process, which nobody changes."""
+    out = tmp_path_factory.mktemp("local")
+    for draws in ("1", "2"):
+        done = CliRunner().invoke(app, [*SMALL, *LOCAL, "--draws", draws, "--out", str(out / draws)])
+        assert done.exit_code == 0, done.output
+    return out
+
+
+def batch(command: Any, number: int) -> str:
+    done = command("run-batch", "-i", f"w{number}.jsonl", "-o", f"r{number}.jsonl", "--model", "almanac/small")
+    assert done.exit_code == 0, done.output
+    return f"r{number}.jsonl"
+
+
+@one_fast("draws", ["1", "2"])
+def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, local, draws):
+    assert wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r").exit_code == 1
+    for number in range(3):
+        said = wide("requests", "r", "--out", f"w{number}.jsonl").stdout
+        if "nothing is due" in said:
+            break
+        done = wide("replies", "r", batch(wide, number))
+    assert number == (2 if draws == "1" else 1)
+    assert done.exit_code == 0
+    assert "single-draw RI" in done.stdout
+    assert outcomes("r").equals(outcomes(local / draws))
+    whole, ours = (json.loads(Path(one, "summary.json").read_text()) for one in (local / draws, "r"))
+    for one, other in zip(whole["variants"], ours["variants"], strict=True):
+        assert one["metrics"] == other["metrics"]
+        assert one["usage"] == other["usage"], "requests and tokens"
+    again = wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r")
+    assert again.exit_code == 0, "nothing is due"
+    assert wide("score", "r").exit_code == 0
+    assert wide("report", "r").exit_code == 0
+
+
+@one_fast("first", ["files", "local"])
+def test_what_one_engine_began_another_finishes(wide, local, first):
+    if first == "files":
+        wide(*SMALL, *BY_HAND, "--draws", "1", "--out", "r")
+        wide("requests", "r", "--out", "w0.jsonl")
+        assert wide("replies", "r", batch(wide, 0)).exit_code == 1
+        kept = stored("r")
+        assert wide(*SMALL, *LOCAL, "--draws", "1", "--out", "r").exit_code == 0
+        assert stored("r")[: len(kept)] == kept, "nothing is asked again"
+    else:
+        wide(*SMALL, *LOCAL, "--draws", "1", "--max-requests", "9", "--max-connections", "1", "--out", "r")
+        assert len(stored("r")) == 9
+        for number in range(2):
+            assert wide("requests", "r", "--out", f"w{number}.jsonl").exit_code == 0
+            done = wide("replies", "r", batch(wide, number))
+        assert done.exit_code == 0
+    assert outcomes("r").equals(outcomes(local / "1"))
+
+
+def test_a_wave_holds_what_is_due_and_no_more(begun, wide):
+    lines = lines_in(begun)
+    assert len({id_in(line) for line in lines}) == 12
+    assert {line["body"]["model"] for line in lines} == {"any"}
+    assert wide("requests", "r", "--out", "again.jsonl").exit_code == 0
+    assert Path("again.jsonl").read_bytes() == Path(begun).read_bytes(), "it is the same as long as nothing came"
+    done = wide("replies", "r", write("res.jsonl", results_of(begun)))
+    assert done.exit_code == 1
+    assert "12 replies taken in" in done.stdout
+    assert "3 requests are due" in done.stdout
+    wide("requests", "r", "--out", "second.jsonl")
+    assert all(is_forced(text_in(line)) for line in lines_in("second.jsonl"))
+
+
+@one_fast(("style", "draws"), list(product(formats.FORMATS, ("1", "2")))[::-1])
+def test_every_format_comes_to_the_same_run(wide, style, draws):
+    write_sums("q.csv", 6)
+    for out, chosen in (("plain", None), ("r", style)):
+        wide(*FAKE, "--draws", draws, "--out", out)
+        assert by_hand(wide, out, chosen) == (2 if draws == "1" else 1)
+        for path in (*Path().glob("w*.jsonl"), *Path().glob("r*.jsonl")):
+            path.unlink()
+    assert outcomes("r").equals(outcomes("plain"))
+
+
+@pytest.mark.slow
+def test_two_graders_and_the_model_have_files_of_their_own_in_their_providers_formats(wide):
+    write_sums("q.csv", 6)
+    arguments = list(FAKE)
+    arguments[arguments.index("exact")] = "anthropic/one,google/two"
+    assert wide(*arguments, "--out", "r").exit_code == 1
+    seen: dict[str, str] = {}
+    for number in range(6):
+        said = wide("requests", "r", "--out", f"w{number}.jsonl")
+        if "nothing is due" in said.stdout:
+            break
+        for path in sorted(Path().glob(f"w{number}*.jsonl")):
+            (line, *_) = lines_in(path)
+            style = "gemini" if "key" in line else "anthropic" if "params" in line else "compatible"
+            seen[style] = text_in(line)
+            write(f"r-{path}", results_of(path, style))
+        done = wide("replies", "r", *map(str, Path().glob(f"r-w{number}*.jsonl")))
+    assert set(seen) == {"compatible", "anthropic", "gemini"}
+    assert is_grading(seen["gemini"])
+    assert done.exit_code == 0, done.output
+    assert outcomes("r")["wrong"].null_count() == 0
+
+
+def test_a_model_and_its_grader_due_at_once_are_two_files(wide):
+    write_sums("q.csv", 6)
+    arguments = list(FAKE)
+    arguments[arguments.index("exact")] = "openai-api/fake/grader"
+    wide(*arguments, "--out", "r")
+    wide("requests", "r", "--out", "w.jsonl")
+    wide("replies", "r", write("res.jsonl", results_of("w.jsonl")))
+    said = wide("requests", "r", "--out", "next.jsonl").stdout
+    assert [{line["body"]["model"] for line in lines_in(one)} for one in ("next.jsonl", "next-2.jsonl")] in (
+        [{"any"}, {"grader"}],
+        [{"grader"}, {"any"}],
+    )
+    assert "openai-api/fake/grader" in said
+    assert "next-2.jsonl" in said
+
+
+@pytest.mark.parametrize("limits", [{"most_requests": 5}, {"most_bytes": 9_000}])
+def test_a_wave_is_split_where_a_provider_takes_no_more(wide, monkeypatch, limits):
+    monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
+    formats.FORMATS["compatible"] = replace(formats.FORMATS["compatible"], **limits)
+    write_sums("q.csv", 6)
+    wide(*FAKE, "--out", "r")
+    said = wide("requests", "r", "--out", "w.jsonl").stdout
+    files = [Path("w.jsonl"), *sorted(Path().glob("w-*.jsonl"))]
+    assert len(files) >= 3
+    for one in files:
+        assert len(lines_in(one)) <= limits.get("most_requests", 99)
+        assert one.stat().st_size <= limits.get("most_bytes", 10**9)
+        assert str(one) in said
+    assert len({id_in(line) for one in files for line in lines_in(one)}) == 12
+
+
+def test_any_order_twice_and_in_parts(begun, wide):
+    results = results_of(begun)[::-1]
+    parts = [write(f"p{place}.jsonl", results[place::3]) for place in range(3)]
+    assert "4 replies taken in" in wide("replies", "r", parts[2]).stdout
+    said = wide("replies", "r", *parts, parts[0])
+    assert "8 replies taken in, 4 were there before" in said.stdout
+    assert said.exit_code == 1, "the second pass is due"
+    assert "left out" not in said.stderr
+
+
+def test_what_failed_stays_due_and_is_told(begun, wide):
+    results = results_of(begun)
+    results[:3] = [failed_line(id_in(one), "openai") for one in results[:3]]
+    done = wide("replies", "r", write("res.jsonl", results))
+    assert "9 replies taken in" in done.stdout
+    assert "3 requests failed and stay due: batch_expired" in done.stdout
+    wide("requests", "r", "--out", "next.jsonl")
+    again = {id_in(line) for line in lines_in("next.jsonl")}
+    assert {id_in(one) for one in results[:3]} <= again
+    done = wide("replies", "r", write("more.jsonl", results_of("next.jsonl")), "res.jsonl")
+    assert "failed" not in done.stdout.replace("failures", "")
+    by_hand(wide, "r")
+    assert outcomes("r")["wrong"].null_count() == 0
+
+
+def test_a_shared_request_that_failed_is_told_of_once(begun, wide):
+    wide("replies", "r", write("res.jsonl", results_of(begun)))
+    wide("requests", "r", "--out", "next.jsonl")
+    failures = [failed_line(id_in(line), "openai") for line in lines_in("next.jsonl")]
+    done = wide("replies", "r", write("failed.jsonl", failures))
+    assert f"{len(failures)} requests failed and stay due" in done.stdout
+    score = wide("score", "r")
+    assert score.exit_code == 1, "results of what is there"
+
+
+def test_results_of_another_run_are_named_and_left_out(begun, wide):
+    write_sums("q.csv", 3, "other")
+    wide(*FAKE, "--out", "other")
+    wide("requests", "other", "--out", "theirs.jsonl")
+    done = wide("replies", "r", write("res.jsonl", results_of("theirs.jsonl")))
+    assert done.exit_code == 1
+    assert "left out: 6 are of no request of this run" in done.stderr
+    assert id_in(lines_in("theirs.jsonl")[0]) in done.stderr
+    assert "and 1 more" in done.stderr
+    assert not stored("r")
+
+
+def test_damaged_lines_and_duplicates_with_another_reply_are_named_and_the_rest_is_taken(begun, wide):
+    results = results_of(begun)
+    other = LINES["openai"](id_in(results[0]), [("<answer>another</answer>", StopReason.STOP)])
+    raw = dumped([*results, other]) + json.dumps(results[0]).encode()[:-30]
+    Path("res.jsonl").write_bytes(raw)
+    done = wide("replies", "r", "res.jsonl")
+    assert done.exit_code == 1
+    assert "12 replies taken in" in done.stdout
+    assert "left out: 1 hold no result" in done.stderr
+    assert "res.jsonl, line 14: expected a line of JSON" in done.stderr
+    assert "left out: 1 contradict an earlier result" in done.stderr
+
+
+def test_a_result_that_differs_from_what_is_kept_is_named_and_left_out(begun, wide):
+    wide("replies", "r", write("res.jsonl", results_of(begun)))
+    kept = stored("r")
+    others = results_of(begun, answer=lambda _: "<answer>another</answer>")[:2]
+    done = wide("replies", "r", write("others.jsonl", others))
+    assert done.exit_code == 1
+    assert "left out: 2 are another reply than the one that is kept" in done.stderr
+    assert id_in(others[0]) in done.stderr
+    assert stored("r") == kept
+
+
+def test_what_is_left_out_is_told_by_the_exit_status_of_a_complete_run_too(begun, wide):
+    by_hand(wide, "r")
+    whole = outcomes("r")
+    done = wide("replies", "r", write("others.jsonl", results_of(begun, answer=lambda _: "<answer>x</answer>")[:1]))
+    assert done.exit_code == 1
+    assert "single-draw RI" in done.stdout
+    assert outcomes("r").equals(whole)
+    done = wide("replies", "r", write("same.jsonl", results_of(begun)))
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert "0 replies taken in, 12 were there before" in done.stdout
+
+
+def test_replies_before_any_requests_were_written_and_nothing_pending(begun, wide):
+    fresh = write("res.jsonl", results_of(begun))
+    shutil.rmtree("r")
+    wide(*FAKE, "--out", "r")
+    assert "12 replies taken in" in wide("replies", "r", fresh).stdout
+    by_hand(wide, "r")
+    done = wide("requests", "r", "--out", "none.jsonl")
+    assert (done.exit_code, done.stdout.splitlines()[0][:20]) == (0, "r: nothing is due; '")
+    assert not Path("none.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("requests", "nowhere", "--out", "w.jsonl"), "nowhere"),
+        (("requests", "empty", "--out", "w.jsonl"), "empty"),
+        (("replies", "nowhere", "w.jsonl"), "nowhere"),
+        (("requests", "r", "--out", "w.jsonl"), "--out: w.jsonl is there already"),
+        (("requests", "r", "--out", "."), "is there already"),
+        (("requests", "r", "--out", "n.jsonl", "--format", "opnai"), "'openai'"),
+        (("requests", "r", "--out", "n.jsonl", "--prompts", "q.csv"), "q.csv"),
+        (("replies", "r", "w.jsonl", "absent.jsonl"), "absent.jsonl: expected a file of results"),
+        (("replies", "r", "empty"), "empty: expected a file of results"),
+    ],
+)
+def test_bad_input_is_one_line_and_changes_nothing(begun, wide, arguments, told):
+    Path("empty").mkdir()
+    before = Path(begun).read_bytes()
+    done = wide(*arguments)
+    assert done.exit_code == 2
+    assert done.stderr.startswith("error: ")
+    assert told in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert Path(begun).read_bytes() == before
+    assert not Path("nowhere").exists()
+    assert not stored("r")
+
+
+@pytest.mark.parametrize("out", ["absent/w.jsonl", "q.csv/w.jsonl"])
+def test_a_place_that_cannot_be_written_leaves_nothing_behind(begun, wide, out):
+    done = wide("requests", "r", "--out", out)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("error: ")
+    assert not [*Path().glob("**/.*.tmp")]
+
+
+def test_a_file_in_the_way_of_the_second_one_leaves_none(wide, monkeypatch):
+    monkeypatch.setattr(formats, "FORMATS", dict(formats.FORMATS))
+    formats.FORMATS["compatible"] = replace(formats.FORMATS["compatible"], most_requests=5)
+    write_sums("q.csv", 6)
+    wide(*FAKE, "--out", "r")
+    Path("w-2.jsonl").write_text("mine")
+    done = wide("requests", "r", "--out", "w.jsonl")
+    assert (done.exit_code, "w-2.jsonl is there already" in done.stderr) == (2, True)
+    assert not Path("w.jsonl").exists()
+    assert Path("w-2.jsonl").read_text() == "mine"
+    assert not [*Path().glob(".*.tmp")]
+
+
+def test_a_prompt_set_of_ones_own_is_needed_again(wide):
+    write_sums("q.csv", 4)
+    shipped = (files("refusal_index.protocol") / "data" / "default.toml").read_text()
+    mine = shipped.replace('name = "default"', 'name = "mine"')
+    Path("mine.toml").write_text(mine.replace("Work out", "Please work out"))
+    wide(*FAKE, "--prompts", "mine.toml", "--out", "r")
+    done = wide("requests", "r", "--out", "w.jsonl")
+    assert (done.exit_code, "--prompts: expected the file of the prompt set 'mine'" in done.stderr) == (2, True)
+    assert wide("requests", "r", "--prompts", "mine.toml", "--out", "w.jsonl").exit_code == 0
+    assert all("Please work out" in text_in(line) for line in lines_in("w.jsonl"))
+    results = write("res.jsonl", results_of("w.jsonl"))
+    assert wide("replies", "r", results).exit_code == 2
+    assert "8 replies taken in" in wide("replies", "r", results, "--prompts", "mine.toml").stdout
+    Path("mine.toml").write_text(mine)
+    done = wide("requests", "r", "--prompts", "mine.toml", "--out", "w2.jsonl")
+    assert (done.exit_code, "whose words differ" in done.stderr) == (2, True)
+
+
+CONFIG = """
+[defaults]
+grader = "exact"
+variants = "high"
+engine = "files"
+[[models]]
+model = "openai-api/fake/one"
+[[models]]
+model = "openai-api/fake/two"
+[[datasets]]
+data = "q.csv"
+"""
+
+
+def test_a_matrix_begins_every_run_of_it_and_sums_them_up_once_their_results_are_in(wide):
+    write_sums("q.csv", 4)
+    Path("two.toml").write_text(CONFIG)
+    done = wide("run", "--config", "two.toml", "--out", "set")
+    assert done.exit_code == 1
+    folders = sorted(path.parent for path in Path("set").glob("*/run.json"))
+    assert len(folders) == 2, done.output
+    for folder in folders:
+        by_hand(wide, str(folder))
+        for path in Path().glob("w?*.jsonl"):
+            path.unlink()
+    done = wide("run", "--config", "two.toml", "--out", "set")
+    assert done.exit_code == 0, done.output
+    assert all(run["status"] == "complete" for run in json.loads(Path("set/summary.json").read_text())["runs"])
+
+
+def test_replies_of_hostile_text_are_harmless(begun, wide):
+    hostile = "\x1b[2J\x1b]0;owned\x07 [bold]x[/a] \u202e \ud83d <script>"
+    results = results_of(begun, answer=lambda _: f"<answer>{hostile}</answer>")
+    results[0] = {"custom_id": id_in(results[0]), "response": None, "error": {"code": hostile, "message": hostile}}
+    results[1] = LINES["openai"](f"{hostile}", [("x", StopReason.STOP)])
+    Path("res.jsonl").write_bytes(dumped(results) + hostile.encode(errors="replace") + b"\n\xff\xfe\n")
+    done = wide("replies", "r", "res.jsonl")
+    assert done.exit_code == 1
+    printed = (done.stdout + done.stderr).replace("\n", "")
+    assert all(character.isprintable() for character in printed), ascii(printed)
+    assert "10 replies taken in" in done.stdout
+
+
+def test_a_key_in_results_is_neither_kept_nor_shown(begun, wide, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", "very-secret-value")
+    results = results_of(begun, answer=lambda _: "<answer>very-secret-value</answer>")
+    results[0] = {"custom_id": id_in(results[0]), "response": None, "error": "the key very-secret-value is wrong"}
+    done = wide("replies", "r", write("res.jsonl", results))
+    assert "very-secret" not in done.output
+    assert b"very-secret" not in b"".join(path.read_bytes() for path in Path("r").rglob("*") if path.is_file())
+
+
+def test_replies_that_were_set_aside_are_asked_for_again(begun, wide):
+    by_hand(wide, "r", answer=lambda message: "" if "What is 0" in message else reply_to(message))
+    assert outcomes("r")["unscored_reason"].drop_nulls().unique().to_list() == ["first_empty"]
+    old = [*map(str, Path().glob("r?-*.jsonl"))]
+    for path in (*Path().glob("w?*.jsonl"),):
+        path.unlink()
+    assert wide(*FAKE, "--retry", "unscored", "--out", "r").exit_code in (0, 1)
+    assert wide("requests", "r", "--out", "again.jsonl").exit_code == 0
+    assert len(lines_in("again.jsonl")) == 2
+    assert "of no request" not in wide("replies", "r", *old).stderr, "what was set aside is known"
+    assert wide("replies", "r", write("res.jsonl", results_of("again.jsonl"))).exit_code == 0
+    assert outcomes("r")["unscored_reason"].null_count() == outcomes("r").height
+
+
+def test_a_finished_run_is_regraded_by_files(begun, wide):
+    by_hand(wide, "r")
+    done = wide("regrade", "r", "--grader", "openai-api/fake/grader", *BY_HAND, "--out", "g")
+    assert done.exit_code == 1
+    for path in (*Path().glob("w?*.jsonl"),):
+        path.unlink()
+    assert by_hand(wide, "g") >= 1
+    assert outcomes("g").height == outcomes("r").height
+    assert outcomes("g")["wrong"].null_count() == 0
+
+
+def test_a_first_pass_of_others_is_forced_by_files(wide):
+    rows = [f"What is {n} plus {n}?,{2 * n},{'AC'[n % 2]}" for n in range(8)]
+    Path("first.csv").write_text("\n".join(["question,answer,grade", *rows]))
+    arguments = ("force", "first.csv", "--model", "openai-api/fake/first", "--grader", "exact")
+    done = wide(*arguments, *BY_HAND, "--out", "f")
+    assert done.exit_code == 1
+    wide("requests", "f", "--out", "w.jsonl")
+    assert len(lines_in("w.jsonl")) == 4
+    assert all(is_forced(text_in(line)) for line in lines_in("w.jsonl"))
+    done = wide("replies", "f", write("res.jsonl", results_of("w.jsonl")))
+    assert done.exit_code == 0, done.output
+    assert outcomes("f").filter("refused")["forced_grade"].null_count() == 0
+
+
+def test_a_function_that_grades_is_said_to_need_another_engine(wide):
+    write_sums("q.csv", 4)
+    arguments = list(FAKE)
+    arguments[arguments.index("exact")] = "python:tests.evaluation.models:judge"
+    wide(*arguments, "--out", "r")
+    wide("requests", "r", "--out", "w.jsonl")
+    wide("replies", "r", write("res.jsonl", results_of("w.jsonl")))
+    wide("requests", "r", "--out", "w2.jsonl")
+    wide("replies", "r", write("res2.jsonl", results_of("w2.jsonl")))
+    done = wide("requests", "r", "--out", "w3.jsonl")
+    assert "a function, which no file can ask: run --engine" in done.stderr
+    assert "nothing is due" not in done.stdout
+    assert not Path("w3.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_what_a_provider_takes_no_word_of_is_said(wide):
+    write_sums("q.csv", 2)
+    arguments = ["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE]
+    wide(*arguments, "--out", "r")
+    done = wide("requests", "r", "--out", "w.jsonl")
+    assert "anthropic's format takes no temperature, top_p, seed" in done.stderr
+    assert "openai" not in done.stderr

@@ -1,0 +1,379 @@
+"""Runs in batches, against the embedded server's and a stand-in of Anthropic's, by their official clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+import refusal_index as ri
+from refusal_index.almanac.batch_faults import BatchFaults
+from refusal_index.almanac.batches import BatchLimits
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Limits, Settings
+from refusal_index.engines.waves import batch_lane, engine
+from refusal_index.engines.waves.batch_openai import OpenAIBatches
+from refusal_index.engines.waves.journal import Journal
+from refusal_index.evaluation.plan import prepare
+from refusal_index.evaluation.run import carry_out
+from tests.engines.waves.batch_server import almanac, in_a_thread
+
+MODEL = "openai-api/almanac/small"
+SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
+BATCH = {"engine": "batch", "engine_option": ("poll=0.01",), "out": "run", "max_retries": 2}
+CLAUDE = "anthropic/claude-any"
+
+
+@pytest.fixture(autouse=True)
+def _quickly(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(engine, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(batch_lane, "SETTLED", 0.05)
+
+
+@pytest.fixture
+def serving(tmp_path, monkeypatch):
+    return partial(almanac, tmp_path, monkeypatch)
+
+
+def evaluate(**changes):
+    notes = []
+
+    def told(event):
+        if isinstance(event, Underway):
+            notes.append(event.note)
+
+    changes = {**SMALL, **BATCH, **changes}
+    return ri.evaluate(changes.pop("model", MODEL), progress=told, **changes), notes
+
+
+def outcomes(run):
+    return run.outcomes.drop("model", "grader", strict=False)
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The outcomes of the embedded model within this process."""
+    return outcomes(ri.evaluate("almanac/small", engine="local", out=tmp_path_factory.mktemp("local") / "run", **SMALL))
+
+
+def journal(folder="run"):
+    return [json.loads(line) for line in (Path(folder) / "batches.jsonl").read_text().splitlines()]
+
+
+def test_the_table_is_that_of_every_other_engine_and_each_request_is_asked_once(serving, local):
+    with serving() as server:
+        run, notes = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked())) > 16
+        assert server.submitted() == 2, "one for the first passes, one for the forced"
+        evaluate()
+        assert server.submitted() == 2, "a complete run asks for nothing"
+    assert any("1 batch at almanac: 1 " in note for note in notes)
+    assert [one["event"] for one in journal()] == ["begun", "uploaded", "submitted", "collected"] * 2
+    assert "sk-none-needed" not in Path("run/batches.jsonl").read_text()
+
+
+@pytest.mark.slow
+def test_the_files_that_were_handed_over_are_deleted_when_their_results_are_stored(serving):
+    with serving() as server:
+        evaluate()
+        deleted = [one["path"] for one in server.entries() if one["method"] == "DELETE" and one["status"] == 200]
+    assert deleted == [f"/v1/files/{one['file']}" for one in journal() if one["event"] == "uploaded"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", ["expire=0.5,batches=3", "fail=0.4", "delay=0.05,expire=0.3,fail=0.2,batches=2"])
+def test_batches_that_expire_fail_in_part_or_take_long_are_completed(serving, local, faults):
+    with serving(faults=BatchFaults.parse(faults)) as server:
+        run, _ = evaluate(max_retries=8)
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked())), "what came is taken, the rest alone is asked again"
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
+    cancelled = []
+
+    async def cancel(self, batch, look=OpenAIBatches.look):
+        if not cancelled:
+            cancelled.append(await self.cancel(batch))
+        return await look(self, batch)
+
+    with serving(faults=BatchFaults(delay=0.05)) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OpenAIBatches, "look", cancel)
+        run, notes = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+    assert any("1 cancelling" in note or "1 cancelled" in note for note in notes)
+
+
+def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
+    with serving(faults=BatchFaults(delay=0.1)) as server:
+        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac on their way; the same command"):
+            evaluate(detach=True)
+        assert server.submitted() == 1
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac on their way: another engine"):
+            evaluate(engine="http", engine_option=())
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+@pytest.mark.slow
+def test_detached_again_and_again_it_comes_to_its_end(serving, local):
+    ended = []
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        for _ in range(100):
+            try:
+                run, _ = evaluate(detach=True)
+            except WaitingError as error:
+                ended.append(str(error))
+                continue
+            if run.ended is None:
+                break
+            ended.append(run.ended)
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+    assert len(ended) > 1
+
+
+class Killed(BaseException):
+    """Nothing handles it, as nothing handles a kill."""
+
+
+@pytest.mark.parametrize("moment", ["uploaded", "submitted", "collected"])
+def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(serving, local, monkeypatch, moment):
+    def killed(self, *_):
+        raise Killed
+
+    with serving() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr(Journal, moment, killed)
+            with pytest.raises(Killed):
+                evaluate()
+        assert server.submitted() == (moment != "uploaded")
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+    assert journal()[-1]["event"] == "collected"
+
+
+def test_a_submission_whose_answer_is_lost_is_looked_for_before_it_is_made_again(serving, local):
+    lost = []
+
+    @web.middleware
+    async def losing(request, handler):
+        response = await handler(request)
+        if (request.method, request.path) == ("POST", "/v1/batches") and len(lost) < 2:
+            lost.append(request.transport.close())
+        return response
+
+    with serving(losing) as server:
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(lost) == server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lists_batches(serving):
+    @web.middleware
+    async def losing(request, handler):
+        if (request.method, request.path) == ("GET", "/v1/batches"):
+            raise web.HTTPNotFound
+        response = await handler(request)
+        if (request.method, request.path) == ("POST", "/v1/batches"):
+            request.transport.close()
+        return response
+
+    with serving(losing) as server:
+        with pytest.raises(RunFailedError, match=r"whether a batch arrived cannot be told .*404"):
+            evaluate()
+        with pytest.raises(ModelError, match=r"may be on its way, and http://\S+ lists no batches .*forget=ri-"):
+            evaluate()
+        assert server.submitted() == 1
+        key = journal()[0]["key"]
+        with pytest.raises(RunFailedError, match="whether a batch arrived"):
+            evaluate(engine_option=("poll=0.01", f"forget={key}"))
+        assert server.submitted() == 2, "as told"
+
+
+@pytest.mark.slow
+def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, monkeypatch):
+    with serving():
+        monkeypatch.setattr(Journal, "submitted", lambda *_: pytest.fail("not so far"))
+        monkeypatch.setattr(OpenAIBatches, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
+        with pytest.raises(Killed):
+            evaluate()
+    monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(
+        ModelError, match=r"may be on its way at http://127.0.0.1:\d+/v1, and its address is http://127"
+    ):
+        evaluate()
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
+    with serving(faults=BatchFaults(delay=30)), pytest.raises(WaitingError):
+        evaluate(detach=True)
+    with serving():
+        with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be looked at .*404.*forget=(ri-\w+)"):
+            evaluate()
+        run, _ = evaluate(engine_option=("poll=0.01", f"forget={journal()[0]['key']}"))
+        assert outcomes(run).equals(local)
+
+
+@pytest.mark.slow
+def test_a_torn_journal_is_read_as_far_as_it_is_whole(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        with Path("run/batches.jsonl").open("a") as file:
+            file.write('{"event": "collected", "key": "ri-')
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
+    async def chat(_request):
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", chat)
+    with in_a_thread(app) as url:
+        monkeypatch.setenv("ALMANAC_BASE_URL", url)
+        with pytest.raises(
+            RunFailedError, match=r"small: http://\S+ takes no batches .*404.*: .* choose the engine http"
+        ):
+            evaluate()
+    assert [one["event"] for one in journal()] == ["begun", "given_up"]
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_are_taken(serving, local):
+    with serving(limits=BatchLimits(requests=5)) as server:
+        with pytest.raises(RunFailedError, match=r"small: a batch was refused \(too_many_tasks: .*5"):
+            evaluate()
+        assert server.submitted() == 1
+        run, _ = evaluate(engine_option=("poll=0.01", "requests=5"))
+        assert outcomes(run).equals(local)
+        assert all(len(one["requests"]) <= 5 for one in journal()[4:] if one["event"] == "begun")
+
+
+@pytest.mark.slow
+def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving):
+    with (
+        serving(limits=BatchLimits(size=2_000)),
+        pytest.raises(RunFailedError, match=r"too large .*413.*requests=1000"),
+    ):
+        evaluate()
+
+
+def test_an_unknown_model_ends_the_run_at_once(serving):
+    with serving() as server:
+        with pytest.raises(RunFailedError, match=r"a batch was refused \(line 1: model_not_found: "):
+            evaluate(model="openai-api/almanac/nobody")
+        assert server.submitted() == 1
+        assert not server.asked()
+
+
+@pytest.mark.slow
+def test_batches_for_which_there_is_no_room_yet_wait_for_the_others(serving, local, monkeypatch):
+    """OpenAI refuses a batch while too many tokens are on their way."""
+    refused = []
+
+    async def crowded(self, batch, look=OpenAIBatches.look):
+        state = await look(self, batch)
+        if len(refused) < 2 and journal()[0]["key"] != state.key and batch not in refused:
+            refused.append(batch)
+            await self.cancel(batch)
+        if batch in refused:
+            told = {"status": "failed", "ended": True, "refusal": "token_limit_exceeded", "is_crowded": True}
+            return replace(state, **told)
+        return state
+
+    monkeypatch.setattr(OpenAIBatches, "look", crowded)
+    with serving(faults=BatchFaults(delay=0.05)):
+        run, _ = evaluate(engine_option=("poll=0.01", "requests=4"))
+    assert outcomes(run).equals(local)
+    assert len(refused) == 2
+
+
+@pytest.mark.slow
+def test_time_that_is_up_ends_the_waiting_and_the_batch_goes_on(serving, local):
+    with serving(faults=BatchFaults(delay=0.3)) as server:
+        with pytest.raises(WaitingError, match=r"the time of 0.2 seconds is up; .*1 batch with 16 requests at almanac"):
+            evaluate(max_time=0.2, engine_option=("poll=30",))
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_interrupted_it_says_what_stays_on_its_way(serving, local):
+    notes = []
+    budget = Budget(Limits())
+
+    def told(event):
+        if isinstance(event, Underway):
+            notes.append(event.note)
+            if "validating" in event.note:
+                budget.end("interrupted")
+
+    async def interrupted():
+        settings = Settings.of(model=MODEL, **{**SMALL, "engine": "batch", "engine_option": ("poll=30",)})
+        await carry_out(prepare(settings, out=Path("run")), told, budget)
+
+    with serving(faults=BatchFaults(delay=0.3)) as server:
+        with pytest.raises(WaitingError, match="interrupted"):
+            asyncio.run(interrupted())
+        assert notes[-1] == "1 batch with 16 requests at almanac on their way; the same command collects them"
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+@pytest.mark.slow
+def test_a_budget_of_requests_holds_and_what_is_on_its_way_costs_nothing_more(serving, local):
+    with serving() as server:
+        run, _ = evaluate(max_requests=10)
+        assert "budget of 10 requests" in run.ended
+        assert len(server.asked()) == 10
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+@pytest.mark.slow
+def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        evaluate(variants="low")
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert len(server.asked()) == len(set(server.asked()))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("pol=1",), "expected one of poll, requests, forget, got 'pol'"),
+        (("poll=never",), "poll: expected a number"),
+        (("requests=0",), "requests: expected a number from 1"),
+        (("requests=1.5",), "requests: expected a number from 1"),
+    ],
+)
+def test_options_that_are_none_are_told(serving, options, told):
+    with serving(), pytest.raises(SettingError, match=told):
+        evaluate(engine_option=options)

@@ -1,0 +1,72 @@
+"""Waves on a cluster of two nodes, one of which is killed with all that runs on it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+pytest.importorskip("ray", reason="needs the extra 'ray'")
+
+from ray.cluster_utils import Cluster
+
+import refusal_index as ri
+from refusal_index.engines.waves.ray_cluster import QUIET
+from tests.engines.conftest import cells, run
+from tests.engines.test_run import sums
+from tests.engines.waves.cut_off import settled
+from tests.faults.api import FakeApi
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+ON_EACH = {"num_cpus": 1, "object_store_memory": 100 << 20, "include_dashboard": False}
+
+
+@pytest.fixture
+def nodes(monkeypatch):
+    """Return a cluster of two nodes with one processor each."""
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)
+    cluster = Cluster(initialize_head=True, head_node_args=ON_EACH)
+    cluster.add_node(**ON_EACH)
+    cluster.wait_for_nodes()
+    yield cluster
+    cluster.shutdown()
+
+
+def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight_alone(nodes, plan_for):
+    count, second = 80, next(iter(nodes.worker_nodes))
+    killed = threading.Event()
+
+    def kill() -> None:
+        nodes.remove_node(second, allow_graceful=False)
+        killed.set()
+
+    def slow(_message: str, _sent_before: int) -> float:
+        if len(api.answered) == 30:
+            threading.Thread(target=kill).start()
+        return 0.1
+
+    with FakeApi(sums, slow) as api:
+        options = {"engine": "ray", "ray_address": nodes.address, "engine_option": ["shard=4", "concurrency=2"]}
+        plan = plan_for(api.url, count=count, grader="exact", max_connections=4, **options)
+        derived = run(plan)
+        sent = settled(lambda: sum(api.received.values()), 1)
+    assert killed.is_set()
+    assert len(cells(derived)) == count
+    whole = count + count // 2
+    assert whole <= sent <= whole + 4, "a shard of the lost node at most is asked again"
+    assert not list((plan.folder.path / "waves" / "shards").glob("*.jsonl"))
+
+
+def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
+    given = {"limit": 40, "variants": "low,high"}
+    ours = ri.evaluate(
+        engine="ray", ray_address=nodes.address, engine_option=["shard=8"], out=tmp_path / "ray", **given
+    )
+    local = ri.evaluate(engine="local", out=tmp_path / "local", **given)
+    assert ours.outcomes.rows() == local.outcomes.rows()
