@@ -35,6 +35,7 @@ PUBLIC = [
 
 ERRORS = """
 almanac.errors.AlmanacError
+almanac.errors.BatchLineError
 almanac.errors.ContextLengthError
 almanac.errors.ModelFileError
 almanac.errors.ModelNotFoundError
@@ -48,6 +49,7 @@ datasets.precise_wiki_build.frozen.BuildError
 engines.build.BuildStoppedError
 engines.engine.ModelError
 engines.engine.RunFailedError
+engines.engine.WaitingError
 engines.failures.EndedError
 engines.failures.NoAnswerError
 engines.failures.RequestFailedError
@@ -58,6 +60,11 @@ engines.setting.SettingError
 engines.store.StoreGoneError
 engines.store_check.StoreError
 engines.supply.IncompatibleError
+engines.waves.batch_lane.NotHandedOverError
+engines.waves.journal_lines.JournalError
+engines.waves.result.ProviderError
+engines.waves.result.ResultError
+engines.waves.spool.ResultFileError
 errors.RefusalIndexError
 evaluation.configuration.ConfigError
 evaluation.results.UnfinishedError

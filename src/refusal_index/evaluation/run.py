@@ -229,7 +229,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
             _check_own(plan, store)
-            if plan.settings.sending.engine != BATCH:
+            if engine is not None and plan.settings.sending.engine != BATCH:
                 refuse_in_flight(folder, store, plan.names)
             for variant in plan.procedures:
                 store.ask(variant, plan.draws[variant])
@@ -242,7 +242,9 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             if engine is not None:
                 budget = budget or Budget(plan.settings.limits)
                 budget.count_earlier(folder.path, [*store.replies(), *store.retired()], plan.prices)
-                ended = budget.used_up() or await _ask(plan, pending, engine, store, progress, budget)
+                # What is on its way already is collected whatever is left of the budget.
+                ended = None if engine.together else budget.used_up()
+                ended = ended or await _ask(plan, pending, engine, store, progress, budget)
             try:
                 run = write_results(folder, store, plan.prices, penalty=plan.settings.accounts.penalty)
             except UnfinishedError as error:

@@ -98,7 +98,7 @@ def check_address(address: str) -> None:
     --------
     >>> check_address("ray://head:10001")
     Traceback (most recent call last):
-    refusal_index.engines.engine.ModelError: {ray_address}: expected HOST:PORT of a cluster, ...
+    refusal_index.engines.engine.ModelError: ray_address: expected HOST:PORT of a cluster, ...
     """
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdigit() and 0 < int(port) < 2**16):

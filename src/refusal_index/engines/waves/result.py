@@ -68,7 +68,7 @@ class Result:
     failure: Failure | None = None
 
 
-class ProviderError(Exception):
+class ProviderError(RefusalIndexError, RuntimeError):
     """What a provider says of a request that failed, with the names that errors of clients have."""
 
     def __init__(self, message: str, status: int | None, code: str, body: Any) -> None:
