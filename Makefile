@@ -3,13 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 READY_DOCS := .venv/.ready-docs
-READY_TRANSFORMERS := .venv/.ready-transformers
+READY_ALL := .venv/.ready-all
 
 .PHONY: help run test test-all slowest check docs
 help:
 	@echo "make run       the main job: the embedded model on its own questions, all four prompt variants"
 	@echo "make test      the tests to run after every change: all that is fast, and one of everything else"
-	@echo "make test-all  every test, with more examples: what runs before a change lands; it installs torch"
+	@echo "make test-all  every test, with more examples: what runs before a change lands; it installs torch and Ray"
 	@echo "make slowest   the twenty tests that take longest of those of 'make test'"
 	@echo "make check     linter, formatter, types and import rules"
 	@echo "make docs      the documentation site, in site/"
@@ -25,7 +25,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 test: $(READY)
 	$(PYTEST) -m "not slow"
 
-test-all: $(READY_TRANSFORMERS)
+test-all: $(READY_ALL)
 	$(PYTEST) --hypothesis-profile=thorough
 
 slowest: $(READY)
@@ -44,9 +44,9 @@ $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $(READY_DOCS)
 
-$(READY_TRANSFORMERS): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[transformers]'
-	@touch $(READY_TRANSFORMERS)
+$(READY_ALL): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[batch,ray,transformers]'
+	@touch $(READY_ALL)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("refusal-index needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

@@ -20,6 +20,7 @@ from importlib.metadata import version
 
 import pyarrow as pa
 import ray
+import ray.data
 from ray.cluster_utils import Cluster
 
 from refusal_index.datasets import load_dataset, sample
@@ -101,6 +102,7 @@ def measured(requests: list[Pending], size: int, nodes: int) -> Found:
             made.add_node(**ON_EACH)
         made.wait_for_nodes()
         with cluster(made.address), tempfile.TemporaryDirectory() as folder:
+            ray.data.DataContext.get_current().wait_for_min_actors_s = 300  # else the first one up has done it all
             shards = Shards(folder)
             arguments = {"name": MODEL, "desk": desk_here(), "place": folder, "mark": shards.make()}
             rows = answered(tables, Timed, arguments, nodes).take_all()
@@ -118,7 +120,7 @@ def measured(requests: list[Pending], size: int, nodes: int) -> Found:
 def main() -> None:
     """Print both rates and their ratio."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ray_nodes", description=__doc__.split("\n")[0])
-    parser.add_argument("--questions", type=int, default=500, help="each is asked under four variants")
+    parser.add_argument("--questions", type=int, default=1000, help="each is asked under four variants")
     parser.add_argument("--shard", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=2)
     arguments = parser.parse_args()

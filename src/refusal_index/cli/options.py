@@ -34,10 +34,10 @@ HELP = {
     "temperature": "Sampling temperature of the model.",
     "top_p": "Nucleus of the model's sampling.",
     "max_tokens": "Longest reply, in tokens.",
-    "engine": "Who carries requests: 'inspect', with its providers and logs; 'http', the plain client of any server that "
-    "speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in this "
-    "process; 'batch' for a provider's batches, at half the price; 'vllm' for this machine's GPUs; 'ray' for a cluster; "
-    "'files' for files carried by hand.",
+    "engine": "Who carries requests: 'inspect', with its providers and logs; 'http', the plain client of any server "
+    "that speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in "
+    "this process; 'batch' for a provider's batches, at half the price; 'vllm' for this machine's GPUs; 'ray' for a "
+    "cluster; 'files' for files carried by hand.",
     "max_connections": "Requests in flight. [default: as many as the provider bears]",
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",

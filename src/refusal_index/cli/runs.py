@@ -40,6 +40,7 @@ PLACES = (
     "summary.json",
     "run.json",
     "replies.sqlite",
+    "batches.jsonl",
     "logs/",
 )
 SHOWN = 5

@@ -45,7 +45,7 @@ ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
 UNSCORED = "unscored"
 """Every reason to ask again."""
 
-KNOWN_PROVIDERS = ("openai", "openai-api")
+INSPECT, KNOWN_PROVIDERS = "inspect", ("openai", "openai-api")
 """Those that need no look into Inspect's list of them, which takes longer to import than a thousand requests."""
 
 PARAPHRASES = "+"  # behind a variant's name
@@ -200,7 +200,7 @@ def prepare(
         settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
     )
     for name in (settings.model, *graders):
-        check_name(name, objects)
+        check_name(name, objects, settings.sending.engine)
     made_of = identity(
         settings, dataset, prompts, graders or (str(kind),), function_sources(settings, graders, objects)
     )
@@ -366,8 +366,16 @@ def check_context(model: str, questions: Sequence[Question], prompts: PromptSet)
         check_lengths(questions, prompts, context_length(name), token_counter(name))
 
 
-def check_name(name: str, objects: Mapping[str, object]) -> None:
+def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) -> None:
     """Raise if no provider has such a name, or an embedded model or a function that is none; no key is needed.
+
+    Parameters
+    ----------
+    name, objects
+        Who is to be asked, and what is in memory by such names.
+    engine
+        Who asks. Inspect starts while it looks the name up, before the time of a run is counted; others need none of
+        it for providers that everybody knows.
 
     Raises
     ------
@@ -379,7 +387,9 @@ def check_name(name: str, objects: Mapping[str, object]) -> None:
         return
     if is_function_name(name):
         load_function(name)
-    elif not (rest and provider in KNOWN_PROVIDERS) and (provider != ALMANAC or rest not in model_names()):
+    elif engine != INSPECT and rest and provider in KNOWN_PROVIDERS:
+        return
+    elif provider != ALMANAC or rest not in model_names():
         _check_provider(name)
 
 

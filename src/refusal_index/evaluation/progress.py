@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
 from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied, Underway
@@ -15,12 +16,23 @@ from refusal_index.outcomes.price import Prices, Tokens
 from refusal_index.protocol import Asked, Completion
 
 
+class _WithNote(Progress):
+    """A progress bar with a line below that says how things stand."""
+
+    note = ""
+
+    def get_renderables(self) -> Iterator[RenderableType]:
+        yield from super().get_renderables()
+        if self.note and not self.finished:
+            yield Text(self.note, overflow="ellipsis", no_wrap=True)
+
+
 class ProgressBar:
     """Counts questions, tokens and cost while a run goes on."""
 
-    def __init__(self, progress: Progress, questions: int, prices: Prices) -> None:
+    def __init__(self, progress: _WithNote, questions: int, prices: Prices) -> None:
         self._progress = progress
-        self._task = progress.add_task("", total=questions, spent="", variant="", note="")
+        self._task = progress.add_task("", total=questions, spent="", variant="")
         self._prices = prices
         self._own: Tokens = (0, 0)
         self._graders: Tokens = (0, 0)
@@ -40,7 +52,7 @@ class ProgressBar:
             case Finished():
                 self._progress.advance(self._task)
             case Underway(note):
-                self._progress.update(self._task, note=escape(note))
+                self._progress.note = escape(note)
 
     def _count(self, completion: Completion) -> None:
         if completion.reply.asked is Asked.MODEL:
@@ -64,9 +76,8 @@ def progress_bar(console: Console, questions: int, prices: Prices) -> Iterator[P
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),
-        TextColumn("{task.fields[note]}", markup=False),
     )
-    progress = Progress(*columns, console=console, refresh_per_second=4)
+    progress = _WithNote(*columns, console=console, refresh_per_second=4)
     try:
         yield ProgressBar(progress, questions, prices)
     finally:
@@ -104,7 +115,7 @@ class BuildBar:
 
     def __init__(self, progress: Progress, wanted: int) -> None:
         self._progress, self._wanted = progress, wanted
-        self._task = progress.add_task("", total=wanted, spent="", note="")
+        self._task = progress.add_task("", total=wanted, spent="")
         self._good = self._tried = 0
         self._usage = Usage()
 
@@ -143,7 +154,6 @@ def build_bar(console: Console, wanted: int) -> Iterator[BuildBar]:
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
         TextColumn("{task.fields[spent]}"),
-        TextColumn("{task.fields[note]}", markup=False),
     )
     with Progress(*columns, console=console, refresh_per_second=4) as progress:
         yield BuildBar(progress, wanted)
