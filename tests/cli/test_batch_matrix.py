@@ -117,7 +117,7 @@ def test_a_dry_run_prices_batches_by_their_rate_and_says_so(folder, command):
     assert costs["no rate"][0] == costs["single"][0]
     assert "batches are priced at 50% of what is given" in costs["batch"][1]
     assert "--batch-rate says what share of it they cost" in costs["no rate"][1]
-    assert "up to 2 waves of batches, and each may take 24 hours" in costs["batch"][1]
+    assert "there are 2 waves of batches, and each may take 24 hours" in costs["batch"][1]
     assert costs["single"][1] is None
 
 

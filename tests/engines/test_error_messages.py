@@ -8,8 +8,8 @@ import shutil
 import pytest
 from inspect_ai.log import read_eval_log, write_eval_log
 
-from refusal_index.engines.inspect.earlier_runs import LogError, finished_logs, read_header
 from refusal_index.engines.error_messages import error_line
+from refusal_index.engines.inspect.earlier_runs import LogError, finished_logs, read_header
 from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi
 

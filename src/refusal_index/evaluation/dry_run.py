@@ -157,14 +157,17 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:
     """Return how long requests take; in batches each wave of them may take as long as a provider has for one."""
     if plan.settings.sending.engine == BATCH:
-        longest = WINDOW * _waves(plan) if requests.most else 0.0
-        return Range(0, longest, longest)
+        usual, most = (WINDOW * waves if requests.most else 0.0 for waves in _waves(plan))
+        return Range(0, usual, most)
     return requests.times(plan.settings.forecast.seconds_per_request / connections)
 
 
-def _waves(plan: Plan) -> int:
-    """Return how many waves there are: the first passes, the forced ones with the grades before, and their grades."""
-    return 3 if plan.graders else 2
+WAVES = {0: (2, 2), 1: (3, 6), 2: (4, 10)}
+"""By how many models grade: waves where each verdict can be read at once, and most, with every second attempt."""
+
+
+def _waves(plan: Plan) -> tuple[int, int]:
+    return WAVES[len(plan.graders)]
 
 
 def _about_batches(plan: Plan) -> Iterator[str]:
@@ -177,7 +180,9 @@ def _about_batches(plan: Plan) -> Iterator[str]:
         else:
             yield f"batches are priced at {rate:.0%} of what is given (--batch-rate)"
     if settings.sending.engine == BATCH:
-        yield f"there are up to {_waves(plan)} waves of batches, and each may take 24 hours: the time is the longest"
+        usual, most = _waves(plan)
+        more = f", {most} at most" if most > usual else ""
+        yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
 
 
 def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:
