@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -87,6 +88,27 @@ def test_what_a_url_of_the_environment_holds_goes_and_the_url_itself_stays(monke
     monkeypatch.setenv("OPENAI_BASE_URL", "https://me:pass%2Bword@host/v1?api_key=123456789&n=1234567")
     assert redacted("pass+word, pass%2Bword and 123456789") == "[key], [key] and [key]"
     assert redacted("host/v1 1234567") == "host/v1 1234567"
+
+
+def test_a_key_that_is_set_changed_or_taken_away_later_counts_from_then_on(monkeypatch):
+    said = "one-of-two two-of-two"
+    monkeypatch.setenv("OTHER_KEY", "")
+    assert redacted(said) == said
+    monkeypatch.setenv("SOME_KEY", "one-of-two")
+    assert redacted(said) == "[key] two-of-two"
+    monkeypatch.setenv("SOME_KEY", "two-of-two")
+    assert redacted(said) == "one-of-two [key]"
+    os.environ.update(SOME_KEY="nothing-of-it", OTHER_KEY="one-of-two")
+    assert redacted(said) == "[key] two-of-two"
+    del os.environ["OTHER_KEY"]
+    assert redacted(said) == said
+
+
+def test_an_environment_of_another_kind_is_read_as_well(monkeypatch):
+    monkeypatch.setattr(os, "environ", {"SOME_KEY": "hush-hush"})
+    assert redacted("so hush-hush it is") == "so [key] it is"
+    os.environ["SOME_KEY"] = "it-is-so"
+    assert redacted("so hush-hush it-is-so") == "so hush-hush [key]"
 
 
 def test_what_is_remembered_goes_and_of_a_url_its_secrets():

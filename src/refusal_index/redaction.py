@@ -10,8 +10,7 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -74,7 +73,7 @@ def redacted(text: str) -> str:
     >>> redacted("no answer from https://me:hush@127.0.0.1/v1?key=hush&n=1")
     'no answer from https://[key]@127.0.0.1/v1?key=[key]&n=1'
     """
-    for form in _forms(tuple(os.environ.items()), frozenset(_remembered)):
+    for form in _looked.forms():
         if form in text:
             text = text.replace(form, BLACKED_OUT)
     for sign, pattern, instead in PATTERNS:
@@ -134,12 +133,34 @@ def secrets_in_url(url: str) -> list[str]:
     return [unquote(own), *named] if own else [*named]
 
 
-@lru_cache(maxsize=1)
-def _forms(environment: tuple[tuple[str, str], ...], remembered: frozenset[str]) -> tuple[str, ...]:
+def _forms(environment: Mapping[str, str], remembered: Iterable[str]) -> tuple[str, ...]:
     """Return every secret in every form that it may take in a text, the longest first."""
-    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment))}
+    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment.items()))}
     known = (one for one in secrets if len(one) >= SHORTEST and not NO_SECRETS.fullmatch(one))
     return tuple(sorted({form for one in known for form in _escaped(one)}, key=len, reverse=True))
+
+
+class _Look:
+    """What was seen in the environment and remembered at the last look, and the forms of the secrets in it."""
+
+    def __init__(self) -> None:
+        self._seen: tuple[Mapping[Any, Any], Set[str], tuple[str, ...]] = {}, frozenset(), ()
+
+    def forms(self) -> tuple[str, ...]:
+        """Return the forms of all secrets, found anew once anything has changed, also within the process."""
+        # To read the environment decodes every value of it, at every reply. What it decodes lies beside it as bytes,
+        # which compare in a fraction of that; where it does not, the environment is read.
+        held = getattr(os.environ, "_data", None)
+        now = held if isinstance(held, dict) else dict(os.environ)
+        environment, remembered, forms = self._seen
+        if now != environment or _remembered != remembered:
+            environment, remembered = dict(now), frozenset(_remembered)  # before they are read: what comes then is new
+            forms = _forms(os.environ, remembered)
+            self._seen = environment, remembered, forms
+        return forms
+
+
+_looked = _Look()
 
 
 def _secrets_of(name: str, value: str) -> Iterable[str]:

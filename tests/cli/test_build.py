@@ -383,6 +383,12 @@ CASES = {
         [*OPTIONS[:2], "--batch", "--engine", "http"],
         ["--batch", "--engine batch"],
     ),
+    "files, which nobody could answer": (
+        "pages.jsonl",
+        "w.jsonl",
+        [*OPTIONS[:2], "--engine", "files"],
+        ["--engine", "run's own requests", "http"],
+    ),
     "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
 }
 

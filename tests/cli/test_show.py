@@ -119,7 +119,7 @@ def test_names_and_reasons_of_others_are_shown_and_not_obeyed(capsys):
 def made_run(shown: Summary, errors: Sequence[str], path: str = "r") -> Run:
     """Return a run of a summary whose questions ended in some errors."""
     missing = tuple(Missing("low", f"q{number}", error) for number, error in enumerate(errors))
-    return Run(RunFolder(Path(path)), pl.DataFrame(), shown, missing)
+    return Run(RunFolder(Path(path)), pl.LazyFrame(), shown, missing)
 
 
 def test_missing_questions_are_named_with_their_error_and_the_rest_counted(capsys, tmp_path):

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
+from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import Plan, prepare
-from refusal_index.evaluation.results import Derived, derive
+from refusal_index.evaluation.results import Derived, derive_into
 from refusal_index.evaluation.run import carry_out, open_store
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question
@@ -29,6 +32,13 @@ def run(plan: Plan) -> Derived:
     """Carry out a plan and return what its store adds up to."""
     asyncio.run(carry_out(plan))
     return results(plan.folder)
+
+
+def derive(folder: RunFolder, store: ReplyStore) -> Derived:
+    """Return what a store adds up to, with the outcome table in memory."""
+    with TemporaryDirectory() as beside:
+        derived = derive_into(Path(beside, "outcomes.parquet"), folder, store)
+        return replace(derived, outcomes=derived.outcomes.collect())
 
 
 def results(folder: RunFolder) -> Derived:

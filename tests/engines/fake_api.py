@@ -1,5 +1,6 @@
 """The scripted server, by the name under which the tests of the engine know it."""
 
-from tests.faults.api import FakeApi, Fault, completion, is_forced, is_grading, question_of
+from tests.faults.api import FakeApi, Fault, completion, question_of
+from tests.faults.plan import is_forced, is_grading
 
 __all__ = ["FakeApi", "Fault", "completion", "is_forced", "is_grading", "question_of"]

@@ -15,13 +15,13 @@ from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation import results
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
-from refusal_index.evaluation.results import UnfinishedError, derive, derive_into, each_asked
+from refusal_index.evaluation.results import UnfinishedError, derive_into, each_asked
 from refusal_index.evaluation.run import open_store, rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise
 from refusal_index.outcomes.table import read_outcomes
 from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
-from tests.engines.conftest import make_dataset
+from tests.engines.conftest import derive, make_dataset
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
 
@@ -167,7 +167,7 @@ def test_a_table_that_is_written_in_parts_is_the_one_that_is_made_at_once(folder
     assert whole.outcomes.height > 80
     assert again.outcomes.equals(whole.outcomes)
     assert read_outcomes(folder.path / "derived.parquet").equals(whole.outcomes)
-    assert written.outcomes.schema == whole.outcomes.schema
+    assert written.outcomes.collect_schema() == whole.outcomes.schema
     for name in ("usage", "missing", "disagreements"):
         assert getattr(again, name) == getattr(written, name) == getattr(whole, name)
     assert sorted(one.name for one in folder.path.iterdir()) == [".lock", "derived.parquet", "run.json"]

@@ -18,6 +18,8 @@ from typing import Any, Self
 
 from aiohttp import web
 
+from tests.faults.batches import FakeBatches
+
 Answer = Callable[[str], str]
 
 
@@ -28,20 +30,27 @@ class Exchange:
     Attributes
     ----------
     api, request, body
-        The server, the request, and the JSON in it.
+        The server, the request, which is None within a batch, and the JSON in it.
     choices
         Text and finish reason of every choice that is asked for.
+    handle
+        Does what a call of the API asks for that is no request to a model.
     """
 
     api: FakeApi
-    request: web.Request
+    request: web.Request | None
     body: dict[str, Any]
     choices: list[tuple[str, str]]
+    handle: Callable[[], Awaitable[web.StreamResponse]] | None = None
 
     def answered(self, *choices: tuple[str | None, str]) -> dict[str, Any]:
         """Take the request as paid for, and return the body of its response."""
         self.api.answered.append(self.body)
         return completion(*(choices or self.choices))
+
+    async def respond(self) -> web.StreamResponse:
+        """Answer well."""
+        return web.json_response(self.answered()) if self.handle is None else await self.handle()
 
 
 Misdeed = Callable[[Exchange], Awaitable[web.StreamResponse]]
@@ -54,14 +63,6 @@ Fault = Callable[[str, int], web.StreamResponse | float | Misdeed | None]
 def question_of(message: str) -> str:
     """Return the question at the end of a message of the default prompt set."""
     return message.rsplit("Question: ", 1)[-1]
-
-
-def is_forced(message: str) -> bool:
-    return "leaving the question open is not allowed" in message
-
-
-def is_grading(message: str) -> bool:
-    return "<gold_answer>" in message
 
 
 def completion(*choices: tuple[str | None, str]) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class FakeApi:
     def __init__(self, answer: Answer, fault: Fault | None = None, *, max_choices: int = 1) -> None:
         self._answer, self._fault, self._max_choices = answer, fault, max_choices
         self.answered: list[dict[str, Any]] = []
-        self.received = Counter[str]()
+        self.received, self.calls = Counter[str](), Counter[str]()
         self.headers: list[dict[str, str]] = []
         self._loop = asyncio.new_event_loop()
         self._stop = asyncio.Event()
@@ -98,6 +99,7 @@ class FakeApi:
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._serve)
         self.url = ""
+        self.batches = FakeBatches(self)
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -126,6 +128,7 @@ class FakeApi:
     async def _run(self) -> None:
         app = web.Application(client_max_size=2**26)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_routes(self.batches.routes())
         self._runner = runner = web.AppRunner(app, shutdown_timeout=0.1, access_log=None)
         await runner.setup()
         self._site = await self._listening(0)
@@ -171,9 +174,17 @@ class FakeApi:
         self.headers.append(dict(request.headers))
         if self.is_down:
             return dropped(request)
+        return await self.respond(request, body, self.arrived(body))
+
+    def arrived(self, body: dict[str, Any]) -> int:
+        """Take note of a request, and return how often it came before."""
+        name = json.dumps(body["messages"])
+        self.received[name] += 1
+        return self.received[name] - 1
+
+    async def respond(self, request: web.Request | None, body: dict[str, Any], sent_before: int) -> web.StreamResponse:
+        """Answer a request, or do with it what is planned."""
         message = body["messages"][-1]["content"]
-        sent_before = self.received[json.dumps(body["messages"])]
-        self.received[json.dumps(body["messages"])] += 1
         fault = self._fault(message, sent_before) if self._fault else None
         if isinstance(fault, web.StreamResponse):
             return fault
@@ -183,16 +194,29 @@ class FakeApi:
         exchange = Exchange(self, request, body, choices)
         if callable(fault):
             return await fault(exchange)
-        return web.json_response(exchange.answered())
+        return await exchange.respond()
+
+    async def called(
+        self, request: web.Request, what: str, handle: Callable[[], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        """Answer a call that is no request to a model, or do with it what is planned."""
+        if self.is_down:
+            return dropped(request)
+        self.calls[what] += 1
+        fault = self._fault(what, self.calls[what] - 1) if self._fault else None
+        exchange = Exchange(self, request, {}, [], handle)
+        if callable(fault) and not isinstance(fault, web.StreamResponse):
+            return await fault(exchange)
+        return await exchange.respond()
 
 
 async def _done(task: asyncio.Task[None]) -> None:
     await task
 
 
-def dropped(request: web.Request) -> web.StreamResponse:
-    """Close the connection of a request without a word."""
-    if request.transport is not None:
+def dropped(request: web.Request | None) -> web.StreamResponse:
+    """Close the connection of a request without a word; within a batch, have nothing come of it."""
+    if request is not None and request.transport is not None:
         request.transport.abort()
     return web.Response()
 

@@ -20,6 +20,26 @@ def cut(name: str) -> Damage:
     return _each(name, lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]))
 
 
+def torn(name: str) -> Damage:
+    """Leave all but the last bytes of the files, as a kill in the midst of writing does."""
+    return _each(name, lambda path: path.write_bytes(path.read_bytes()[:-9]))
+
+
+def elsewhere(name: str) -> Damage:
+    """Have the files be symbolic links to what they were."""
+
+    def link(path: Path) -> None:
+        there = path.rename(path.with_name(f"{path.name}.there"))
+        path.symlink_to(there)
+
+    return _each(name, link)
+
+
+def said_of_batch(old: str, new: str) -> Damage:
+    """Have the journal of batches say something else."""
+    return _each("batches.jsonl", lambda path: path.write_text(path.read_text().replace(old, new)))
+
+
 def scrambled(name: str) -> Damage:
     """Write other bytes over the middle third of the files."""
 

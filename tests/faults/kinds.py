@@ -9,6 +9,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from tests.faults.api import Exchange, Misdeed, dropped
+from tests.faults.batches import Expired
 
 OPENAI = {"object": "chat.completion", "id": "x", "created": 1, "model": "fake"}
 
@@ -55,7 +56,9 @@ async def dropped_connection(exchange: Exchange) -> web.StreamResponse:
 
 
 async def cut_connection(exchange: Exchange) -> web.StreamResponse:
-    """Close the connection in the middle of the body."""
+    """Close the connection in the middle of the body; within a batch, its line is torn."""
+    if exchange.request is None:
+        return web.Response(text='{"id": "x", "choi', content_type="application/json")
     whole = json.dumps({**OPENAI, "choices": [], "padding": "x" * 500}).encode()
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(whole))})
     await response.prepare(exchange.request)
@@ -66,9 +69,11 @@ async def cut_connection(exchange: Exchange) -> web.StreamResponse:
 
 
 def hanging(seconds: float) -> Misdeed:
-    """Say nothing for a while, and close."""
+    """Say nothing for a while, and close; a batch does not wait for it."""
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        if exchange.request is None:
+            return Expired()
         await asyncio.sleep(seconds)
         return dropped(exchange.request)
 
@@ -80,7 +85,7 @@ def slow(seconds: float) -> Misdeed:
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
         await asyncio.sleep(seconds)
-        return web.json_response(exchange.answered())
+        return await exchange.respond()
 
     return misdeed
 
@@ -116,7 +121,57 @@ def meanwhile(deed: Callable[[], object], *, late: float = 0.0) -> Misdeed:
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
         await asyncio.to_thread(deed)
         await asyncio.sleep(late)
-        return web.json_response(exchange.answered())
+        return await exchange.respond()
+
+    return misdeed
+
+
+async def lost_answer(exchange: Exchange) -> web.StreamResponse:
+    """Do what is asked, and close the connection without a word of it."""
+    await exchange.respond()
+    return dropped(exchange.request)
+
+
+def half(*, whole_lines: bool = False) -> Misdeed:
+    """Answer with the first half of the body, as if it were all."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        response = await exchange.respond()
+        assert isinstance(response, web.Response)
+        assert isinstance(response.body, bytes)
+        first = response.body[: len(response.body) // 2]
+        return web.Response(body=first[: first.rfind(b"\n") + 1] if whole_lines else first)
+
+    return misdeed
+
+
+async def forgotten(exchange: Exchange) -> web.StreamResponse:
+    """Know of no batch any more."""
+    exchange.api.batches.forget()
+    return await exchange.respond()
+
+
+async def expired(_exchange: Exchange) -> web.StreamResponse:
+    """Have a batch not get to a request in time."""
+    return Expired()
+
+
+async def not_done(exchange: Exchange) -> web.StreamResponse:
+    """Say of a batch that it is under way, whatever has become of it."""
+    response = await exchange.respond()
+    assert isinstance(response, web.Response)
+    return web.json_response({**json.loads(response.text or ""), "status": "in_progress"})
+
+
+def not_taken(code: str, message: str) -> Misdeed:
+    """Take a batch, and ask nothing of it."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        response = await exchange.respond()
+        assert isinstance(response, web.Response)
+        batch = exchange.api.batches.made[json.loads(response.text or "")["id"]]
+        batch.status, batch.errors = "failed", [{"code": code, "message": message}]
+        return response
 
     return misdeed
 
@@ -142,4 +197,6 @@ KEY_REFUSED = refused(401, "Incorrect API key provided", "invalid_api_key")
 NOT_PAID = refused(402, "Insufficient credits", "payment_required")
 FORBIDDEN = refused(403, "Your key may not use this model", "permission_denied")
 NO_MODEL = refused(404, "The model `any` does not exist", "model_not_found")
+NO_BATCHES = refused(404, "There is nothing at this address", "not_found")
+TOO_LARGE = refused(413, "The file is too large", "file_too_large")
 QUOTA = refused(429, "You exceeded your current quota, please check your plan", "insufficient_quota")

@@ -9,15 +9,42 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tests.faults.api import Misdeed, is_forced, is_grading
+if TYPE_CHECKING:
+    from tests.faults.api import Misdeed
 
 FIRST, FORCED, GRADER = "first", "forced", "grader"
 PASSES = (FIRST, FORCED, GRADER)
+UPLOAD, SUBMIT, LIST, LOOK, RESULTS = CALLS = (
+    "a file is handed over",
+    "a batch is submitted",
+    "batches are listed",
+    "a batch is looked at",
+    "results are fetched",
+)
+"""Calls of a batch API, which can meet with faults as passes can."""
+
+CALL = "call: "
+
+
+def called(what: str) -> str:
+    """Return the message that stands for a call."""
+    return CALL + what
+
+
+def is_forced(message: str) -> bool:
+    return "leaving the question open is not allowed" in message
+
+
+def is_grading(message: str) -> bool:
+    return "<gold_answer>" in message
 
 
 def pass_of(message: str) -> str:
     """Tell which pass a message belongs to."""
+    if message.startswith(CALL):
+        return message.removeprefix(CALL)
     if is_grading(message):
         return GRADER
     return FORCED if is_forced(message) else FIRST
@@ -38,7 +65,7 @@ class Fault:
     deed
         What is done; a name where the one who runs the scenario does it.
     of
-        Which pass: first, forced or grader; None for all.
+        Which pass: first, forced or grader, or one of `CALLS`; None for all passes.
     share, seed
         Which share of the sendings, drawn by a seeded hash of the message and of how often it was sent before.
     questions
@@ -62,7 +89,7 @@ class Fault:
 
     def is_about(self, message: str) -> bool:
         """Whether pass and question are among those meant."""
-        wanted = self.of is None or pass_of(message) == self.of
+        wanted = pass_of(message) in (PASSES if self.of is None else (self.of,))
         return wanted and (self.questions is None or number_of(message) in self.questions)
 
     def is_drawn(self, message: str, sent_before: int) -> bool:

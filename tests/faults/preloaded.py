@@ -9,6 +9,7 @@ for _name in (
     "refusal_index.engines.http.engine",
     "refusal_index.engines.inspect.engine",
     "refusal_index.engines.local.engine",
+    "refusal_index.engines.waves.batch",
     "refusal_index.evaluation.dry_run",
     "refusal_index.evaluation.sweep",
     "refusal_index.report",
@@ -26,7 +27,9 @@ for _name in (
     "inspect_ai.model._openai_responses",
     "inspect_ai.model._providers.openai_compatible",
     "markdown_it",
+    "openai.resources.batches",
     "openai.resources.chat",
+    "openai.resources.files",
     "polars._utils.parquet",
 ):
     with suppress(ImportError):

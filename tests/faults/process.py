@@ -21,8 +21,13 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[2]
-FIRST_WAIT = 0.02
-"""Seconds before a request is sent again for the first time; each further wait is longer."""
+WAITS = (
+    ("refusal_index.engines.retrying", "FIRST_WAIT", 0.02),
+    ("refusal_index.engines.waves.engine", "FIRST_WAIT", 0.02),
+    ("refusal_index.engines.waves.batch_lane", "SETTLED", 0.3),
+    ("refusal_index.engines.waves.batch_executor", "OUTAGE", 3.0),
+)
+"""Seconds to wait for the first time until something is done again, or given up, and where they stand."""
 
 PRELOADED = ("tests.faults.preloaded",)
 
@@ -183,8 +188,9 @@ def _terminal(copied_to: int) -> int:
 
 def become(arguments: list[str], clock: float = 0.0) -> None:
     """Run the command line in this process, with short waits and a clock that jumps."""
-    if importlib.util.find_spec("refusal_index.engines.retrying"):
-        importlib.import_module("refusal_index.engines.retrying").FIRST_WAIT = FIRST_WAIT
+    for module, name, seconds in WAITS:
+        if importlib.util.find_spec(module):
+            setattr(importlib.import_module(module), name, seconds)
     if clock:
         _let_jump(clock)
     sys.argv = ["refusal-index", *arguments]

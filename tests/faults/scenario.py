@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +22,36 @@ class Engine:
     ----------
     name, model, grader
         As the command line takes them; both models are those of the server.
+    options
+        What it is told beside, so that it waits no longer than it must.
+    together
+        Whether it sends all at once that is due.
+    loses
+        How many of the requests that a promise takes to be on their way it may pay for once more.
     """
 
     name: str
     model: str
     grader: str
+    options: tuple[str, ...] = ()
+    together: bool = False
+    loses: float = 1
 
 
 ENGINES = (
     Engine("inspect", "openai-api/fake/any", "openai-api/fake/grader"),
     Engine("http", "openai-api/fake/any", "openai-api/fake/grader"),
+    Engine("batch", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "poll=0.05"), True, 0),
+    Engine("vllm", "vllm/any", "vllm/grader", (), True, math.inf),
+    Engine("ray", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "shard=10"), True),
     Engine("local", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
 )
 """Every engine; one more is one more line."""
+
+PART_ONLY = ("vllm", "ray")
+"""Those that play what the table says and nothing else: the one meets with no provider, the other is slow to start."""
+
+EVERY = tuple(engine.name for engine in ENGINES if engine.name not in PART_ONLY)
 
 
 @dataclass(frozen=True)
@@ -77,17 +95,29 @@ class Promise:
         faults, or else a pattern for how it differs.
     status, says
         Exit status, or several that will do, and a pattern for what is said.
-    repeats
-        How many requests may be paid for once more: those whose replies were on their way.
-    received
-        Most requests that may arrive in the step that tells, good ones and others.
+    repeats, again
+        How many requests may be paid for once more: those whose replies were on their way, and those that are asked for
+        again on purpose.
+    received, together
+        Most requests that may arrive in the step that tells, good ones and others; and of an engine that sends all at
+        once that is due, where that is more.
     """
 
     outcome: str = EQUAL
     status: int | tuple[int, ...] = DONE
     says: str = ""
     repeats: int = 0
+    again: int = 0
     received: int | None = None
+    together: int | None = None
+
+    def most_repeats(self, engine: Engine) -> float:
+        """Return how many requests may be paid for once more with an engine."""
+        return (self.repeats and engine.loses * self.repeats) + self.again
+
+    def most_received(self, engine: Engine) -> int | None:
+        """Return how many requests may arrive with an engine; None for any number."""
+        return self.together if engine.together and self.together is not None else self.received
 
 
 @dataclass(frozen=True)
@@ -135,7 +165,7 @@ class Scenario:
     disk: str | None = None
     out: str = "r"
     texts: bool = True
-    engines: tuple[str, ...] = tuple(engine.name for engine in ENGINES)
+    engines: tuple[str, ...] = EVERY
     limit: float = 120.0
 
     @property

@@ -3,27 +3,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.faults import kinds
 from tests.faults.carrying import fill, protect
 from tests.faults.damage import (
     cut,
+    elsewhere,
     emptied,
     half_renamed,
     linked,
     piped,
     removed,
     replaced,
+    said_of_batch,
     scrambled,
+    torn,
     without_results,
 )
-from tests.faults.plan import FIRST, FORCED, GRADER, PASSES, Fault
+from tests.faults.plan import CALLS, FIRST, FORCED, GRADER, LIST, LOOK, PASSES, RESULTS, SUBMIT, UPLOAD, Fault
 from tests.faults.process import Surroundings
 from tests.faults.scenario import BAD_INPUT, INCOMPLETE, INTERRUPTED, RESUMED, Promise, Scenario, Step
 from tests.faults.world import KEY
 
 INSPECT = ("inspect",)
-OWN_CLIENT = ("inspect", "http")  # functions give one text, and no reason why it ended
-NO_LOGS = ("http", "local")
+OWN_CLIENT = ("inspect", "http", "batch")  # functions give one text, and no reason why it ended
+NO_LOGS = ("http", "batch", "local")
+BATCH = ("batch",)
+SINGLY = ("inspect", "http", "local")
 FINE = Promise()
 NO_HOME = Surroundings(environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True)
 AT_ONCE = 10  # requests in flight, unless a scenario says otherwise
@@ -45,6 +52,77 @@ PLACES = "The folder lies somewhere unusual"
 AROUND = "The surroundings are unusual"
 GRADERS = "The grader is of no use"
 AGAIN = "A run is resumed or extended"
+UNDERWAY = "Batches are on their way"
+WEIGHTS = "A program runs the weights"
+
+IN_PROGRAM = frozenset(
+    {
+        "a fifth of 500",
+        "a fifth of 502 with an HTML body",
+        "a fifth without choices",
+        "a fifth with content null",
+        "a fifth of dropped connections",
+        "slow answers",
+        "nothing but 500",
+        "one question always ends in 400",
+        "one question always ends in 500",
+        "one prompt is filtered (400, content_filter)",
+        "one reply is filtered",
+        "one reply is cut for its length",
+        "one reply is null whenever it is asked for",
+        "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX",
+        "kill -9",
+        "interrupted (SIGINT)",
+        "interrupted twice",
+        "terminated (SIGTERM)",
+        "a second run in the same folder",
+        "--max-requests is reached",
+        "--max-time is reached",
+        "full while models are asked",
+        "no further files while models are asked",
+        "all that is derived is gone",
+        "the store of replies is scrambled",
+        "a name with spaces",
+        "behind a symbolic link",
+        "on a disk that is read-only from the start",
+        "output into a closed pipe",
+        "it talks nonsense about two questions",
+        "a finished run once more",
+    }
+)
+"""What a program on this machine can meet with: it knows no keys, quotas, addresses and waits."""
+
+ON_A_CLUSTER = frozenset(
+    {
+        "a fifth of 500 (first)",
+        "a fifth of truncated JSON (first)",
+        "a fifth with content null (first)",
+        "a fifth of dropped connections (first)",
+        "a request that hangs (first)",
+        "the key is refused (401)",
+        "the quota is gone (429, insufficient_quota)",
+        "nothing but 500",
+        "the server goes and does not come back",
+        "one question always ends in 400",
+        "one prompt is filtered (400, content_filter)",
+        "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX",
+        "an error repeats the key (500)",
+        "kill -9 (first)",
+        "kill -9 (forced)",
+        "interrupted (SIGINT) (first)",
+        "interrupted twice (first)",
+        "terminated (SIGTERM) (first)",
+        "--max-requests is reached",
+        "full while models are asked",
+        "a finished run once more",
+        "resumed by another engine",
+    }
+)
+"""What is played on a cluster, by title: each wave begins with new actors, so that a row takes half a minute.
+
+It is what happens between an actor and the server, and how a run with actors ends; what happens to the folder, its
+surroundings and the grader is the same code for every engine that works in waves.
+"""
 
 
 def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **which: object) -> tuple[Scenario, ...]:
@@ -59,7 +137,8 @@ def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **whi
 
 def lasting(name: str, deed: kinds.Misdeed, says: str, tries: int = 1, **which: object) -> Scenario:
     """Return the scenario of a fault that does not pass by itself, from a request on."""
-    promise = Promise(RESUMED, INCOMPLETE, says, received=ROW * tries + int(which.pop("good", 0)))  # type: ignore[call-overload]
+    good = int(which.pop("good", 0))  # type: ignore[call-overload]
+    promise = Promise(RESUMED, INCOMPLETE, says, received=ROW * tries + good, together=60 * tries + good)
     return Scenario(LASTING, name, (Step((Fault(deed, **which),)),), promise, questions=60)  # type: ignore[arg-type]
 
 
@@ -81,20 +160,57 @@ def around(name: str, promise: Promise = FINE, **how: object) -> Scenario:
 
 def graded(name: str, says: str) -> Scenario:
     """Return the scenario of a grader that says something else about two questions."""
-    promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE, repeats=2 * TRIES)
+    promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE, again=2 * TRIES)
     return Scenario(
         GRADERS, name, (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),), promise, graded=True
     )
 
 
+def batch(name: str, *faults: Fault, promise: Promise = FINE, of: str = "", **more: object) -> Scenario:
+    """Return the scenario of faults of a batch API itself."""
+    return Scenario(UNDERWAY, name, (Step(faults),), promise, of, engines=BATCH, **more)  # type: ignore[arg-type]
+
+
+def calls(name: str, deed: kinds.Misdeed | str, promise: Promise = FINE, **which: object) -> tuple[Scenario, ...]:
+    """Return the scenarios of a fault that each call of a batch API meets with, the first few times."""
+    which = which or {"times": 2}
+    doubt = Fault(kinds.lost_answer, of=SUBMIT, times=1)  # what else would look through the list
+    return tuple(
+        batch(name, Fault(deed, of=of, **which), *([doubt] if of == LIST else []), promise=promise, of=of, **QUICK)  # type: ignore[arg-type]
+        for of in CALLS
+    )
+
+
+def resumed(name: str, promise: Promise, state: str = LOOK, before: object = None, **step: object) -> Scenario:
+    """Return the scenario of a run that was killed while a batch was on its way, and that goes on otherwise."""
+    steps = (Step((Fault("kill", of=state, requests=(0, 1)),), tells=False), Step(before=before, **step))  # type: ignore[arg-type]
+    return Scenario(UNDERWAY, name, steps, promise, engines=BATCH)
+
+
+def program(name: str, deed: str, promise: Promise, **more: object) -> Scenario:
+    """Return the scenario of a program that something befalls in its own process."""
+    surroundings = Surroundings(environment=(("FAKE_VLLM", deed),))
+    return Scenario(WEIGHTS, name, (Step(around=surroundings),), promise, engines=("vllm",), **more)  # type: ignore[arg-type]
+
+
+def by_others_too(scenario: Scenario) -> Scenario:
+    """Return a scenario that the engines with a part of the table play as well, where it is in their part."""
+    more = [
+        name for name, part in (("vllm", IN_PROGRAM), ("ray", ON_A_CLUSTER)) if {scenario.name, scenario.title} & part
+    ]
+    return replace(scenario, engines=(*scenario.engines, *more))
+
+
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
 AS_LOGGED = Promise(status=(0, BAD_INPUT), received=0)  # Inspect's logs hold the replies, too
+QUICK = {"options": ("--attempt-timeout", "2")}
+UNTOUCHED = Promise("rows missing|no outcome table", BAD_INPUT, "error: .*batches.jsonl", received=0)
 NO_ROOM = Promise(
     RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)", AT_ONCE, received=20 + 2 * AT_ONCE
 )
 
 # fmt: off
-SCENARIOS: tuple[Scenario, ...] = (
+SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     *passing("a burst of 429", kinds.RATE_LIMIT, requests=(3, 18)),
     *passing("a burst of 429 that says when to come back", kinds.RATE_LIMIT_WITH_WAIT, requests=(3, 18)),
     *passing("a fifth of 500", kinds.SERVER_ERROR),
@@ -109,7 +225,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     *passing("a request that hangs", kinds.hanging(30), questions=(3, 4), times=1, options=("--attempt-timeout", "2")),
     *passing("the server is down for a moment", kinds.down(0.3), requests=(7, 8)),
     *passing("slow answers", kinds.slow(0.3), share=0.2),
-    Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(repeats=40), options=("--draws", "4"), choices=4, engines=OWN_CLIENT),
+    Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(again=40), options=("--draws", "4"), choices=4, engines=OWN_CLIENT),
     lasting("the key is refused (401)", kinds.KEY_REFUSED, "401"),
     lasting("the key is refused from the middle on (401)", kinds.KEY_REFUSED, "401", requests=(25, 10**9), good=25),
     lasting("nothing is paid (402)", kinds.NOT_PAID, "402|Insufficient credits"),
@@ -126,7 +242,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(REPLIES, "one reply is filtered", (Step((Fault(kinds.FILTERED, questions=(4,)),)),), Promise("first_content_filter 1", INCOMPLETE), texts=False, engines=OWN_CLIENT),
     Scenario(REPLIES, "a forced answer is filtered, in seven variants", (Step((Fault(kinds.FILTERED, of=FORCED, questions=(3,)),)),), Promise("forced_content_filter 7", INCOMPLETE), options=("--prompts", "paraphrases", "--variants", "all"), texts=False, engines=OWN_CLIENT),
     Scenario(REPLIES, "one reply is cut for its length", (Step((Fault(kinds.CUT_SHORT, questions=(4,)),)),), Promise("first_truncated 1", INCOMPLETE), texts=False, engines=OWN_CLIENT),
-    Scenario(REPLIES, "a filtered reply is asked again with --retry", (Step((Fault(kinds.FILTERED, questions=(4,)),), tells=False), Step(options=("--retry", "unscored"))), Promise(repeats=1), engines=OWN_CLIENT),
+    Scenario(REPLIES, "a filtered reply is asked again with --retry", (Step((Fault(kinds.FILTERED, questions=(4,)),), tells=False), Step(options=("--retry", "unscored"))), Promise(again=1), engines=OWN_CLIENT),
     Scenario(REPLIES, "one reply is null whenever it is asked for", (Step((Fault(kinds.NULL_CONTENT, questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
     Scenario(REPLIES, "one reply calls a tool whenever it is asked for", (Step((Fault(kinds.TOOL_CALL, questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX", (Step((Fault(kinds.says(HOSTILE), questions=(2,)),)),), texts=False),
@@ -140,7 +256,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     killed("interrupted twice", "interrupt twice", Promise(RESUMED, INTERRUPTED, repeats=AT_ONCE), FIRST),
     killed("terminated (SIGTERM)", "terminate", Promise(RESUMED, INTERRUPTED), FIRST),
     Scenario(ENDED, "a second run in the same folder", (Step((Fault("another run", requests=(10, 11)),)),)),
-    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), options=("--variants", "low,high")),
+    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "complete|nothing was answered yet", repeats=AT_ONCE), options=("--variants", "low,high")),
     Scenario(ENDED, "--max-requests is reached", (Step(options=("--max-requests", "20")),), Promise(RESUMED, INCOMPLETE, received=20)),
     Scenario(ENDED, "--max-time is reached", (Step((Fault(kinds.slow(0.4)),), options=("--max-time", "1")),), Promise(RESUMED, INCOMPLETE)),
     Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=OWN_CLIENT),
@@ -192,11 +308,64 @@ SCENARIOS: tuple[Scenario, ...] = (
     Scenario(GRADERS, "a reply addresses it", (Step((Fault(kinds.says(TO_GRADER), of=FIRST, questions=(2,)),)),), graded=True, texts=False),
     Scenario(GRADERS, "it is out of quota", (Step((Fault(kinds.QUOTA, of=GRADER, questions=range(40)),)),), Promise(RESUMED, INCOMPLETE, "quota"), graded=True),
     Scenario(AGAIN, "a finished run once more", (Step(tells=False), Step()), Promise(received=0), graded=True),
-    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True),
-    Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW), options=("--draws", "3")),
+    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True, engines=SINGLY),  # batches: see below
+    Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW, together=80), options=("--draws", "3")),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1))),
-    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=NO_LOGS),
+    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=("http", "local")),  # batches: see below
     Scenario(AGAIN, "begun by Inspect and resumed without it, over HTTP", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "http"))), Promise(repeats=AT_ONCE), engines=INSPECT),
     Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True),
-)
+    *calls("a call of the API ends in 500, twice", kinds.SERVER_ERROR),
+    *calls("a call of the API ends in 429, twice", kinds.RATE_LIMIT_WITH_WAIT),
+    *calls("a call of the API ends in 502 with an HTML body, twice", kinds.HTML),
+    *calls("a call of the API gives truncated JSON, twice", kinds.TRUNCATED_JSON),
+    *calls("a call of the API drops its connection, twice", kinds.dropped_connection),
+    *calls("a call of the API hangs", kinds.hanging(5), times=1),
+    *calls("a call of the API does what it should, and its answer is lost", kinds.lost_answer, times=1),
+    *calls("the server is down for a moment at a call", kinds.down(0.3), requests=(0, 1)),
+    *(replace(one, engines=BATCH, group=UNDERWAY) for one in passing("a fifth of the requests expires", kinds.expired)),
+    batch("all requests expire, each time", Fault(kinds.expired), promise=Promise(RESUMED, INCOMPLETE, "expired|in time")),
+    batch("the file is refused: the key (401)", Fault(kinds.KEY_REFUSED, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "401", received=0)),
+    batch("the file is refused: no credit (402)", Fault(kinds.NOT_PAID, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "402|Insufficient credits", received=0)),
+    batch("the file is refused: too large (413)", Fault(kinds.TOO_LARGE, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "too large.*requests=", received=0)),
+    batch("the server has no batches (404)", Fault(kinds.NO_BATCHES, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "takes no batches", received=0)),
+    batch("no file can be handed over (500)", Fault(kinds.SERVER_ERROR, of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "500|had an error", received=0)),
+    batch("no batch can be submitted (500)", Fault(kinds.SERVER_ERROR, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "500|had an error", received=0)),
+    batch("the batch is refused: the quota", Fault(kinds.QUOTA, of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "quota", received=0)),
+    batch("the batch is taken, and refused for its model", Fault(kinds.not_taken("model_not_found", "no such model"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "no such model")),
+    batch("the batch is taken, and refused for what else is on its way", Fault(kinds.not_taken("token_limit_exceeded", "Enqueued token limit reached"), of=SUBMIT, requests=(1, 2)), options=("--engine-option", "requests=15")),
+    batch("the key is refused while a batch is on its way (401)", Fault(kinds.KEY_REFUSED, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "401")),
+    batch("nothing is heard of a batch (500)", Fault(kinds.SERVER_ERROR, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "cannot be looked at")),
+    batch("the server goes while a batch is on its way", Fault(kinds.down(3600), of=LOOK, requests=(0, 1)), promise=Promise(RESUMED, INCOMPLETE, "[Cc]onnect")),
+    batch("a batch does not end within --max-time", Fault(kinds.not_done, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "on their way; the same command collects"), options=("--max-time", "2")),
+    batch("the server forgets the batch (404)", Fault(kinds.forgotten, of=LOOK, requests=(0, 1)), promise=Promise("missing; error: .*cannot be looked at|no outcome table.*cannot be looked at", INCOMPLETE, "forget=ri-")),
+    Scenario(UNDERWAY, "a batch that the server forgot is given up", (Step((Fault(kinds.forgotten, of=LOOK, requests=(0, 1)),), tells=False), Step(options=("--engine-option", "forget=batch_2"))), Promise(again=40), engines=BATCH),
+    batch("results cannot be fetched (500)", Fault(kinds.SERVER_ERROR, of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had")),
+    batch("the connection is cut within the results", Fault(kinds.cut_connection, of=RESULTS, times=1)),
+    batch("results come in half, once", Fault(kinds.half(), of=RESULTS, times=1)),
+    batch("results come in half, in whole lines, once", Fault(kinds.half(whole_lines=True), of=RESULTS, times=1)),
+    batch("results come in half, each time", Fault(kinds.half(), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had .*they end early")),
+    *calls("kill -9 at a call", "kill", Promise(RESUMED, -9), requests=(0, 1)),
+    *(replace(one, graded=True) for one in calls("kill -9 at a call of the second wave", "kill", Promise(RESUMED, -9), requests=(1, 2)) if one.of != LIST),
+    *calls("interrupted (SIGINT) at a call", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), requests=(0, 1)),
+    *calls("interrupted twice at a call", "interrupt twice", Promise(RESUMED, INTERRUPTED), requests=(0, 1)),
+    *calls("terminated (SIGTERM) at a call", "terminate", Promise(RESUMED, INTERRUPTED), requests=(0, 1)),
+    *(replace(one, disk=DISK) for one in calls("the disk is full at a call", "fill the disk", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space|disk|full)"), requests=(0, 1))),
+    resumed("the journal ends in the middle of a line", FINE, before=torn("batches.jsonl")),
+    resumed("the journal is empty: what is on its way is paid for again", Promise(again=40), before=emptied("batches.jsonl")),
+    resumed("the journal is gone: what is on its way is paid for again", Promise(again=40), before=removed("batches.jsonl")),
+    resumed("the journal is scrambled", UNTOUCHED, before=scrambled("batches.jsonl")),
+    resumed("the journal is none", UNTOUCHED, before=replaced("batches.jsonl", "[]\n")),
+    resumed("the journal is a symbolic link", UNTOUCHED, before=elsewhere("batches.jsonl")),
+    resumed("the journal names a batch by a path", UNTOUCHED, before=said_of_batch("batch_2", "../files/file-1")),
+    resumed("the journal names another batch", Promise("rows missing|no outcome table", INCOMPLETE, "cannot be looked at.*forget=", received=0), before=said_of_batch("batch_2", "batch_99")),
+    resumed("the same server under another base URL, a batch on its way", FINE, host="localhost"),
+    resumed("another base URL, and whether a batch was submitted is not known", Promise(RESUMED, BAD_INPUT, "its address is .* now; look there", received=0), SUBMIT, host="localhost"),
+    resumed("another engine while a batch is on its way", Promise(RESUMED, BAD_INPUT, "on their way: another engine would pay", received=0), options=("--engine", "http")),
+    resumed("scored while a batch is on its way", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "nothing was answered yet"), command="score"),
+    program("it fails at once", "fails", Promise(RESUMED, INCOMPLETE, "CUDA out of memory", received=0)),
+    program("it dies in the middle", "dies", Promise(RESUMED, INCOMPLETE, "status 134", repeats=20)),
+    program("it fails when all is written", "fails late", Promise(RESUMED, INCOMPLETE, "the engine core died")),
+    program("kill -9 when all is written", "its master is killed", Promise(RESUMED, -9)),
+    program("its last line is torn", "tears", Promise(RESUMED, INCOMPLETE, again=2 * TRIES)),
+)))
 """Every scenario."""

@@ -84,7 +84,7 @@ def report_run(table: pl.DataFrame, *, label: str = "m", source: Path = Path("ru
     """Take a table of one model and dataset as a run, without a folder."""
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
     run = ComparedRun(label, source, table["model"][0], table["dataset"][0], variants)
-    return ReportRun(run, summarise(table))
+    return ReportRun(run, summarise(table), table)
 
 
 def counts_table(refused_wrong: int, refused_right: int, answered_wrong: int, answered_right: int) -> pl.DataFrame:

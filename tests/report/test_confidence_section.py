@@ -56,7 +56,7 @@ def scored_run(table: pl.DataFrame, scores: Sequence[Score], label: str = "m") -
     """Take a table of one model and dataset with scores as a run, without a folder."""
     variants = {name: part for (name,), part in table.group_by("variant", maintain_order=True)}
     run = ComparedRun(label, Path("runs/m"), "m", "d", variants, confidence=confidence_table(scores))
-    return ReportRun(run, with_confidence(summarise(table), table, run.confidence))
+    return ReportRun(run, with_confidence(summarise(table), table, run.confidence), table)
 
 
 @pytest.fixture(scope="module")

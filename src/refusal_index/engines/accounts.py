@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.redaction import remember, secrets_in_url
+from refusal_index.redaction import redacted, remember, secrets_in_url
 
 OPENAI, COMPATIBLE, ALMANAC = "openai", "openai-api", "almanac"
 OPENAI_URL = "https://api.openai.com/v1"
@@ -35,7 +35,7 @@ class Account:
     name: str
     provider: str
     model: str
-    base_url: str
+    base_url: str = field(repr=False)
     api_key: str = field(repr=False, default=NO_KEY)
     key_name: str = "the key"
 
@@ -105,5 +105,6 @@ def _check_url(name: str, url_name: str, url: str) -> None:
         is_one = False
     if not is_one or url != url.strip() or not url.isprintable():
         raise ModelError(
-            f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got {url[:80]!r}"
+            f"model {name!r}: expected a base URL in {url_name} that begins with http:// or https://, got "
+            f"{redacted(url)[:80]!r}"
         )

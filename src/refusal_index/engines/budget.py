@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,13 +57,14 @@ class Budget:
             tokens[one.reply.asked is Asked.MODEL] = read + one.input_tokens, written + one.output_tokens
         self._cost += prices.cost(tokens[True], tokens[False]) or 0.0
 
-    def count_earlier(self, run: Path, replies: Sequence[Completion], prices: Prices) -> None:
-        """Count what earlier commands took for a run, once."""
+    def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
+        """Count what earlier commands took for a run, once; of the replies none is held."""
         if run in self._counted:
             return
         self._counted.add(run)
-        self._sent += sum(one.requests for one in replies)
+        before = self._answered
         self.count(replies, prices)
+        self._sent += self._answered - before
 
     @contextmanager
     def one_request(self) -> Iterator[None]:

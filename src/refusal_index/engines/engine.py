@@ -131,7 +131,7 @@ class Ask:
     decoding: Decoding | None
     top_logprobs: int | None = None
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """The hash of all that is asked, which tells it from every other request of a run."""
         asked = {

@@ -8,8 +8,8 @@ from refusal_index.engines.engine import MakeEngine
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.settings import Sending
 
-BATCH = "batch"
-"""The engine whose requests outlive a command."""
+BATCH, FILES = "batch", "files"
+"""The engine whose requests outlive a command, and the one that sends none."""
 
 ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
@@ -18,7 +18,7 @@ ENGINES = {
     BATCH: "refusal_index.engines.waves.batch:batch_engine",
     "vllm": "refusal_index.engines.waves.vllm:vllm_engine",
     "ray": "refusal_index.engines.waves.ray_engine:ray_engine",
-    "files": "refusal_index.engines.waves.by_hand:FilesEngine",
+    FILES: "refusal_index.engines.waves.by_hand:FilesEngine",
 }
 """Where each engine is; none is imported before it is asked for."""
 
@@ -81,6 +81,19 @@ def check_batch(sending: Sending) -> None:
             f"{{batch}}: expected {{engine}} inspect beside it, got {sending.engine}; leave it out: {{engine}} batch "
             "sends batches without it, and keeps those on their way"
         )
+
+
+def check_sends(sending: Sending) -> None:
+    """Raise if nobody would be asked, where only a run's requests can be written into files.
+
+    Raises
+    ------
+    SettingError
+        The message names the engines that ask.
+    """
+    if sending.engine == FILES:
+        others = ", ".join(one for one in ENGINES if one != FILES)
+        raise SettingError(f"{{engine}}: files carries a run's own requests only; choose one of {others}")
 
 
 def note_on(sending: Sending) -> str | None:

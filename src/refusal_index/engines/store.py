@@ -111,6 +111,7 @@ class ReplyStore:
 
     Examples
     --------
+    >>> from refusal_index.protocol import Reply
     >>> with ReplyStore(None) as store:
     ...     store.ask("low", {Question("q1", "What is the capital of Peru?", "Lima"): 1})
     ...     store.put([Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "<answer>Lima</answer>"))])

@@ -19,7 +19,7 @@ from refusal_index.confidence.registry import METHODS, methods_of
 from refusal_index.confidence.topic import TOPIC
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
-from refusal_index.engines.registry import check_engine
+from refusal_index.engines.registry import check_sends
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
@@ -175,8 +175,8 @@ def _plan(
     chosen = prompts_before(before, prompts, run)
     grader, graders = grader_before(before)
     settings = settings_before(before, settings)
-    check_engine(settings.sending.engine)
     check_sending(settings, asks_grader=bool(graders))
+    check_sends(settings.sending)
     for name in (settings.model, *graders):
         check_name(name, objects or {})
     if not folder.outcomes.exists():

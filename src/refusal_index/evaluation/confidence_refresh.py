@@ -25,7 +25,7 @@ KEY = ("question_id", "method", "variant", "draw", "pass")
 
 
 def refresh_scores(
-    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.DataFrame
+    folder: RunFolder, store: ReplyStore, settings: Mapping[str, Any], outcomes: pl.LazyFrame
 ) -> tuple[str, ...]:
     """Bring the grades in a folder's confidence table up to date, before its outcomes are replaced.
 
@@ -63,11 +63,12 @@ def refresh_scores(
     return tuple(outdated)
 
 
-def _is_redrawn(folder: RunFolder, outcomes: pl.DataFrame) -> bool:
+def _is_redrawn(folder: RunFolder, outcomes: pl.LazyFrame) -> bool:
     """Whether questions were drawn otherwise than the outcomes have it that are about to be replaced."""
     with suppress(OutcomeTableError):
-        before, now = (one.filter(pl.col("draw") > 0).height for one in (folder.read_outcomes(), outcomes))
-        return before != now
+        tables = folder.read_outcomes().lazy(), outcomes
+        before, now = (one.select((pl.col("draw") > 0).sum()).collect().item() for one in tables)
+        return bool(before != now)
     return False
 
 
@@ -92,11 +93,11 @@ def _agrees(group: pl.DataFrame, graded: Mapping[str, bool | None]) -> bool:
     return all(graded.get(one) is wrong for one, wrong in forced.select("question_id", "wrong").iter_rows())
 
 
-def _regraded(folder: RunFolder, group: pl.DataFrame, outcomes: pl.DataFrame) -> pl.DataFrame:
+def _regraded(folder: RunFolder, group: pl.DataFrame, outcomes: pl.LazyFrame) -> pl.DataFrame:
     """Return scores of others with the grades of the new outcomes, if those that they have are the earlier ones'."""
     blank = group.with_columns(wrong=pl.lit(None, pl.Boolean))
     with suppress(OutcomeTableError, ConfidenceError):  # no outcomes before, or of nobody's questions
-        before, now = (join_outcomes(blank, one).scores for one in (folder.read_outcomes(), outcomes))
+        before, now = (join_outcomes(blank, one).scores for one in (folder.read_outcomes(), outcomes.collect()))
         if before.sort(KEY).equals(group.sort(KEY)) and now.height == group.height:
             return now
     return group

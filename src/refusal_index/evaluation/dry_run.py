@@ -16,6 +16,7 @@ from refusal_index.almanac import chat
 from refusal_index.almanac.models import count_tokens, model_names
 from refusal_index.engines.engine import ask_for, completed
 from refusal_index.engines.local.engine import embedded
+from refusal_index.engines.registry import BATCH
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import ALMANAC, Plan
 from refusal_index.evaluation.run import open_store
@@ -28,13 +29,14 @@ from refusal_index.protocol.ranges import Estimate, Load, Range
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
 ALMANAC_REPLY_TOKENS = 8  # as measured
-CONNECTIONS = 10  # Inspect's first guess at most providers
+CONNECTIONS = {"http": 100}
+OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
 ALMANAC_CONNECTIONS = 64
 SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
 """Providers that give several choices for one request, as far as known."""
 
-BATCH, WINDOW = "batch", 86_400.0
-"""The engine of batches, and the seconds within which a provider answers one or lets it expire."""
+WINDOW = 86_400.0
+"""Seconds within which a provider answers a batch or lets it expire."""
 
 CHECKING = frozenset({"inspect", "http"})
 """Engines that ask each grader for a plain case first."""
@@ -136,9 +138,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
             _paid(store),
             lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
         )
-    connections = plan.settings.sending.max_connections or (
-        ALMANAC_CONNECTIONS if counts_exactly(plan.settings.model) else CONNECTIONS
-    )
+    connections = _connections(plan)
     checks = len(plan.graders) if pending and plan.settings.sending.engine in CHECKING else 0
     return RunEstimate(
         plan=plan,
@@ -152,6 +152,12 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         connections=connections,
         remark="; ".join(filter(None, (remark, *_about_batches(plan)))) or None,
     )
+
+
+def _connections(plan: Plan) -> int:
+    sending = plan.settings.sending
+    usual = ALMANAC_CONNECTIONS if counts_exactly(plan.settings.model) else OTHER_CONNECTIONS
+    return sending.max_connections or CONNECTIONS.get(sending.engine, usual)
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:

@@ -149,8 +149,6 @@ class Received:
         the store, and results of requests that are not this run's.
     failures, stray
         What requests failed for, with how many; and failures of requests that the run does not or no longer have.
-    pending
-        How many requests are due now.
     run
         The run with its results, once nothing is due.
     """
@@ -162,8 +160,12 @@ class Received:
     unknown: Trouble
     failures: Counter[str]
     stray: Trouble
-    pending: int
     run: Run | None = None
+
+    @property
+    def pending(self) -> int:
+        """How many requests are due now."""
+        return self.taken.pending
 
     @property
     def left_out(self) -> int:
@@ -212,8 +214,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
         failures, differing = _Failures(store), Trouble()
         watch = Watch(failed=failures, differs=differing.add)
         taken = take(run.talks(store), spool, store, run.settings, run.names, watch)
-        pending = sum(1 for _ in wave(run.talks(store), run.settings, run.names))
-        results = None if pending else write_results(run.folder, store)
+        results = None if taken.pending else write_results(run.folder, store)
         return Received(
             taken,
             spool.unreadable,
@@ -222,6 +223,5 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
             spool.unknown(),
             failures.told,
             spool.unknown(failures=True),
-            pending,
             results,
         )

@@ -15,14 +15,14 @@ LONGEST_WAIT, LOOK = 60.0, 0.1
 """Seconds between passes at most, and between looks whether the command is to end."""
 
 
-def is_in_batches(plan: Plan) -> bool:
-    """Whether the requests of a run go out in batches that outlive the command."""
+def outlives_the_command(plan: Plan) -> bool:
+    """Whether what a run sends goes on without the command, as a provider's batches do."""
     return plan.settings.sending.engine == BATCH
 
 
 def waits_for_batches(plan: Plan, budget: Budget) -> bool:
     """Whether a run that ended early has batches on their way, and this command is to wait for them."""
-    if not is_in_batches(plan) or plan.settings.sending.detach or is_over(budget):
+    if not outlives_the_command(plan) or plan.settings.sending.detach or is_over(budget):
         return False
     return bool(journal_of(plan.folder).entries)
 
@@ -44,7 +44,7 @@ def first_wait(plans: Iterable[Plan]) -> float:
     """Return the seconds between the first pass and the second."""
     from refusal_index.engines.waves.batch_options import Options  # noqa: PLC0415 - of one engine only
 
-    polls = (Options.of(plan.settings).poll for plan in plans if is_in_batches(plan))
+    polls = (Options.of(plan.settings).poll for plan in plans if outlives_the_command(plan))
     return min(polls, default=LONGEST_WAIT)
 
 

@@ -18,11 +18,11 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.identity import grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
-from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive, each_asked, procedure_of
+from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
+from refusal_index.outcomes.files import replacing
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.table import write_outcomes
 from refusal_index.protocol import (
     Asked,
     Completion,
@@ -128,10 +128,10 @@ async def regrade(prepared: RegradePlan, progress: Progress = unwatched, budget:
     plan = prepared.plan
     with plan.folder.lock():
         plan.folder.create_or_resume(plan.identity, about=plan.about)
-        with open_store(prepared.source, made=False) as store:
-            derived = derive(prepared.source, store)
-        if not (plan.folder.path / BEFORE).exists():
-            write_outcomes(derived.outcomes, plan.folder.path / BEFORE)
+        before = plan.folder.path / BEFORE
+        if not before.exists():
+            with open_store(prepared.source, made=False) as store, replacing(before) as new:
+                derive_into(new, prepared.source, store)
         with open_store(plan.folder) as store:
             for one in prepared.replied:
                 store.put(one.replies)

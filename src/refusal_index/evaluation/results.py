@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +20,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.first_passes import first_pass_table, named
 from refusal_index.evaluation.sums import STILL_TO_COME, Answered, Disagreement, Missing, Sums, total
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_plain, replacing
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_plain
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -47,7 +50,6 @@ __all__ = [
     "Missing",
     "UnfinishedError",
     "check_nothing_lost",
-    "derive",
     "derive_into",
     "each_asked",
     "procedure_of",
@@ -66,6 +68,9 @@ ROWS_OF_PART = 10_000
 ROWS_OF_GROUP = 100_000
 """How many are written at a time where parts are put together."""
 
+OS_ERROR = re.compile(r"\(os error (\d+)\)")
+"""How Polars tells the number of an error of the system, where it does."""
+
 Asking = tuple[Conversation, list[Completion], str | None]
 """A question under a variant, what was said about it, and what kept it from being finished."""
 
@@ -81,7 +86,7 @@ class Derived:
     Attributes
     ----------
     outcomes
-        The outcome table: every question that was asked for, whatever became of it.
+        The outcome table, as it lies in its file: every question that was asked for, whatever became of it.
     usage
         Requests, tokens and cost by variant. A forced answer that several variants share counts for the first of them.
     missing
@@ -90,7 +95,7 @@ class Derived:
         Replies over which two graders differ.
     """
 
-    outcomes: pl.DataFrame
+    outcomes: pl.LazyFrame
     usage: Mapping[str | None, Usage]
     missing: tuple[Missing, ...]
     disagreements: tuple[Disagreement, ...] = ()
@@ -115,11 +120,16 @@ def procedure_of(settings: Mapping[str, Any]) -> Procedure:
     return Regrading(kind) if "regraded_from" in settings else TwoPass(kind)
 
 
-def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
-    """Return what the replies of a run add up to, variants in the order of their prompt set.
+def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
+    """Write what the replies of a run add up to as an outcome table, variants in the order of their prompt set.
+
+    Of a run of both passes never more than parts of the table are in memory.
 
     Parameters
     ----------
+    place
+        The file, of Parquet; nothing sees to it that it is whole, or what was there stays. A folder beside it holds
+        the parts of the table until they are put together.
     folder, store
         The run's folder and its replies.
     prices
@@ -128,40 +138,20 @@ def derive(folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> D
     Raises
     ------
     UnfinishedError
-        If nothing was answered yet, and nothing failed.
+        If nothing was answered yet, and nothing failed; then nothing is written.
     RunFolderError
         If the folder is not a run's.
+    OSError
+        If the file cannot be written.
     """
     settings = folder.read_complete_settings()
     if "first_pass" in settings:
-        return _with_first_passes(folder, settings, store, prices)
+        table, derived = _with_first_passes(folder, settings, store, prices)
+        with _raising_os_errors(place):
+            table.write_parquet(place)
+        return replace(derived, outcomes=pl.scan_parquet(place))
     sums = _sums(settings["prompts"]["variants"], store)
-    parts: dict[str, list[pl.DataFrame]] = {variant: [] for variant in sums.variants}
-    for variant, part in _parts(settings, store, sums):
-        parts[variant].append(part)
-    _check_begun(folder, sums)
-    table = pl.concat([part for some in parts.values() for part in some], rechunk=True)
-    return Derived(table, sums.usage(prices), sums.missing, sums.disagreements)
-
-
-def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Prices = UNPRICED) -> Derived:
-    """Derive as `derive` does, and write the outcome table into a Parquet file, never with more than parts in memory.
-
-    Parameters
-    ----------
-    place
-        The file. A folder beside it holds the parts of the table until they are put together.
-    folder, store, prices
-        As for `derive`; a run of both passes.
-
-    Returns
-    -------
-    Derived
-        Its table has every column and no row.
-    """
-    settings = folder.read_complete_settings()
-    sums = _sums(settings["prompts"]["variants"], store)
-    with TemporaryDirectory(TEMPORARY_SUFFIX, f".{place.name}.", place.parent) as beside:
+    with _raising_os_errors(place), TemporaryDirectory(TEMPORARY_SUFFIX, f"{place.name}.", place.parent) as beside:
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
         for variant, part in _parts(settings, store, sums):
             path = Path(beside, f"{sum(map(len, written.values()))}.parquet")
@@ -169,9 +159,19 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
             written[variant].append(path)
         _check_begun(folder, sums)
         in_order = [path for paths in written.values() for path in paths]
-        with replacing(place) as temporary:
-            pl.scan_parquet(in_order).sink_parquet(temporary, row_group_size=ROWS_OF_GROUP)
-    return Derived(pl.DataFrame(schema=dict(SCHEMA)), sums.usage(prices), sums.missing, sums.disagreements)
+        pl.scan_parquet(in_order).sink_parquet(place, row_group_size=ROWS_OF_GROUP)
+    return Derived(pl.scan_parquet(place), sums.usage(prices), sums.missing, sums.disagreements)
+
+
+@contextmanager
+def _raising_os_errors(place: Path) -> Iterator[None]:
+    """Raise as an error of the system what Polars makes of one: the disk may be full."""
+    try:
+        yield
+    except pl.exceptions.ComputeError as error:
+        told = OS_ERROR.search(str(error))
+        number, said = (int(told[1]), os.strerror(int(told[1]))) if told else (errno.EIO, str(error).splitlines()[0])
+        raise OSError(number, said, str(place)) from error
 
 
 def _sums(order: Iterable[str], store: ReplyStore) -> Sums:
@@ -240,7 +240,7 @@ def _became(conversation: Conversation, said: list[Completion], error: str | Non
     return Answered(conversation.question, found, known, error or lacking)
 
 
-def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
+def check_nothing_lost(folder: RunFolder, table: pl.LazyFrame) -> None:
     """See to it that no outcome in a folder gives way to one that lacks its replies.
 
     Raises
@@ -249,34 +249,51 @@ def check_nothing_lost(folder: RunFolder, table: pl.DataFrame) -> None:
         If a question that is scored in the folder's outcome table is not in `table`, or lacks a reply there.
     """
     try:
-        before = _read_before(folder)
+        scored = _read_before(folder).filter(pl.col("refused").is_not_null() & pl.col("wrong").is_not_null())
     except OutcomeTableError:
         return  # none yet, or one that nobody can read
     lacking = pl.col("unscored_reason").is_in([NOT_FINISHED, REQUEST_FAILED])
-    kept = table.lazy().filter(~lacking.fill_null(value=False)).select(PLACE).collect()
-    scored = before.drop_nulls(["refused", "wrong"])
-    lost = scored.join(kept, on=PLACE, how="anti", nulls_equal=True, maintain_order="left")
-    if lost.height:
-        first = ", ".join(str(lost[name][0]) for name in ("variant", "question_id") if lost[name][0] is not None)
+    kept = table.filter(~lacking.fill_null(value=False)).select(PLACE)
+    lost = [_lost(scored, kept, variant) for variant in _variants_of(scored)]
+    count = sum(one.height for one in lost)
+    if count:
+        found = next(one for one in lost if one.height)
+        first = ", ".join(str(found[name][0]) for name in ("variant", "question_id") if found[name][0] is not None)
+        height = scored.select(pl.len()).collect().item()
         raise StoreError(
-            f"{folder.replies}: expected the replies behind {folder.outcomes.name}, found none for {lost.height:,} of "
-            f"its {scored.height:,} scored outcomes, the first {first}; restore the file, or move "
+            f"{folder.replies}: expected the replies behind {folder.outcomes.name}, found none for {count:,} of "
+            f"its {height:,} scored outcomes, the first {first}; restore the file, or move "
             f"{folder.outcomes.name} elsewhere to have what is left scored"
         )
 
 
-def _read_before(folder: RunFolder) -> pl.DataFrame:
-    """Read the columns that say what is scored; in a table of our own, which may be large, no others."""
+def _read_before(folder: RunFolder) -> pl.LazyFrame:
+    """Read the columns that say what is scored; of a table of our own, which may be large, no others, and late."""
     wanted = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
-    with suppress(OSError, pl.exceptions.PolarsError):
-        found = pl.scan_parquet(check_plain(folder.outcomes)).select(*wanted).collect()
-        if found.schema == wanted and not found["draw"].has_nulls():
-            return found
-    return folder.read_outcomes()
+    with suppress(OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        found = pl.scan_parquet(check_plain(folder.outcomes)).select(*wanted)
+        if found.collect_schema() == wanted:
+            # Read to its end once, whatever comes of it: only so it is found out that nothing in it is damaged.
+            found.select(pl.all().hash().sum()).collect()
+            if not found.select(pl.col("draw").has_nulls()).collect().item():
+                return found
+    return folder.read_outcomes().lazy()
 
 
-def _with_first_passes(folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices) -> Derived:
-    """Return what a forced pass adds up to, together with the first pass that it was made for."""
+def _variants_of(table: pl.LazyFrame) -> list[str | None]:
+    return table.select(pl.col("variant").unique(maintain_order=True)).collect()["variant"].to_list()
+
+
+def _lost(scored: pl.LazyFrame, kept: pl.LazyFrame, variant: str | None) -> pl.DataFrame:
+    """Return the rows of one variant that are no longer there: one at a time, as a join holds all that it joins."""
+    before, now = (table.filter(pl.col("variant").eq_missing(variant)) for table in (scored, kept))
+    return before.join(now, on=PLACE, how="anti", nulls_equal=True, maintain_order="left").collect()
+
+
+def _with_first_passes(
+    folder: RunFolder, settings: Mapping[str, Any], store: ReplyStore, prices: Prices
+) -> tuple[pl.DataFrame, Derived]:
+    """Return what a forced pass adds up to, together with the first pass that it was made for, and its table."""
     sums = _sums([FORCED], store)
     forced = {
         record.question.question_id: answered[FORCED].outcomes[0]
@@ -288,4 +305,5 @@ def _with_first_passes(folder: RunFolder, settings: Mapping[str, Any], store: Re
     # All variants share the forced answers, which therefore count for the first of them.
     first = passes[0].variant
     disagreements = tuple(replace(one, variant=first) for one in sums.disagreements)
-    return Derived(to_outcomes(passes, forced), {first: sums.usage(prices)[FORCED]}, sums.missing, disagreements)
+    table = to_outcomes(passes, forced)
+    return table, Derived(table.lazy(), {first: sums.usage(prices)[FORCED]}, sums.missing, disagreements)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,17 +31,16 @@ from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.first_passes import mixture
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.results import (
-    Derived,
     Disagreement,
     Missing,
     UnfinishedError,
     check_nothing_lost,
-    derive,
+    derive_into,
 )
 from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
-from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.files import replacing, write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
@@ -62,6 +63,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 DISAGREEMENTS = "disagreements.csv"
+HELD = 200_000
+"""Outcomes of a run that are held in memory once they are written: a table of more is read when it is asked for."""
+
 BEFORE = "before.parquet"
 """In the folder of a run that was graded anew: the outcome table under the grader before."""
 
@@ -78,8 +82,8 @@ class Run:
     ----------
     folder
         Where it lies.
-    outcomes
-        The outcome table, one row a question, variant and draw.
+    rows
+        The outcome table, one row a question, variant and draw; where it is large, as it lies in the folder.
     summary
         Every metric of every variant, with intervals and cautions.
     missing
@@ -97,7 +101,7 @@ class Run:
     """
 
     folder: RunFolder
-    outcomes: pl.DataFrame
+    rows: pl.LazyFrame
     summary: Summary
     missing: tuple[Missing, ...] = ()
     document: Mapping[str, Any] | None = None
@@ -105,6 +109,11 @@ class Run:
     changes: GradeChanges | None = None
     ended: str | None = None
     outdated: tuple[str, ...] = ()
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame:
+        """The outcome table, one row a question, variant and draw, in memory."""
+        return self.rows.collect()
 
     @property
     def path(self) -> Path:
@@ -143,8 +152,8 @@ class Run:
             If the run has no such variant.
         """
         summary = self._variant(variant)
-        rows = pl.col("variant").eq_missing(summary.variant)
-        return index_of_probabilities(self.outcomes.filter(rows), always_alike(self.folder.read_settings()))
+        rows = self.rows.filter(pl.col("variant").eq_missing(summary.variant)).collect()
+        return index_of_probabilities(rows, always_alike(self.folder.read_settings()))
 
     def single_draw_refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
         """Return the index of one reply a question, with its intervals by method; it takes what `refusal_index` takes.
@@ -192,7 +201,7 @@ class Run:
 
     def report_runs(self) -> tuple[ReportRun, ...]:
         """Return what a report is made of."""
-        return folder_runs(self.folder, self.outcomes, self.summary)
+        return folder_runs(self.folder, self.rows, self.summary)
 
     def __repr__(self) -> str:
         return as_text(self)
@@ -323,19 +332,40 @@ def write_results(
     settings, about = folder.read_complete_settings(), folder.read_about()
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
-    derived = derive(folder, store, prices)
-    check_nothing_lost(folder, derived.outcomes)
-    summary = summarise(
-        derived.outcomes,
-        usage=derived.usage,
-        prices=prices,
-        penalty=penalty,
-        confidence_level=confidence_level,
-        always_alike=always_alike(settings),
-    )
-    outdated = refresh_scores(folder, store, settings, derived.outcomes)
-    summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
-    return replace(_written(folder, settings, derived, summary), outdated=outdated)
+    with _advising(folder):
+        with replacing(folder.outcomes) as new:
+            derived = derive_into(new, folder, store, prices)
+            check_nothing_lost(folder, derived.outcomes)
+            summary = summarise(
+                derived.outcomes,
+                usage=derived.usage,
+                prices=prices,
+                penalty=penalty,
+                confidence_level=confidence_level,
+                always_alike=always_alike(settings),
+            )
+            outdated = refresh_scores(folder, store, settings, derived.outcomes)
+            summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
+        run = Run(folder, _table(folder), summary, derived.missing, None, len(derived.disagreements), outdated=outdated)
+        return _written(run, settings, derived.disagreements)
+
+
+@contextmanager
+def _advising(folder: RunFolder) -> Iterator[None]:
+    """Say where results cannot be written that nothing is lost, and what makes them."""
+    try:
+        yield
+    except OSError as error:
+        advice = (
+            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
+        )
+        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
+
+
+def _table(folder: RunFolder) -> pl.LazyFrame:
+    """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
+    table = pl.scan_parquet(folder.outcomes)
+    return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 
 def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
@@ -347,23 +377,17 @@ def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
     return replace(summary, variants=variants)
 
 
-def _written(folder: RunFolder, settings: Mapping[str, Any], derived: Derived, summary: Summary) -> Run:
-    document = {**summary_document(summary), "grader": settings.get("grader")}
-    changes = None
+def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
+    """Write what is made of the outcome table."""
+    folder, changes = run.folder, None
+    document = {**summary_document(run.summary), "grader": settings.get("grader")}
     if "regraded_from" in settings:
-        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), derived.outcomes)
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), run.rows)
         document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
-    try:
-        folder.write_outcomes(derived.outcomes)
-        folder.write_summary(as_json(document))
-        write_report(folder_runs(folder, derived.outcomes, summary), folder.report)
-        _write_disagreements(folder.path / DISAGREEMENTS, derived.disagreements, settings.get("grader") or {})
-    except OSError as error:
-        advice = (
-            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
-        )
-        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
-    return Run(folder, derived.outcomes, summary, derived.missing, document, len(derived.disagreements), changes)
+    folder.write_summary(as_json(document))
+    write_report(run.report_runs(), folder.report)
+    _write_disagreements(folder.path / DISAGREEMENTS, disagreements, settings.get("grader") or {})
+    return replace(run, document=document, changes=changes)
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -455,4 +479,4 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    return Run(folder, folder.read_outcomes(), found[0].summary, document=folder.read_summary())
+    return Run(folder, folder.read_outcomes().lazy(), found[0].summary, document=folder.read_summary())

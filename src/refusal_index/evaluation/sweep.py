@@ -11,6 +11,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from refusal_index.evaluation.configuration import Config, ConfigError, Entry, r
 from refusal_index.evaluation.passes import (
     first_wait,
     has_news,
-    is_in_batches,
     is_over,
     longer,
+    outlives_the_command,
     pause,
     waits_for_batches,
 )
@@ -266,7 +267,7 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
 
 async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget) -> CellResult:
     """Carry out one run; one in batches only as far as it comes without waiting."""
-    carried = replace(plan, settings=plan.settings.changed(detach=True)) if is_in_batches(plan) else plan
+    carried = replace(plan, settings=plan.settings.changed(detach=True)) if outlives_the_command(plan) else plan
     try:
         with watched(place, plan) as progress:
             return CellResult(plan, await carry_out(carried, progress, budget))
@@ -280,7 +281,7 @@ def _count_earlier(sweep: Sweep, budget: Budget) -> None:
     """Count what the runs of a set took earlier, also of those that need nothing more: the budget is the set's."""
     for plan in sweep.plans if sweep.plans[0].settings.limits != Limits() else ():
         with open_store(plan.folder, made=False) as store:
-            budget.count_earlier(plan.folder.path, [*store.replies(), *store.retired()], plan.prices)
+            budget.count_earlier(plan.folder.path, chain(store.replies(), store.retired()), plan.prices)
 
 
 @contextmanager

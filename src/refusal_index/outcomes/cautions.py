@@ -14,6 +14,7 @@ import polars as pl
 
 from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.draws import DrawsSummary
+from refusal_index.outcomes.matching import drawn_once
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.sampling import SamplingSummary
@@ -239,6 +240,8 @@ def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
 
 def draws_cautions(outcomes: pl.DataFrame, draws: DrawsSummary | None) -> Iterator[Caution]:
     """Yield what must be said of repeated draws: that they cannot be used, or are too few to tell much."""
+    if drawn_once(outcomes):
+        return
     repeated = outcomes.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
     if draws is None and repeated:
         yield Caution(

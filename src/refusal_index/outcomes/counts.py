@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
 from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.schema import GROUP
+from refusal_index.outcomes.schema import GRADES, GROUP
 from refusal_index.stats import ContingencyTable
 
 MISSING_LIMIT = 0.02
@@ -16,6 +16,19 @@ MISSING_LIMIT = 0.02
 
 NOT_STATED = "not_stated"
 """Reason of an unscored row that gives none."""
+
+
+def _whether_there(name: str) -> pl.Expr:
+    return pl.when(pl.col(name).is_not_null()).then(pl.lit("")).alias(name)
+
+
+SHORT = {
+    "question": pl.when(pl.col("question").is_not_null()).then(pl.col("question").hash()).alias("question"),
+    "gold": _whether_there("gold"),
+    "forced_reply": _whether_there("forced_reply"),
+    "forced_grade": pl.col("forced_grade").cast(pl.Enum(GRADES)),
+}
+"""What stands for texts where there may be too many of them: which are the same, or whether there is one at all."""
 
 _SCORED = pl.col("refused").is_not_null() & pl.col("wrong").is_not_null()
 
@@ -61,6 +74,27 @@ def variant_groups(table: pl.DataFrame) -> tuple[VariantGroup, ...]:
         VariantGroup(model, dataset, variant, rows)
         for (model, dataset, variant), rows in table.group_by(GROUP, maintain_order=True)
     )
+
+
+def each_group(table: pl.DataFrame | pl.LazyFrame, columns: Sequence[str]) -> Iterator[VariantGroup]:
+    """Yield what `variant_groups` returns, with some of the columns; of a table in a file only one group is in memory.
+
+    - `table`: in memory, or in a file.
+    - `columns`: those that are there of these are kept. Of a table in a file texts are kept as short as they can be
+      (`SHORT`), as there may be more of them than there is memory.
+    """
+    if isinstance(table, pl.DataFrame):
+        yield from variant_groups(table.select(*GROUP, *(name for name in columns if name in table.columns)))
+        return
+    known = table.collect_schema()
+    kept = [SHORT.get(name, pl.col(name)) for name in columns if name in known]
+    for key in table.select(GROUP).unique(maintain_order=True).collect().iter_rows():
+        named = tuple(zip(GROUP, key, strict=True))
+        mine = (pl.col(name).is_null() if one is None else pl.col(name) == one for name, one in named)
+        names = (pl.lit(one, pl.Enum([] if one is None else [one])).alias(name) for name, one in named)
+        rows = table.filter(*mine).select(*kept).with_columns(*names)
+        model, dataset, variant = key
+        yield VariantGroup(model, dataset, variant, rows.collect(engine="streaming"))
 
 
 def contingency_table(outcomes: pl.DataFrame) -> ContingencyTable:

@@ -9,7 +9,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from refusal_index.outcomes.matching import DrawnOutcomes, OutcomeMatrix, draw_matrix, drawn_outcomes
+from refusal_index.outcomes.matching import (
+    DrawnOutcomes,
+    OutcomeMatrix,
+    draw_matrix,
+    drawn_once,
+    drawn_outcomes,
+)
 from refusal_index.stats import (
     Estimate,
     NoiseCorrectedResult,
@@ -107,6 +113,8 @@ def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> NoiseC
 
 def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Estimate | None:
     """Estimate one index of the probabilities from all variants of a model; None where one has no repeated draws."""
+    if any(map(drawn_once, tables)):
+        return None
     found = [one for one in corrected_indices(tables) if one is not None]
     if len(found) < len(tables):
         return None

@@ -62,8 +62,15 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     >>> first_draws(rows)["draw"].to_list()
     [0]
     """
+    if drawn_once(outcomes):
+        return outcomes
     first = pl.col("draw").min().over("model", "dataset", "variant", "question_id")
     return outcomes.filter(pl.col("draw") == first)
+
+
+def drawn_once(outcomes: pl.DataFrame) -> bool:
+    """Whether all rows are of the same draw, so that no question is there twice: quickly told, and mostly so."""
+    return bool(outcomes["draw"].min() == outcomes["draw"].max())
 
 
 def outcome_matrix(tables: Sequence[pl.DataFrame]) -> OutcomeMatrix:
@@ -140,6 +147,7 @@ def _by_draw(rows: pl.DataFrame) -> list[pl.DataFrame]:
 def _repeated_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     """Keep the draws with grades in both passes of the questions that have more than one such draw."""
     forced = pl.col("forced_grade")
+    outcomes = outcomes.clear() if drawn_once(outcomes) else outcomes
     graded = outcomes.filter(pl.col("refused").is_not_null() & forced.is_not_null() & (forced != Grade.UNSCORED.value))
     repeated = graded.filter(pl.len().over("question_id") > 1).with_columns(wrong=forced != Grade.CORRECT.value)
     return repeated.select("question_id", "draw", "refused", "wrong")
@@ -159,10 +167,12 @@ def _matrix(tables: Sequence[pl.DataFrame], ids: pl.DataFrame) -> OutcomeMatrix:
 
 def _refuse_other_texts(tables: Sequence[pl.DataFrame]) -> None:
     """Raise `OutcomeTableError` where an id stands for two questions: matching them would compare unlike things."""
-    texts = pl.concat([table.select("question_id", "question") for table in tables]).drop_nulls().unique()
-    ambiguous = texts.filter(pl.len().over("question_id") > 1).sort("question_id", "question")
-    if ambiguous.height:
-        question_id, one, other = ambiguous["question_id"][0], *ambiguous["question"][:2]
+    texts = [table.select("question_id", "question").drop_nulls() for table in tables]
+    # Hashes are counted first, as all texts together may take more memory than there is.
+    ids, pairs = pl.concat(texts).select("question_id", pair=pl.struct("question_id", "question").hash())
+    if pairs.n_unique() > ids.n_unique():
+        found = pl.concat(texts).unique().filter(pl.col("question_id").is_duplicated())
+        (question_id, one), (_, other) = found.sort("question_id", "question").head(2).iter_rows()
         raise OutcomeTableError(
             f"question_id {shortened(question_id)} stands for {shortened(one)} and for {shortened(other)}: expected "
             "the same question under the same id; give the questions ids of their own, or compare runs over one file"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -11,6 +11,7 @@ import polars as pl
 from refusal_index.outcomes.counts import VariantGroup
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, joint_corrected_index
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
+from refusal_index.outcomes.sampling import COLUMNS
 from refusal_index.stats import (
     CopulaTestResult,
     Estimate,
@@ -28,6 +29,10 @@ LARGE_SPREAD = 0.1
 Two prompts of such a model are .11 apart on average, as far as models that are told apart often are, and one more
 prompt may be .2 away from the joint index. A spread below may be beyond doubt in a large run, and matters less than the
 usual interval."""
+
+
+POOLED = ("question_id", "draw", "refused", "wrong", "forced_grade", "question", *COLUMNS)
+"""The columns that the joint estimates are made of."""
 
 
 @dataclass(frozen=True)
@@ -104,21 +109,35 @@ def overall_index(own: Sequence[Estimate], joint: Estimate | None) -> Estimate:
 
 
 def pool(
-    groups: Sequence[VariantGroup], confidence_level: float, *, always_alike: bool = False
+    groups: Iterable[VariantGroup], confidence_level: float, *, always_alike: bool = False
 ) -> Iterator[PooledSummary]:
     """Yield the joint estimate of every model and dataset with at least two variants.
 
+    - `groups`: with the columns `POOLED` at least; those of a model and dataset follow each other.
     - `always_alike`: whether the models always reply the same, so that a single draw shows their probabilities.
     """
     for (model, dataset), members in groupby(groups, key=lambda group: (group.model, group.dataset)):
-        variants = tuple(members)
-        joint = joint_index([group.outcomes for group in variants], confidence_level)
-        if joint is not None:
-            corrected = joint_corrected_index([group.outcomes for group in variants], confidence_level)
+        found = _joint_indices(members, confidence_level)
+        if found is not None:
+            names, joint, corrected = found
             if always_alike and corrected is None:
                 corrected = replace(joint.index, name=INDEX)
-            pooled = _pooled(tuple(str(group.variant) for group in variants), joint, corrected, confidence_level)
-            yield replace(pooled, model=model, dataset=dataset)
+            yield replace(_pooled(names, joint, corrected, confidence_level), model=model, dataset=dataset)
+
+
+def _joint_indices(
+    groups: Iterable[VariantGroup], confidence_level: float
+) -> tuple[tuple[str, ...], JointIndex, Estimate | None] | None:
+    """Return names of variants, their joint index, and that of the probabilities; None for fewer than two.
+
+    What comes after it needs no table: all of them together are held here and nowhere else.
+    """
+    variants = tuple(groups)
+    tables = [group.outcomes for group in variants]
+    joint = joint_index(tables, confidence_level)
+    if joint is None:
+        return None
+    return tuple(str(group.variant) for group in variants), joint, joint_corrected_index(tables, confidence_level)
 
 
 def _pooled(names: tuple[str, ...], joint: JointIndex, corrected: Estimate | None, level: float) -> PooledSummary:

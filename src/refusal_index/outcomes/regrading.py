@@ -40,7 +40,7 @@ class GradeChanges:
     n: int  # number of rows that were compared
 
 
-def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:
+def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> GradeChanges:
     """Compare two outcome tables of the same replies under two graders.
 
     - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
@@ -57,7 +57,8 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame) -> GradeChanges:
     # The model's name and the dataset's are the same in both; nulls among the variants match each other.
     key = [name for name in KEY if name not in {"model", "dataset"}]
     columns = ("refused", "wrong", "first_grade", "forced_grade", "forced_reply")
-    both = before.select(*key, *columns).join(now.select(*key, *columns), on=key, suffix="_now", nulls_equal=True)
+    then, after = (table.lazy().select(*key, *columns) for table in (before, now))
+    both = then.join(after, on=key, suffix="_now", nulls_equal=True, maintain_order="left").collect()
     cells = Counter(zip(both.select(_cell()).to_series(), both.select(_cell("_now")).to_series(), strict=True))
     shared = both.unique(["question_id", "draw", "forced_reply"], keep="first", maintain_order=True)
     return GradeChanges(

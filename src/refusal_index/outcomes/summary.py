@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 
 from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.outcomes.confidence_join import scores_of_outcomes
@@ -25,8 +26,8 @@ from refusal_index.outcomes.counts import (
     VariantGroup,
     completeness,
     contingency_table,
+    each_group,
     forced_refusals,
-    variant_groups,
 )
 from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary, draws_summary
@@ -34,10 +35,18 @@ from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
-from refusal_index.outcomes.pooled import PooledSummary, overall_index, pool
+from refusal_index.outcomes.pooled import POOLED, PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, SamplingSummary, sampled_table, sampling_summary
+from refusal_index.outcomes.sampling import (
+    COLUMNS,
+    OWN_COLUMNS,
+    Sampling,
+    SamplingSummary,
+    sampled_table,
+    sampling_summary,
+)
+from refusal_index.outcomes.schema import GROUP, OPTIONAL
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import ContingencyTable, Estimate
@@ -161,8 +170,18 @@ class Summary:
         return overall_index(own, self.pooled[0].single_draw if self.pooled else None)
 
 
+COUNTED = (
+    *("question_id", "draw", "refused", "wrong", "forced_grade", "unscored_reason", "topic", *COLUMNS),
+    *("question", "gold", "forced_reply"),
+)
+"""The columns that a variant's summary is made of."""
+
+SCORED = (*GROUP, "question_id", "draw", "refused", "wrong", *OPTIONAL)
+"""The columns that scores are held against."""
+
+
 def summarise(
-    table: pl.DataFrame,
+    table: pl.DataFrame | pl.LazyFrame,
     *,
     usage: Mapping[str | None, Usage] | None = None,
     prices: Prices = UNPRICED,
@@ -173,7 +192,7 @@ def summarise(
 ) -> Summary:
     """Compute every metric of every variant.
 
-    - `table`: an outcome table; rows of different models and datasets are kept apart.
+    - `table`: an outcome table, in memory or in a file; rows of different models and datasets are kept apart.
     - `usage`: what each variant took, by its name.
     - `prices`: that the costs in `usage` were computed with.
     - `penalty`: of the weighted score.
@@ -188,25 +207,31 @@ def summarise(
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
     (0.0, 'single_draw_refusal_index', 'nobody_refused')
     """
-    known, groups = usage or {}, variant_groups(table)
+    known = usage or {}
     variants = tuple(
         _variant_summary(
             group, known.get(group.variant), penalty, confidence_level, sampling, always_alike=always_alike
         )
-        for group in groups
+        for group in each_group(table, COUNTED)
     )
-    pooled = tuple(pool(groups, confidence_level, always_alike=always_alike))
+    pooled = tuple(pool(each_group(table, POOLED), confidence_level, always_alike=always_alike))
     return Summary(variants, pooled, confidence_level, penalty, prices)
 
 
-def with_confidence(summary: Summary, table: pl.DataFrame, scores: pl.DataFrame | None = None) -> Summary:
+def with_confidence(
+    summary: Summary, table: pl.DataFrame | pl.LazyFrame, scores: pl.DataFrame | None = None
+) -> Summary:
     """Add what scores of how likely answers are right come to.
 
     - `summary`: of the table.
-    - `table`: the outcome table.
+    - `table`: the outcome table, in memory or in a file.
     - `scores`: a confidence table over the same questions; None for what the outcome table itself holds.
     """
-    parts = table.partition_by("model", "dataset", maintain_order=True)
+    known = table.collect_schema()
+    if scores is None and not set(OPTIONAL) & set(known):
+        return replace(summary, confidence=())
+    rows = table.lazy().select(cs.by_name(*SCORED, require_all=False)).collect()
+    parts = rows.partition_by("model", "dataset", maintain_order=True)
     found = ((part, scores_of_outcomes(part) if scores is None else scores) for part in parts)
     each = (summarise_confidence(held, part, summary.confidence_level) for part, held in found)
     return replace(summary, confidence=tuple(one for summaries in each for one in summaries))

@@ -52,6 +52,7 @@ class Questions:
     runs: tuple[dict[str, Any], ...]
     topics: tuple[str, ...]
     reasons: tuple[str, ...]
+    left_out: int = 0  # questions that the page has no room for: those on it are a random sample
 
     @property
     def height(self) -> int:
@@ -72,7 +73,7 @@ def questions_of(runs: Sequence[ReportRun]) -> Questions:
         {"label": run.run.label, "variants": list(run.names), "cautious": cautious[number]}
         for number, run in enumerate(runs)
     )
-    return Questions(rows, questions, described, topics, reasons)
+    return Questions(rows, questions, described, topics, reasons, sum(run.left_out for run in runs))
 
 
 def most_cautious(run: ReportRun) -> int:
@@ -83,8 +84,8 @@ def most_cautious(run: ReportRun) -> int:
 
 def _rows(number: int, run: ReportRun) -> pl.DataFrame:
     tables = [
-        table.with_columns(pl.lit(place, pl.Int32).alias("variant_code"))
-        for place, table in enumerate(run.run.variants.values())
+        run.shown.filter(pl.col("variant").eq_missing(name)).with_columns(pl.lit(place, pl.Int32).alias("variant_code"))
+        for place, name in enumerate(run.run.variants)
     ]
     unscored = _REFUSED.is_null() | _WRONG.is_null()
     cell = pl.when(unscored).then(UNSCORED).otherwise(2 * (~_REFUSED).cast(pl.Int32) + (~_WRONG).cast(pl.Int32))

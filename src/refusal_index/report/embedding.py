@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import Markup
@@ -43,6 +43,9 @@ class Embedded:
     packed: bool  # whether it is gzip in base64
     cut: Cut  # what was kept of the replies
     n_cut: int  # how many texts were cut
+    # questions, left_out: how many are on the page, a random sample where it has no room for others
+    questions: int = 0
+    left_out: int = 0
 
 
 def embed_questions(found: Questions, room: int = ROOM) -> Embedded:
@@ -56,7 +59,7 @@ def embed_questions(found: Questions, room: int = ROOM) -> Embedded:
         if len(embedded.text) <= room:
             break
         ratio = max(ratio, 0.9 * len(embedded.text) / max(_characters(lengths, cut), 1)) if cut.all_draws else ratio
-    return embedded
+    return replace(embedded, questions=found.height, left_out=found.left_out)
 
 
 def _lengths_of_replies(found: Questions) -> list[tuple[int, int]]:

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
+import polars.selectors as cs
 
+from refusal_index.outcomes.confidence_join import scores_of_outcomes
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
+from refusal_index.outcomes.schema import OPTIONAL
 from refusal_index.outcomes.settings import always_alike
-from refusal_index.outcomes.summary import Summary, VariantSummary, recorded_usage, summarise, with_confidence
+from refusal_index.outcomes.summary import (
+    SCORED,
+    Summary,
+    VariantSummary,
+    recorded_usage,
+    summarise,
+    with_confidence,
+)
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
+
+MOST_ROWS = 200_000
+"""Outcomes that a page holds: of more it shows a random sample of the questions."""
+
+SEED = 0
+"""Of the sample: the same outcomes give the same page."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +42,10 @@ class ReportRun:
     """One model on one dataset."""
 
     run: ComparedRun  # its outcomes by variant, its label and its settings
-    summary: Summary  # of these outcomes alone
+    summary: Summary  # of all its outcomes
+    # shown, left_out: the outcomes of the questions that a page holds, and how many questions it has no room for
+    shown: pl.DataFrame
+    left_out: int = 0
     about: Mapping[str, Any] = field(default_factory=dict)  # what its folder says of how it was made; empty for a file
 
     @property
@@ -52,11 +72,6 @@ class ReportRun:
     def level(self) -> str:
         """The confidence level of every interval, as text."""
         return f"{self.summary.confidence_level * 100:g}\u00a0%"
-
-    @property
-    def outcomes(self) -> pl.DataFrame:
-        """Rows of all variants."""
-        return pl.concat(list(self.run.variants.values()))
 
 
 @dataclass(frozen=True)
@@ -85,27 +100,69 @@ def read_report_runs(
     - `sampling`: which of their columns say how questions were sampled.
     """
     found = find_runs(paths, sampling)
-    runs = tuple(_with_summary(run, penalty, confidence_level, sampling) for run in found.runs)
+    most = MOST_ROWS // len(found.runs)
+    runs = tuple(_with_summary(run, penalty, confidence_level, sampling, most) for run in found.runs)
     return Found(runs, found.left_out)
 
 
-def folder_runs(folder: RunFolder, outcomes: pl.DataFrame, summary: Summary) -> tuple[ReportRun, ...]:
-    """Take a run whose outcomes and summary are at hand, without computing them again."""
+def folder_runs(folder: RunFolder, outcomes: pl.LazyFrame, summary: Summary) -> tuple[ReportRun, ...]:
+    """Take a run whose outcomes and summary are at hand, without computing them again.
+
+    Of outcomes in a file only those are read that a page has room for, and only these are in `ReportRun.run`.
+    """
     settings, about = folder.read_settings(), folder.read_about()
-    runs = compared_runs(folder.path, outcomes, settings)
-    return tuple(ReportRun(run, _part(summary, run), about) for run in runs)
+    shown, left_out = sampled(outcomes, MOST_ROWS)
+    runs = compared_runs(folder.path, shown, settings)
+    if left_out:
+        runs = [replace(run, confidence=_scores(folder, _of(outcomes, run))) for run in runs]
+    return tuple(
+        ReportRun(run, _part(summary, run, outcomes), pl.concat(run.variants.values()), left_out, about) for run in runs
+    )
 
 
-def _part(summary: Summary, run: ComparedRun) -> Summary:
+def sampled(outcomes: pl.LazyFrame, most: int) -> tuple[pl.DataFrame, int]:
+    """Return all outcomes, or those of a random sample of the questions, and how many questions are left out.
+
+    - `outcomes`: rows of outcome tables, each question with several.
+    - `most`: how many rows to return at most, or about as many: every question has all of its own.
+    """
+    height = outcomes.select(pl.len()).collect().item()
+    if height <= most:
+        return outcomes.collect(), 0
+    ids = outcomes.select(pl.col("question_id").unique(maintain_order=True)).collect(engine="streaming").to_series()
+    kept = max(most * ids.len() // height, 1)
+    chosen = ids.gather(np.random.default_rng(SEED).permutation(ids.len())[:kept])
+    rows = outcomes.filter(pl.col("question_id").is_in(chosen.implode())).collect(engine="streaming")
+    return rows, ids.len() - kept
+
+
+def _of(outcomes: pl.LazyFrame, run: ComparedRun) -> pl.LazyFrame:
+    """Return the rows of one model and dataset."""
+    named = pl.col("model").eq_missing(run.model_id) & pl.col("dataset").eq_missing(run.dataset_id)
+    return outcomes.filter(named)
+
+
+def _scores(folder: RunFolder, outcomes: pl.LazyFrame) -> pl.DataFrame | None:
+    """Return the scores of all outcomes of a run, where only some of them are shown."""
+    in_folder = folder.read_confidence()
+    if in_folder is not None or not set(OPTIONAL) & set(outcomes.collect_schema()):
+        return in_folder
+    scores = scores_of_outcomes(outcomes.select(cs.by_name(*SCORED, require_all=False)).collect())
+    return scores if scores.height else None
+
+
+def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary:
     mine = run.model_id, run.dataset_id
     variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
     own = Summary(variants, pooled, summary.confidence_level, summary.penalty)
     # Scores may have come since the summary was made.
-    return with_confidence(own, pl.concat(list(run.variants.values())), run.confidence)
+    return with_confidence(own, _of(outcomes, run), run.confidence)
 
 
-def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: float, sampling: Sampling) -> ReportRun:
+def _with_summary(
+    run: ComparedRun, penalty: float | None, confidence_level: float, sampling: Sampling, most: int
+) -> ReportRun:
     folder = RunFolder(run.source) if run.source.is_dir() else None
     about = folder.read_about() if folder else {}
     chosen = about.get("penalty", 1.0) if penalty is None else penalty
@@ -118,7 +175,9 @@ def _with_summary(run: ComparedRun, penalty: float | None, confidence_level: flo
         always_alike=always_alike(run.settings),
         sampling=sampling,
     )
-    return ReportRun(run, with_confidence(summary, outcomes, run.confidence), about)
+    summary = with_confidence(summary, outcomes, run.confidence)
+    shown, left_out = sampled(outcomes.lazy(), most)
+    return ReportRun(run, summary, shown, left_out, about)
 
 
 _TITLES = {

@@ -188,12 +188,17 @@ def test_an_answer_of_openai_and_its_like():
 BAD = {"error": {"message": "too long", "type": "invalid_request_error", "code": "context_length_exceeded"}}
 
 
+@pytest.mark.parametrize(("body", "error"), [(BAD, None), ({}, BAD), ({}, BAD["error"])])
+def test_a_prompt_that_is_refused_with_400_has_a_reply_as_over_http(body, error):
+    assert openai(400, body, error).response.replies == [("too long", StopReason.LENGTH)]
+
+
 @pytest.mark.parametrize(
     ("found", "kind", "told"),
     [
         # a status of 400 and above with an error that is null is a failure
         (lambda: openai(400, {}), Kind.REQUEST, "400"),
-        (lambda: openai(400, BAD), Kind.REQUEST, "too long"),
+        (lambda: openai(400, {"error": {"message": "what is that", "code": "unknown"}}), Kind.REQUEST, "what is that"),
         (lambda: openai(429, BAD), Kind.PASSING, "too long"),
         (lambda: openai(500, None), Kind.PASSING, "500"),
         (lambda: openai(503, "<html>busy</html>"), Kind.PASSING, "503"),

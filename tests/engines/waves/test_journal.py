@@ -46,6 +46,18 @@ def test_what_is_on_its_way_is_read_back_as_it_was_written(path):
     assert all(one.size == 2 and one.model == "openai/gpt-4.1" for one in again.entries)
 
 
+def test_two_engines_of_one_command_write_into_it_and_neither_loses_a_word_of_the_others(path):
+    first, second = Journal(path), Journal(path)
+    one = first.begin(*ABOUT, ["a"])
+    other = second.begin(*ABOUT[:2], "openai/another", ["b"])
+    first.submitted(one.key, "batch-1")
+    second.submitted(other.key, "batch-2")
+    assert Journal(path).known == {"batch-1", "batch-2"}
+    first.collected(one.key)
+    assert [entry.key for entry in Journal(path).entries] == [other.key]
+    assert len(path.read_bytes().splitlines()) == 5
+
+
 def test_a_batch_is_in_the_journal_on_the_disk_before_begin_returns(path, monkeypatch):
     flushed = []
     monkeypatch.setattr(module.os, "fsync", lambda descriptor: flushed.append(os.fstat(descriptor).st_size))

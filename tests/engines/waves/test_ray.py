@@ -31,7 +31,7 @@ from refusal_index.engines.waves.ray_options import read_options
 from refusal_index.engines.waves.ray_shards import Shards
 from refusal_index.engines.waves.wave import custom_id, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked, Conversation
+from refusal_index.protocol import Asked, Conversation, StopReason
 from tests.engines.conftest import cells, run
 from tests.engines.test_run import sums
 from tests.engines.waves.cut_off import kill_once, settled, start
@@ -104,6 +104,9 @@ def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(
         asked.append((question, time.monotonic()))
         if number == 3:
             return web.json_response({"error": {"message": f"no such thing, says {KEY}"}}, status=400)
+        if number == 4:
+            refused = {"message": f"flagged, says {KEY}", "code": "content_filter"}
+            return web.json_response({"error": refused}, status=400)
         if number in (5, 6) and sent_before < 2:
             return web.json_response({"error": {"message": "slow down"}}, status=429, headers={"Retry-After": "3"})
         if number == 7 and sent_before == 0:
@@ -122,7 +125,9 @@ def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(
     assert not [one for one in files if KEY.encode() in one.read_bytes()]
     with ReplyStore(plan.folder.replies) as store:
         (failed,) = [one.failures["normal"] for one in store.each_question() if one.failures]
+        filtered = [one for one in store.replies() if one.reply.stop_reason is StopReason.CONTENT_FILTER]
     assert "400: no such thing, says [key]" in failed
+    assert {one.question_id for one in filtered} == {"q4"}, "a prompt that is refused is a reply, as of every engine"
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
+from refusal_index.engines.engine import Assignment, Event, Finished, Replied, Response, RunFailedError, Underway
 from refusal_index.engines.failures import Failure, Kind
 from refusal_index.engines.settings import Limits, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -26,7 +26,7 @@ from refusal_index.engines.waves.result import Result
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.evaluation.waves import ask_waves
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked, Conversation, GraderKind, Pass
+from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
 from tests.engines.waves.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks
 
 PASSING = Failure("busy", "openai/any")
@@ -359,6 +359,24 @@ def test_a_function_grades_within_the_process_and_the_executor_is_asked_for_the_
     assert graded
     assert {one.reply.text for one in graded} <= {"A", "B"}
     assert None not in became(conversations, store)
+
+
+def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_the_next(monkeypatch):
+    conversations = talks(7, GraderKind.MODEL)
+    names = {Asked.MODEL: "openai/any", Asked.GRADER: JUDGE}
+    store, at_work, seen = store_of(conversations), [], []
+
+    async def judged(_engine, _ask):
+        at_work.append(1)
+        seen.append((len(at_work), sum(one.reply.asked is Asked.GRADER for one in store.replies())))
+        await asyncio.sleep(0.01)
+        at_work.pop()
+        return Response([("A", StopReason.STOP)])
+
+    monkeypatch.setattr(engines.LocalEngine, "send", judged)
+    carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_connections=3), names=names, store=store)
+    assert max(number for number, _ in seen) == 3
+    assert [there for _, there in seen[:4]] == [0, 0, 0, 3], "what was said before is in the store"
 
 
 def test_a_function_that_raises_is_asked_again_and_told_of():

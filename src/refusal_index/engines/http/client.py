@@ -53,10 +53,7 @@ def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Sen
         started = time.monotonic()
         content = json.dumps(chat_body(ask, account.model, account.provider)).encode()
         try:
-            async with asyncio.timeout(attempt_timeout):
-                response = await client.post(CHAT, cast_to=httpx2.Response, content=content)
-        except TimeoutError:
-            raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None
+            response = await posted(client, content, attempt_timeout)
         except BadRequestError as error:
             refused = read_refused_prompt(error.body, time.monotonic() - started)
             if refused is None:
@@ -65,3 +62,18 @@ def sender(client: AsyncOpenAI, account: Account, attempt_timeout: float) -> Sen
         return read_chat(json.loads(response.content), time.monotonic() - started)
 
     return send
+
+
+async def posted(client: AsyncOpenAI, content: bytes, attempt_timeout: float) -> httpx2.Response:
+    """Send the body of a chat request, and return the response once it has come whole.
+
+    Raises
+    ------
+    TimeoutError
+        If it has not within so many seconds.
+    """
+    try:
+        async with asyncio.timeout(attempt_timeout):
+            return await client.post(CHAT, cast_to=httpx2.Response, content=content)
+    except TimeoutError:
+        raise TimeoutError(f"no response within {attempt_timeout:g} seconds") from None

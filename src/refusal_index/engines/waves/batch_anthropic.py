@@ -85,4 +85,5 @@ def _state(batch: Any) -> State:
         done + counts.processing,
         done,
         created=batch.created_at.timestamp(),
+        answered=counts.succeeded,
     )

@@ -196,12 +196,18 @@ class BatchExecutor:
         except EndedError:
             return None
         except RequestFailedError as error:
-            breaker.open(f"{lane.name}: the results of {entry.batch} cannot be had ({error}); {RESUMES}")
+            breaker.open(
+                f"{lane.name}: the results of {entry.batch} cannot be had ({error}); {RESUMES}; {_given_up(entry)}"
+            )
             return None
         if not results and not lane.provider.keeps_keys:
             await lane.mistaken(entry)
             return None
         return results
+
+
+def _given_up(entry: Entry) -> str:
+    return f"if it is gone, the engine option forget={entry.key} has its requests sent, and paid for, again"
 
 
 class _Looks:
@@ -227,8 +233,8 @@ class _Looks:
             silent = time.monotonic() - self._since[lane.name]
             if not failure.kind.is_sent_again or silent > OUTAGE:
                 assignment.breaker.open(
-                    f"{lane.name}: {entry.batch} cannot be looked at ({failure.message}); {failure.advice}; if it is "
-                    f"gone, the engine option forget={entry.key} has its requests sent, and paid for, again"
+                    f"{lane.name}: {entry.batch} cannot be looked at ({failure.message}); {failure.advice}; "
+                    f"{_given_up(entry)}"
                 )
             return replace(unknown, status=f"not heard of: {failure.message[:80]}")
         self._since[lane.name] = time.monotonic()

@@ -93,4 +93,5 @@ def _state(job: Any) -> State:
         job.create_time and job.create_time.timestamp(),
         ((job.error and job.error.message) or "no reason given") if status == "failed" and not file else None,
         files=(file,) if file else (),
+        answered=counts.successful_count or 0 if counts else 0,
     )

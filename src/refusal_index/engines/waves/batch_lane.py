@@ -164,12 +164,19 @@ class Lane:
         return results
 
     async def _read(self, entry: Entry, state: State) -> tuple[dict[str, Result], int]:
-        """Return the results that are this entry's, and how many lines are none; of two alike the reply counts."""
+        """Return the results that are this entry's, and how many lines are none; of two alike the reply counts.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer lines than answers: they were cut short on their way.
+        """
         results: dict[str, Result] = {}
-        broken = 0
+        lines, broken = 0, 0
         async for line in self.provider.results(state):
             if not line.strip():
                 continue
+            lines += 1
             try:
                 result = read_result(json.loads(line), self.name)
             except (ValueError, RecursionError):
@@ -178,6 +185,8 @@ class Lane:
             held = results.get(result.custom_id)
             if result.custom_id in entry.requests and (held is None or held.response is None):
                 results[result.custom_id] = result
+        if lines < state.answered:
+            raise ValueError(f"expected at least {state.answered:,} results, got {lines:,}: they end early")
         return results, broken
 
     async def done_with(self, entry: Entry, left: frozenset[str]) -> None:

@@ -105,4 +105,5 @@ def _state(job: Any) -> State:
         job.created_at,
         refusal,
         files=files,
+        answered=job.succeeded_requests,
     )

@@ -102,6 +102,7 @@ def _state(batch: Batch) -> State:
         _refusal(batch) if status == "failed" else None,
         any(one.code in CROWDED for one in errors),
         files,
+        counts.completed or 0 if counts else 0,
     )
 
 

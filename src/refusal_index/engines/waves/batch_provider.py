@@ -47,6 +47,8 @@ class State:
         Why none of it was asked, as the provider says, and whether that was for what else is on its way.
     files
         The provider's names of the files with results.
+    answered
+        How many requests have an answer, which the results hold then; 0 where that is not said.
     """
 
     id: str
@@ -59,6 +61,7 @@ class State:
     refusal: str | None = None
     is_crowded: bool = False
     files: tuple[str, ...] = ()
+    answered: int = 0
 
 
 class Provider(Protocol):

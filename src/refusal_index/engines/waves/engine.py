@@ -11,7 +11,7 @@ from typing import Protocol
 from refusal_index.engines.engine import Assignment, Finished, Underway
 from refusal_index.engines.failures import RESUMES, Failure
 from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.local.engine import LocalEngine
+from refusal_index.engines.local.engine import AT_ONCE, LocalEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves.result import Result
@@ -129,8 +129,12 @@ class WaveEngine:
     ) -> AsyncIterator[Mapping[str, Result]]:
         here = [one for one in requests if one.ask.request.asked in self._own]
         away = [one for one in requests if one.ask.request.asked not in self._own]
-        if here:
-            yield {one.custom_id: one for one in await asyncio.gather(*map(self._called, here))}
+        at_once = assignment.settings.sending.max_connections or AT_ONCE
+        for start in range(0, len(here), at_once):  # what a function says may have been paid for: a kill loses few
+            if assignment.breaker.reason is not None:
+                return
+            some = here[start : start + at_once]
+            yield {one.custom_id: one for one in await asyncio.gather(*map(self._called, some))}
         if away:
             async for results in self._executor.carry(away, assignment):
                 yield results

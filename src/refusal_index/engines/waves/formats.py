@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_index.engines.chat import chat_body, count_in, read_chat
+from refusal_index.engines.chat import chat_body, count_in, read_chat, read_refused_prompt
 from refusal_index.engines.engine import Ask, Response
 from refusal_index.engines.failures import NoAnswerError
 from refusal_index.engines.waves.result import Result, ResultError, failed
@@ -22,6 +22,7 @@ from refusal_index.protocol import StopReason
 Json = dict[str, Any]
 
 URL = "/v1/chat/completions"
+BAD_REQUEST = 400
 MEGABYTE = 1_000_000
 LONGEST_REPLY = 4096  # of a model that grades, where a provider wants to be told
 
@@ -191,10 +192,16 @@ def _read_openai(name: str, document: Mapping[str, Any], model: str) -> Result:
     status, body = response.get("status_code"), response.get("body")
     status = status if isinstance(status, int) else None
     if error or (status or 200) >= 400:
-        return failed(name, model, error or body, status)
+        refused = read_refused_prompt(_error_in(error or body)) if status == BAD_REQUEST else None
+        return failed(name, model, error or body, status) if refused is None else Result(name, refused)
     if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) and not body.get("choices"):
         return failed(name, model, body, status if status != 200 else 502)
     return Result(name, read_chat(body))
+
+
+def _error_in(body: Any) -> Any:
+    """Return the error itself, wherever a provider has it: within an object, or as the object."""
+    return body["error"] if isinstance(body, Mapping) and isinstance(body.get("error"), Mapping) else body
 
 
 ANTHROPIC_STOPS = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.store import ReplyStore
@@ -24,7 +25,7 @@ def journal_of(folder: RunFolder | None) -> Journal:
 
 def stored_ids(store: ReplyStore, names: Mapping[Asked, str]) -> Iterator[str]:
     """Yield the ids of all requests that a store holds a reply to."""
-    for one in (*store.replies(), *store.retired()):
+    for one in chain(store.replies(), store.retired()):
         if one.request_sha256 is not None:
             yield custom_id(names.get(one.reply.asked, ""), one.request_sha256)
 

@@ -36,9 +36,9 @@ class Journal:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path, self._open, self._known = path, dict[str, Entry](), set[str]()
-        self._whole = 0  # bytes of whole lines
-        if path is not None and os.path.lexists(path):
-            self._read(path)
+        self._whole = self._lines = 0  # whole lines that are known, in bytes and in all
+        if path is not None:
+            self._read_on(path)
 
     @property
     def entries(self) -> list[Entry]:
@@ -89,17 +89,28 @@ class Journal:
     def _write(self, line: Json) -> None:
         checked(line)  # a provider may call things by any name
         if self._path is not None:
-            self._whole += _appended(self._path, self._whole, json.dumps(line).encode() + b"\n")
+            self._read_on(self._path)
+            content = json.dumps(line).encode() + b"\n"
+            _append(self._path, self._whole, content)
+            self._count(content)
         self._take(line)
 
-    def _read(self, path: Path) -> None:
+    def _count(self, line: bytes) -> None:
+        self._whole += len(line)
+        self._lines += 1
+
+    def _read_on(self, path: Path) -> None:
+        """Read what is new: a command may have more than one engine at work in a folder, each with its journal."""
+        if not os.path.lexists(path):
+            return
         try:
             with opened_file(path) as file:
-                for number, raw in enumerate(file, start=1):
+                file.seek(self._whole)
+                for raw in file:
                     if not raw.endswith(b"\n"):
-                        return  # what it would have told of was never done
-                    self._take_line(raw, f"{path}: line {number}")
-                    self._whole += len(raw)
+                        return  # what it would have told of was never done, or is found out anew
+                    self._take_line(raw, f"{path}: line {self._lines + 1}")
+                    self._count(raw)
         except OSError as error:
             raise JournalError(f"{path} cannot be read ({error.strerror})") from error
 
@@ -132,8 +143,8 @@ class Journal:
                 self._open[key] = changed
 
 
-def _appended(path: Path, whole: int, content: bytes) -> int:
-    """Write behind the whole lines of a file, wait until it is on the disk, and return how much it was."""
+def _append(path: Path, whole: int, content: bytes) -> None:
+    """Write behind the whole lines of a file, and wait until it is on the disk."""
     try:
         is_new = not os.path.lexists(path)
         with os.fdopen(opened_plain(path, os.O_RDWR | os.O_CREAT), "r+b", buffering=0) as file:
@@ -146,7 +157,6 @@ def _appended(path: Path, whole: int, content: bytes) -> int:
             _flush_folder(path.parent)
     except OSError as error:
         raise NotWrittenError(path, error, "make room: nothing is handed over without word of it") from error
-    return len(content)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

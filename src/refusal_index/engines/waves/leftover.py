@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import read_result
+from refusal_index.engines.waves.in_flight import stored_ids
 from refusal_index.engines.waves.result import Result, ResultError
-from refusal_index.engines.waves.wave import Pending, custom_id
+from refusal_index.engines.waves.wave import Pending
 from refusal_index.protocol import Asked
 
 
@@ -51,11 +52,9 @@ class Leftovers:
     def clear(self, store: ReplyStore, names: Mapping[Asked, str]) -> None:
         """Remove the files all results of which are in a store by now: they were handed out, or entered before."""
         if self.ids:
-            entered = {custom_id(names.get(one.reply.asked, ""), one.request_sha256 or "") for one in store.replies()}
-            self._files = {
-                name: {key: one for key, one in results.items() if key not in entered}
-                for name, results in self._files.items()
-            }
+            for name in stored_ids(store, names):
+                for results in self._files.values():
+                    results.pop(name, None)
         for name in [name for name, results in self._files.items() if not results]:
             del self._files[name]
             self._remove(name)

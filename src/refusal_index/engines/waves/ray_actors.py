@@ -13,19 +13,19 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import httpx2
 import pyarrow as pa
 import ray
+from openai import BadRequestError
 
 from refusal_index.almanac.answers import answer
 from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.pool import ModelPool
 from refusal_index.engines.accounts import Account
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.chat import read_chat
+from refusal_index.engines.chat import read_chat, read_refused_prompt
 from refusal_index.engines.error_messages import told
 from refusal_index.engines.failures import EndedError, Failure, Kind, NoAnswerError, RequestFailedError, failure_of
-from refusal_index.engines.http.client import CHAT, client_of
+from refusal_index.engines.http.client import client_of, posted
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.waves.ray_shards import Shards, failure_line
 from refusal_index.redaction import redacted_in, remember, secrets_in_url
@@ -192,11 +192,11 @@ class HttpAsker(Asker):
             raise EndedError
         self._sent += 1
         try:
-            async with asyncio.timeout(self._timeout):
-                content = request["body"].encode()
-                response = await self._client.post(CHAT, cast_to=httpx2.Response, content=content)
-        except TimeoutError:
-            raise TimeoutError(f"no response within {self._timeout:g} seconds") from None
+            response = await posted(self._client, request["body"].encode(), self._timeout)
+        except BadRequestError as error:
+            if read_refused_prompt(error.body) is None:
+                raise
+            return result_line(request["custom_id"], error.status_code, redacted_in({"error": error.body}))
         body = json.loads(response.content)
         if all(reply is None for reply in read_chat(body).replies):
             raise NoAnswerError("the response holds no answer")

@@ -14,9 +14,9 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.engines.accounts import Account
+from refusal_index.engines.chat import chat_body
 from refusal_index.engines.http.engine import AT_ONCE
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.formats import FORMATS, format_of
 from refusal_index.engines.waves.ray_actors import Desk, EmbeddedAsker, HttpAsker
 from refusal_index.engines.waves.ray_options import RayOptions
 from refusal_index.engines.waves.wave import Pending
@@ -35,7 +35,6 @@ class Place:
 
 def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str) -> Iterator[pa.Table]:
     """Yield requests as tables of so many rows, each named by what is in it."""
-    style = format_of(provider) if provider == "openai" else FORMATS["compatible"]
     for start in range(0, len(requests), size):
         some = requests[start : start + size]
         title = hashlib.sha256("\n".join(one.custom_id for one in some).encode()).hexdigest()[:24]
@@ -46,7 +45,7 @@ def shards_of(requests: Sequence[Pending], size: int, model: str, provider: str)
                     "custom_id": one.custom_id,
                     "role": str(one.ask.request.asked),
                     "about": one.ask.conversation.question.question_id,
-                    "body": json.dumps(style.line(one.custom_id, one.ask, model)["body"]),
+                    "body": json.dumps(chat_body(one.ask, model, provider)),
                 }
                 for one in some
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,10 @@ STATUSES = {
 
 GOOGLE_CODES = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 16: 401}
 """The same by the numbers of gRPC, as Google gives them."""
+
+
+CODE = re.compile(r"[\w.:-]{1,80}", re.ASCII)
+"""What a provider's word for what went wrong looks like; anything else is not shown."""
 
 
 class ResultError(RefusalIndexError, ValueError):
@@ -96,7 +101,8 @@ def failed(custom_id: str, model: str, error: Any, status: int | None = None) ->
     named = error if isinstance(error, Mapping) else {"message": error} if isinstance(error, str) else {}
     inner = named.get("error")
     named = inner if isinstance(inner, Mapping) else named
-    code = next((str(named[name]) for name in ("code", "type", "status") if isinstance(named.get(name), str)), "")
+    told_codes = (named.get(name) for name in ("code", "type", "status"))
+    code = next((one for one in told_codes if isinstance(one, str) and CODE.fullmatch(one)), "")
     status = status or _status_in(named)
     raised = ProviderError(str(named.get("message") or ""), status, code, dict(named) or None)
     line = told(raised).removeprefix("ProviderError: ").removeprefix("ProviderError") or "no reason given"

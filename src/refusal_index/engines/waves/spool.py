@@ -11,11 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from refusal_index.engines.engine import Response
 from refusal_index.engines.waves.formats import read_result
 from refusal_index.engines.waves.result import Result, ResultError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.text import sound_text
+from refusal_index.protocol import StopReason
 
 AT_ONCE = 5_000  # lines that go to the disk together
 NAMED = 5  # of each kind of trouble, so many are named
@@ -25,9 +27,9 @@ PRAGMA journal_mode = OFF;
 PRAGMA synchronous = OFF;
 PRAGMA cache_size = -65536;
 CREATE TABLE results (
-    number INTEGER PRIMARY KEY, custom_id TEXT UNIQUE, failed INTEGER, line TEXT, file TEXT, row INTEGER);
+    number INTEGER PRIMARY KEY, custom_id TEXT UNIQUE, failed INTEGER, said TEXT, file TEXT, row INTEGER);
 """
-PUT = "INSERT OR IGNORE INTO results (custom_id, failed, line, file, row) VALUES (?, ?, ?, ?, ?)"
+PUT = "INSERT OR IGNORE INTO results (custom_id, failed, said, file, row) VALUES (?, ?, ?, ?, ?)"
 
 Row = tuple[str, bool, str, str, int]
 
@@ -120,7 +122,8 @@ class Spool:
                     said = shortened(str(error) or type(error).__name__)
                     self.unreadable.add(f"{path}, line {number}: expected a line of JSON, it cannot be read ({said})")
                 else:
-                    yield sound_text(result.custom_id), result.failure is not None, line, str(path), number
+                    said = line if result.response is None else _packed(result.response)
+                    yield sound_text(result.custom_id), result.response is None, said, str(path), number
 
     def _put(self, rows: list[Row]) -> None:
         if self._connection.executemany(PUT, rows).rowcount < len(rows):
@@ -129,28 +132,29 @@ class Spool:
 
     def _compare(self, row: Row) -> None:
         """Have a reply take the place of a failure; of two replies the first one stays."""
-        name, is_failure, line, path, number = row
-        found = "SELECT failed, line, file, row FROM results WHERE custom_id = ?"
+        name, is_failure, said, path, number = row
+        found = "SELECT failed, said, file, row FROM results WHERE custom_id = ?"
         failed, held, *place = self._connection.execute(found, (name,)).fetchone()
         if place == [path, number] or is_failure:
             return
         if failed:
-            change = "UPDATE results SET failed = ?, line = ?, file = ?, row = ? WHERE custom_id = ?"
-            self._connection.execute(change, (is_failure, line, path, number, name))
-        elif _replies(held) != _replies(line):
+            change = "UPDATE results SET failed = ?, said = ?, file = ?, row = ? WHERE custom_id = ?"
+            self._connection.execute(change, (is_failure, said, path, number, name))
+        elif _unpacked(held).replies != _unpacked(said).replies:
             first = f"{place[0]}, line {place[1]}"
             self.contradicting.add(f"{path}, line {number}: {shortened(name)} has another reply in {first}")
 
     def get(self, custom_id: str) -> Result | None:
         """Return the result of a request, which counts as known from then on; None where there is none."""
-        row = self._connection.execute("SELECT number, line FROM results WHERE custom_id = ?", (custom_id,)).fetchone()
+        found = "SELECT number, failed, said FROM results WHERE custom_id = ?"
+        row = self._connection.execute(found, (custom_id,)).fetchone()
         if row is None:
             return None
-        number, line = row
+        number, failed, said = row
         if number >= len(self._used):
             self._used.extend(bytes(number + 1))
         self._used[number] = 1
-        return _read(line)
+        return _failure(said) if failed else Result(custom_id, _unpacked(said))
 
     def unknown(self, *, failures: bool = False) -> Trouble:
         """Return the replies that nobody looked up: they are of requests of something else.
@@ -168,7 +172,7 @@ class Spool:
         return found
 
 
-def _read(line: str) -> Result | None:
+def _failure(line: str) -> Result | None:
     """Read a line again; None where its values lie within each other deeper than can be read from here."""
     try:
         return read_result(json.loads(line))
@@ -176,6 +180,11 @@ def _read(line: str) -> Result | None:
         return None
 
 
-def _replies(line: str) -> object:
-    result = _read(line)
-    return result and result.response and result.response.replies
+def _packed(response: Response) -> str:
+    """Return all of a response as short text, as most of a line says nothing of it."""
+    return json.dumps(list(vars(response).values()))
+
+
+def _unpacked(said: str) -> Response:
+    replies, *rest = json.loads(said)
+    return Response([one and (one[0], StopReason(one[1])) for one in replies], *rest)

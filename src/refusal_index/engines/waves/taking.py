@@ -42,12 +42,15 @@ class Taken:
         How many were of one that it holds another reply to: the first one stays.
     failed
         How many were failures of requests that are still due.
+    pending
+        How many requests are due afterwards.
     """
 
     replies: int = 0
     there: int = 0
     differing: int = 0
     failed: int = 0
+    pending: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,15 +103,26 @@ def take(
     StoreError
         If replies cannot be kept.
     """
-    taking = _Taking(results, store, watch)
+    taking, most = _Taking(results, store, watch), settings.sending.max_choices
     for talk in talks:
         taking.compare(talk, names)
         sheet = Sheet(talk, settings, names)
-        for conversation in talk.conversations:
-            taking.enter(sheet, conversation)
+        left = {one.variant: taking.enter(sheet, one) for one in talk.conversations}
+        taking.taken.pending += sum(1 for _ in sheet.requests(dict(_still_due(sheet, left)), most))
         taking.flush(AT_ONCE)
     taking.flush()
     return taking.taken
+
+
+Left = tuple[int, Sequence[Due]]
+"""How many replies counted under a variant, and what was due then."""
+
+
+def _still_due(sheet: Sheet, left: Mapping[str, Left]) -> Iterator[tuple[str, Sequence[Due]]]:
+    """Yield what is due under each variant: it may be less than it was, as others have brought what all share."""
+    for one in sheet.talk.conversations:
+        counted, asks = left[one.variant]
+        yield one.variant, asks if len(sheet.said(one)) == counted else sheet.due(one)
 
 
 class _Taking:
@@ -120,17 +134,19 @@ class _Taking:
         self._events: list[Event] = []
         self.taken = Taken()
 
-    def enter(self, sheet: Sheet, conversation: Conversation) -> None:
+    def enter(self, sheet: Sheet, conversation: Conversation) -> Left:
         """Take the results of what is due under one variant, again and again until none of it has any."""
         came = False
         while asks := sheet.due(conversation):
             found = [one for each in asks for one in self._replies(sheet, conversation, each)]
             if not found:
-                return
+                break
             came = True
             sheet.new += found
-        if came or (sheet.new and sheet.was_due(conversation)):  # what it lacked may have come for another variant
+        # What it lacked may have come for another variant.
+        if not asks and (came or (sheet.new and sheet.was_due(conversation))):
             self._events.append(Finished(conversation.variant, conversation.question.question_id))
+        return len(sheet.said(conversation)), asks
 
     def _replies(self, sheet: Sheet, conversation: Conversation, due: Due) -> Iterator[Completion]:
         there: dict[int, Completion] = {}  # by draw, of this round
@@ -160,8 +176,8 @@ class _Taking:
                 found = completed(pending.ask, result.response)
             except NoAnswerError as error:
                 failure = failed(pending.custom_id, names[pending.ask.request.asked], str(error)).failure
-            else:  # a grader is asked about what the store will hold
-                return without_keys(found) if len(names) > 1 else found
+            else:
+                return without_keys(found)  # what is due next depends on what the store will hold
         if failure is not None:
             self._fail(pending, failure, sheet)
         return []

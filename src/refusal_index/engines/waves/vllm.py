@@ -250,7 +250,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _end_of(log: Path) -> str:
-    return f"{_last_lines(log, LAST_LINES)[-LONGEST:] or 'it said nothing'} (all it said is in {log})"
+    silent = "it said nothing" if shutil.disk_usage(log.parent).free else "no room is left on the disk"
+    return f"{_last_lines(log, LAST_LINES)[-LONGEST:] or silent} (all it said is in {log})"
 
 
 def _last_lines(log: Path, count: int) -> str:

@@ -93,6 +93,7 @@ class Sheet:
     names: Mapping[Asked, str]
     new: list[Completion] = field(default_factory=list)
     failed: dict[str, set[str]] = field(default_factory=dict)
+    _made: dict[tuple[str, Due], Pending] = field(default_factory=dict)
 
     def due(self, conversation: Conversation) -> list[Due]:
         """Return what is to be asked next under one variant."""
@@ -123,9 +124,30 @@ class Sheet:
 
     def pending(self, conversation: Conversation, one: Due) -> Pending:
         """Put what is due into a request with its id."""
-        again = self._times_retired(conversation, one) if self.talk.retired else 0
-        ask = ask_for(self.settings, conversation, one, again)
-        return Pending(custom_id(self.names[one.step.asked], ask.sha256), ask)
+        place = conversation.variant, one
+        if place not in self._made:
+            again = self._times_retired(conversation, one) if self.talk.retired else 0
+            ask = ask_for(self.settings, conversation, one, again)
+            self._made[place] = Pending(custom_id(self.names[one.step.asked], ask.sha256), ask)
+        return self._made[place]
+
+    def requests(self, asks: Mapping[str, Sequence[Due]], most: int) -> Iterator[Pending]:
+        """Yield the requests for what is due, by variant; what several variants share is there once.
+
+        Parameters
+        ----------
+        asks
+            What is due, by variant.
+        most
+            For how many draws one request asks at most.
+        """
+        there: set[str] = set()
+        for conversation in self.talk.conversations:
+            for one in (each for ask in asks[conversation.variant] for each in in_requests(ask, most)):
+                pending = self.pending(conversation, one)
+                if pending.custom_id not in there:
+                    there.add(pending.custom_id)
+                    yield pending
 
     def _times_retired(self, conversation: Conversation, one: Due) -> int:
         place = (variant_of(conversation, one.step.of), one.step.of, one.step.asked, one.draw)
@@ -153,13 +175,7 @@ def wave(
     most = 1 if singly else settings.sending.max_choices
     for talk in talks:
         sheet = Sheet(talk, settings, names)
-        there: set[str] = set()
-        for conversation in talk.conversations:
-            for one in (each for ask in sheet.due(conversation) for each in in_requests(ask, most)):
-                pending = sheet.pending(conversation, one)
-                if pending.custom_id not in there:
-                    there.add(pending.custom_id)
-                    yield pending
+        yield from sheet.requests({one.variant: sheet.due(one) for one in talk.conversations}, most)
 
 
 def in_requests(one: Due, most: int) -> list[Due]:
@@ -171,6 +187,8 @@ def in_requests(one: Due, most: int) -> list[Due]:
     >>> [(each.draw, each.choices) for each in in_requests(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=5), 2)]
     [(2, 2), (4, 2), (6, 1)]
     """
+    if one.choices <= most:
+        return [one]
     starts = range(0, one.choices, most)
     return [replace(one, draw=one.draw + place, choices=min(most, one.choices - place)) for place in starts]
 
@@ -184,7 +202,8 @@ def one_by_one(one: Due) -> list[Due]:
     >>> [each.draw for each in one_by_one(Due(Step(Pass.FIRST, Asked.MODEL), draw=2, choices=3))]
     [2, 3, 4]
     """
-    return [replace(one, draw=one.draw + place, choices=one.choices - place) for place in range(one.choices)]
+    others = (replace(one, draw=one.draw + place, choices=one.choices - place) for place in range(1, one.choices))
+    return [one, *others]
 
 
 def talks_of(conversations: Iterable[Conversation], store: ReplyStore) -> Iterator[Talk]:
