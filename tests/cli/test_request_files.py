@@ -198,6 +198,14 @@ def test_every_format_comes_to_the_same_run(wide, style, draws):
     assert outcomes("r").equals(outcomes("plain"))
 
 
+def test_a_grader_that_gives_one_reply_at_a_time_leaves_the_draws_of_the_model_together(wide):
+    write_sums("q.csv", 2)
+    arguments = ["anthropic/one" if one == "exact" else one for one in FAKE]
+    assert wide(*arguments, "--draws", "3", "--out", "r").exit_code == 1
+    assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
+    assert {line["body"]["n"] for line in lines_in(Path("w.jsonl"))} == {3}
+
+
 @pytest.mark.slow
 def test_two_graders_and_the_model_have_files_of_their_own_in_their_providers_formats(wide):
     write_sums("q.csv", 6)

@@ -210,7 +210,7 @@ def test_grades_that_scores_of_others_found_in_the_run_follow_it_and_their_own_s
     changed = changed.with_columns(pl.lit(None, pl.String).alias("first_grade"), forced_grade=pl.lit(None, pl.String))
     before = pl.read_parquet(run / "confidence.parquet")
     with open_store(RunFolder(run)) as store:
-        refresh_scores(RunFolder(run), store, RunFolder(run).read_settings(), changed)
+        refresh_scores(RunFolder(run), store, RunFolder(run).read_settings(), changed.lazy())
     after = pl.read_parquet(run / "confidence.parquet")
     assert (after.filter(method="found")["wrong"] != before.filter(method="found")["wrong"]).all()
     assert after.filter(method="stated").equals(before.filter(method="stated"))

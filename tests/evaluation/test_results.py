@@ -13,6 +13,7 @@ import refusal_index as ri
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation import results
+from refusal_index.evaluation import run as runs
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
 from refusal_index.evaluation.results import UnfinishedError, derive_into, each_asked
@@ -287,3 +288,34 @@ def test_that_another_variant_was_forced_says_nothing_of_one_that_answered():
     assert low["unscored_reason"].to_list() == ["forced_not_asked"] * 2
     assert low["forced_reply"].null_count() == 2
     assert highest["forced_reply"].to_list() == ["<answer>forced</answer>"] * 2
+
+
+def test_a_large_table_stays_in_its_file_until_it_is_asked_for(folder, monkeypatch):
+    with open_store(folder) as store:
+        planted(store, 12)
+        small = write_results(folder, store)
+        monkeypatch.setattr(runs, "HELD", 10)
+        large = write_results(folder, store)
+    assert large.outcomes.equals(small.outcomes)
+    assert (large.summary, large.refusal_index("low").estimate) == (small.summary, small.refusal_index("low").estimate)
+    assert large.report("large.html").read_bytes() == small.report("small.html").read_bytes()
+    folder.outcomes.unlink()
+    assert small.rows.collect().height > 20
+    with pytest.raises(FileNotFoundError):
+        large.rows.collect()
+
+
+def test_what_a_killed_process_left_half_written_is_cleared_away(folder):
+    kept = folder.path / "kept"
+    kept.mkdir()
+    (kept / "0.parquet").touch()
+    left = folder.path / ".outcomes.parquet.abcd.tmp.efgh.tmp"
+    left.mkdir()
+    (left / "0.parquet").touch()
+    (folder.path / ".outcomes.parquet.abcd.tmp").touch()
+    (folder.path / ".outcomes.parquet.link.tmp").symlink_to(kept)
+    with open_store(folder) as store:
+        planted(store, 4)
+        write_results(folder, store)
+    assert not list(folder.path.glob("*.tmp"))
+    assert [one.name for one in kept.iterdir()] == ["0.parquet"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from refusal_index.report.browser import Cut, payload, questions_of
 from refusal_index.report.embedding import embed_questions, safe_json
+from refusal_index.report.runs import sampled
 from refusal_index.stats import CELL_NAMES
 from tests.report.making import HOSTILE, VARIANTS, counts_table, report_run, rows
 
@@ -120,3 +121,17 @@ def test_property_json_in_the_page_cannot_end_its_element(texts: list[str]) -> N
     text = str(safe_json(json.dumps(texts, ensure_ascii=False)))
     assert not set(text) & set("<>&\u2028\u2029")
     assert json.loads(text) == texts
+
+
+def test_of_more_outcomes_than_a_page_holds_it_shows_a_random_sample_of_the_questions() -> None:
+    table = rows(300, draws=2)
+    shown, left_out = sampled(table.lazy(), 10 * 4 * 2)
+    ids = shown["question_id"].unique()
+    assert (len(ids), left_out) == (10, 290)
+    assert shown.equals(table.filter(pl.col("question_id").is_in(ids.implode())))
+    assert sampled(table.lazy(), 80)[0].equals(shown)
+    assert ids.str.slice(1).cast(pl.Int64).max() > 150
+    everything, none = sampled(table.lazy(), table.height)
+    assert everything.equals(table)
+    assert none == 0
+    assert sampled(table.lazy(), 3)[1] == 299

@@ -16,7 +16,7 @@ from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import Usage, summarise, summary_to_json
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.report import folder_runs, is_report, read_report_runs, write_report
+from refusal_index.report import folder_runs, is_report, read_report_runs, runs, write_report
 from refusal_index.report.figures import mosaics, plane
 from refusal_index.report.page import _asset
 from refusal_index.report.tables import metric_rows, sensitivity_rows
@@ -245,6 +245,22 @@ def test_a_run_at_hand_gives_the_same_page_as_its_folder(tmp_path: Path) -> None
     at_hand = write_report(folder_runs(folder, table.lazy(), summary), tmp_path / "a.html").path.read_bytes()
     read = write_report(read_report_runs([folder.path]).runs, tmp_path / "b.html").path.read_bytes()
     assert at_hand == read
+
+
+def test_a_page_without_room_for_all_says_so_and_its_numbers_rest_on_all(tmp_path: Path, monkeypatch) -> None:
+    table = rows(80)
+    table = table.with_columns(confidence=pl.int_range(table.height) / table.height)
+    folder = _folder(tmp_path / "run", table)
+    whole = read_report_runs([folder.path]).runs
+    said = "a random sample of 80"
+    assert said not in write_report(whole, tmp_path / "a.html").path.read_text()
+    monkeypatch.setattr(runs, "MOST_ROWS", 40)
+    for some in (read_report_runs([folder.path]).runs, folder_runs(folder, table.lazy(), whole[0].summary)):
+        assert some[0].summary == whole[0].summary
+        assert some[0].run.confidence.equals(whole[0].run.confidence)
+        page = write_report(some, tmp_path / "b.html").path.read_text()
+        assert f"Here are 10 questions, {said}" in page
+        assert "80 questions" in page
 
 
 def test_of_several_runs_those_that_cannot_be_read_are_left_out_with_a_sentence(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from refusal_index.engines.waves.wave import Pending, wave
 from refusal_index.evaluation.reopened import Reopened
 from refusal_index.evaluation.run import Run, open_store, write_results
 from refusal_index.outcomes.files import replacing
+from refusal_index.protocol import Asked
 
 
 @dataclass
@@ -94,8 +95,9 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Writte
 
 
 def _due(run: Reopened, store: ReplyStore, style: str | None) -> Iterator[Pending]:
-    """Yield what is due, with a request for each draw where a model's provider gives one reply at a time."""
-    singly = any(not (FORMATS[style] if style else format_of(name)).gives_choices for name in run.names.values())
+    """Yield what is due, with a request for each draw where the model's provider gives one reply at a time."""
+    model = run.names.get(Asked.MODEL)  # of those that grade no draws are asked
+    singly = model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
     return wave(run.talks(store), run.settings, run.names, singly=singly)
 
 

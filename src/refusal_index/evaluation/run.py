@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +42,7 @@ from refusal_index.evaluation.results import (
 from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
-from refusal_index.outcomes.files import replacing, write_atomically
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, replacing, write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import GradeChanges, changes_document, grade_changes
@@ -250,7 +252,7 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
             ended = None
             if engine is not None:
                 budget = budget or Budget(plan.settings.limits)
-                budget.count_earlier(folder.path, [*store.replies(), *store.retired()], plan.prices)
+                budget.count_earlier(folder.path, chain(store.replies(), store.retired()), plan.prices)
                 # What is on its way already is collected whatever is left of the budget.
                 ended = None if engine.together else budget.used_up()
                 ended = ended or await _ask(plan, pending, engine, store, progress, budget)
@@ -333,6 +335,7 @@ def write_results(
     prices = prices.or_those(Prices.read(about))
     penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
     with _advising(folder):
+        _clear_away(folder)
         with replacing(folder.outcomes) as new:
             derived = derive_into(new, folder, store, prices)
             check_nothing_lost(folder, derived.outcomes)
@@ -348,6 +351,15 @@ def write_results(
             summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
         run = Run(folder, _table(folder), summary, derived.missing, None, len(derived.disagreements), outdated=outdated)
         return _written(run, settings, derived.disagreements)
+
+
+def _clear_away(folder: RunFolder) -> None:
+    """Remove what was left half-written where the process was killed: parts of a large table take room."""
+    for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 @contextmanager

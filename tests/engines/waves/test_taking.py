@@ -18,7 +18,7 @@ from refusal_index.engines.waves import taking
 from refusal_index.engines.waves.formats import FORMATS
 from refusal_index.engines.waves.result import Result
 from refusal_index.engines.waves.spool import Spool
-from refusal_index.engines.waves.taking import Taken, Watch, take
+from refusal_index.engines.waves.taking import Results, Taken, Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave
 from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
 from tests.engines.waves.answering import (
@@ -42,10 +42,10 @@ def due_now(conversations: list[Conversation], store: ReplyStore, *, singly: boo
     return list(wave(talks_of(conversations, store), SETTINGS, NAMES, singly=singly))
 
 
-def taken(
-    conversations: list[Conversation], store: ReplyStore, results: dict[str, Result], watch: Watch | None = None
-) -> Taken:
-    return take(talks_of(conversations, store), results, store, SETTINGS, NAMES, watch or Watch())
+def taken(conversations: list[Conversation], store: ReplyStore, results: Results, watch: Watch | None = None) -> Taken:
+    found = take(talks_of(conversations, store), results, store, SETTINGS, NAMES, watch or Watch())
+    assert found.pending == len(due_now(conversations, store))
+    return found
 
 
 def answered(pending: list[Pending], *replies: tuple[str, StopReason] | None) -> dict[str, Result]:
@@ -87,14 +87,14 @@ def test_any_order_any_files_repeated_and_partly_failed_come_to_the_same_end(sal
             with Spool() as spool:
                 for path in given_now:
                     spool.read(path)
-                found = take(talks_of(conversations, store), spool, store, SETTINGS, NAMES)
+                found = taken(conversations, store, spool)
                 assert found.differing == 0
                 assert (spool.contradicting.count, spool.unreadable.count, spool.unknown().count) == (0, 0, 0)
         assert became(conversations, store) == became(conversations, expected)
         with Spool() as spool:
             for path in earlier:
                 spool.read(path)
-            again = take(talks_of(conversations, store), spool, store, SETTINGS, NAMES)
+            again = taken(conversations, store, spool)
             assert (again.replies, again.differing, spool.unknown().count) == (0, 0, 0)
             assert again.there > 0
 
@@ -202,7 +202,9 @@ def test_choices_behind_one_without_an_answer_are_compared_with_their_own_draws(
     store = store_of(conversations)
     pending = [one for one in due_now(conversations, store) if one.ask.request.of is Pass.FIRST]
     taken(conversations, store, answered(pending, None, ANSWERED, REFUSED))
-    assert taken(conversations, store, answered(pending, None, ANSWERED, REFUSED)) == Taken(there=1, failed=1)
+    assert taken(conversations, store, answered(pending, None, ANSWERED, REFUSED)) == Taken(
+        there=1, failed=1, pending=2
+    )
     assert taken(conversations, store, answered(pending, None, REFUSED, ANSWERED)).differing == 1
 
 
@@ -244,7 +246,7 @@ def test_a_reply_that_was_set_aside_is_known_and_not_taken_again():
     store, (pending,) = store_of(conversations), due_now(conversations, store_of(conversations))
     taken(conversations, store, answered([pending], ("", StopReason.LENGTH)))
     store.retire(list(store.replies()))
-    assert taken(conversations, store, answered([pending], ("", StopReason.LENGTH))) == Taken(there=1)
+    assert taken(conversations, store, answered([pending], ("", StopReason.LENGTH))) == Taken(there=1, pending=1)
     assert len(due_now(conversations, store)) == 1
 
 
@@ -268,7 +270,7 @@ def test_a_shared_request_that_failed_is_told_of_for_each_variant_and_counted_on
     (forced,) = due_now(conversations, store)
     results = {forced.custom_id: Result(forced.custom_id, failure=Failure("late", "openai/any"))}
     watch = Watch(failed=lambda pending, failure: told.append((pending.ask.conversation.variant, failure.message)))
-    assert taken(conversations, store, results, watch) == Taken(failed=1)
+    assert taken(conversations, store, results, watch) == Taken(failed=1, pending=1)
     assert told == [("low", "late"), ("high", "late")]
 
 
@@ -287,7 +289,7 @@ def test_a_response_without_an_answer_is_a_failure_that_may_pass():
     store = store_of(conversations)
     pending = due_now(conversations, store)
     found = taken(conversations, store, answered(pending, None), Watch(failed=lambda _, why: told.append(why)))
-    assert (found, len(list(store.replies()))) == (Taken(failed=1), 0)
+    assert (found, len(list(store.replies()))) == (Taken(failed=1, pending=1), 0)
     assert told[0].kind.is_sent_again
     assert "holds no answer" in told[0].message
 
@@ -295,7 +297,7 @@ def test_a_response_without_an_answer_is_a_failure_that_may_pass():
 def test_results_of_others_change_nothing():
     conversations = talks(1)
     store = store_of(conversations)
-    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED)) == Taken()
+    assert taken(conversations, store, answered(due_now(talks(2)[2:], store), ANSWERED)) == Taken(pending=2)
     assert not kept(store)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -67,10 +69,19 @@ def _connect(address: str) -> None:
     elif address != AUTO:
         check_address(address)
     try:
-        with _silence():
+        with _silence(), _own_handler():
             ray.init(address=address, log_to_driver=False, logging_level=logging.CRITICAL, **own)
     except (Exception, SystemExit) as error:  # Ray ends the process where it does not come through
         raise _no_cluster(address, f"{type(error).__name__}: {error}") from error
+
+
+@contextmanager
+def _own_handler() -> Iterator[None]:
+    """Let SIGTERM go on to mean what it did: Ray would have it end the process at once, with a status of its own."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
