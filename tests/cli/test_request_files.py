@@ -535,3 +535,16 @@ def test_what_a_provider_takes_no_word_of_is_said(wide):
     done = wide("requests", "r", "--out", "w.jsonl")
     assert "anthropic's format takes no temperature, top_p, seed" in done.stderr
     assert "openai" not in done.stderr
+
+
+def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
+    assert wide(*SMALL, *BY_HAND, "--out", "r").exit_code == 1
+    left = Path("r/waves/abc.results.jsonl")
+    left.parent.mkdir()
+    left.write_text("{}\n")
+    for command in (("requests", "r", "--out", "w.jsonl"), (*SMALL, *LOCAL, "--out", "r")):
+        done = wide(*command)
+        assert done.exit_code == 2
+        assert "another engine would pay for them again" in done.stderr
+    left.unlink()
+    assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0

@@ -12,10 +12,12 @@ from typing import IO
 from refusal_index.engines.accounts import called
 from refusal_index.engines.failures import Failure
 from refusal_index.engines.functions import is_function_name
+from refusal_index.engines.registry import FILES
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import FORMATS, Format, format_of, written
 from refusal_index.engines.waves.in_flight import refuse_in_flight
+from refusal_index.engines.waves.leftover import refuse_left
 from refusal_index.engines.waves.spool import Spool, Trouble
 from refusal_index.engines.waves.taking import Taken, Watch, take
 from refusal_index.engines.waves.wave import Pending, wave
@@ -88,6 +90,7 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Writte
         raise unknown("format", style, list(FORMATS))
     with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
         refuse_in_flight(run.folder, store, run.names)
+        refuse_left(run.folder, FILES)
         sheets = _Sheets(out, style, stack)
         for pending in _due(run, store, style):
             sheets.write(pending, run.names[pending.ask.request.asked])

@@ -27,6 +27,7 @@ from refusal_index.engines.registry import BATCH, engine_of, note_on
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves.in_flight import refuse_in_flight
+from refusal_index.engines.waves.leftover import refuse_left
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.confidence_refresh import refresh_scores
 from refusal_index.evaluation.display import as_html, as_text
@@ -240,6 +241,8 @@ async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget |
         folder.create_or_resume(plan.identity, about=plan.about)
         with open_store(folder) as store:
             _check_own(plan, store)
+            if engine is not None:
+                refuse_left(folder, plan.settings.sending.engine)
             if engine is not None and plan.settings.sending.engine != BATCH:
                 refuse_in_flight(folder, store, plan.names)
             for variant in plan.procedures:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
+from refusal_index.cli.options import takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.evaluation.files import Written
 
 
+@takes_settings("max_choices", "logprobs")
 def requests(
     run: Annotated[Path, typer.Argument(help="The folder of a run; 'run --engine files' begins one.", metavar="RUN")],
     out: Annotated[
@@ -30,6 +33,8 @@ def requests(
     prompts: Annotated[
         str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
     ] = None,
+    *,
+    values: Mapping[str, Any],
 ) -> None:
     """Write what a run asks next into files for batches.
 
@@ -42,7 +47,7 @@ def requests(
     from refusal_index.evaluation.files import write_requests
     from refusal_index.evaluation.reopened import reopened
 
-    written = write_requests(reopened(run, Settings(), prompts), out, format_)
+    written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
     _show(written, run)
 
 

@@ -111,7 +111,7 @@ class Lane:
         advice = f"look there, and give {{engine_option}} forget={entry.key} to have them sent, and paid for, again"
         if entry.place != place_of(account):
             raise ModelError(f"{what} at {entry.place}, and its address is {place_of(account)} now; {advice}")
-        await asyncio.sleep(min(max(entry.time + SETTLED - time.time(), 0), SETTLED))
+        await _settled(entry)
         try:
             found = await self._call(lambda: self.find(entry), CircuitBreaker(), entry.key)
         except RequestFailedError as error:
@@ -245,6 +245,11 @@ class Lane:
         return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
 
 
+async def _settled(entry: Entry) -> None:
+    """Wait until a provider's list has what was begun with an entry, if it arrived."""
+    await asyncio.sleep(min(max(entry.time + SETTLED - time.time(), 0), SETTLED))
+
+
 class _Submission:
     """One submission, which is not made again while it may have arrived."""
 
@@ -254,6 +259,8 @@ class _Submission:
 
     async def once(self) -> State:
         """Submit, or find what an earlier try brought about whose answer was lost."""
+        if self.is_in_doubt:
+            await _settled(self.entry)
         if self.is_in_doubt and (found := await self._lane.find(self.entry)) is not None:
             return found
         before, self.is_in_doubt = self.is_in_doubt, True

@@ -5,12 +5,38 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from refusal_index.engines.setting import SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import read_result
 from refusal_index.engines.waves.in_flight import stored_ids
 from refusal_index.engines.waves.result import Result, ResultError
 from refusal_index.engines.waves.wave import Pending
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked
+
+FOLDER = "waves"
+"""In a run's folder: results that are not in the store yet."""
+
+LEFT = {"vllm": "*.results.jsonl", "ray": "shards/*.jsonl"}
+"""Which of them each engine leaves there, and takes in itself."""
+
+
+def refuse_left(folder: RunFolder, engine: str) -> None:
+    """Raise where another engine would pay again for what an earlier command left in files.
+
+    Raises
+    ------
+    SettingError
+        The message says where the files are, and how they are taken in.
+    """
+    others = (pattern for name, pattern in LEFT.items() if name != engine)
+    left = [path for pattern in others for path in sorted((folder.path / FOLDER).glob(pattern))]
+    if left:
+        raise SettingError(
+            f"{folder.path}: results that an earlier command paid for lie in {left[0].parent} ({len(left):,} files, "
+            f"the first {left[0].name}), and another engine would pay for them again: go on with the same "
+            f"{{engine}}, or take them in by 'refusal-index replies {folder.path} FILE...' and remove them"
+        )
 
 
 class Leftovers:

@@ -95,6 +95,8 @@ class Spool:
         ResultFileError
             If the file cannot be read at all; lines that hold no result are left out, and counted.
         """
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise ResultFileError(f"{path}: expected a file of results, it is none")
         rows = self._rows(path)
         try:
             while some := list(islice(rows, AT_ONCE)):

@@ -44,6 +44,7 @@ DEVICES = ("nvidia[0-9]*", "kfd", "dri/renderD*", "accel*", "accel/*", "vfio/[0-
 AT_ONCE = 5_000  # results that are entered together
 LOOK = 2.0  # seconds between looks at what the program says
 LAST_LINES, LONGEST = 5, 300  # of its output in an error, and their characters
+ROOM = 1 << 20  # bytes on a disk below which a program that said nothing may have had no room to
 
 TETHER = """
 import os, signal, subprocess, sys, threading, time
@@ -250,7 +251,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def _end_of(log: Path) -> str:
-    silent = "it said nothing" if shutil.disk_usage(log.parent).free else "no room is left on the disk"
+    is_full = shutil.disk_usage(log.parent).free < ROOM
+    silent = "it said nothing, and hardly any room is left on the disk" if is_full else "it said nothing"
     return f"{_last_lines(log, LAST_LINES)[-LONGEST:] or silent} (all it said is in {log})"
 
 
