@@ -68,7 +68,7 @@ def test_what_a_run_took_is_found_under_any_name(tmp_path, name):
     write_summary(tmp_path, {"one": (name, "Ours")})
     usage = {variant: Usage(100, 7, 5, None) for variant in ("low", "normal", "high", "highest")}
     (found,) = read_report_runs([tmp_path]).runs
-    folder.write_summary(summary_to_json(summarise(found.outcomes, usage=usage)))
+    folder.write_summary(summary_to_json(summarise(found.shown, usage=usage)))
     (found,) = read_report_runs([tmp_path]).runs
     assert found.run.label == name
     assert [variant.usage for variant in found.variants] == list(usage.values())
