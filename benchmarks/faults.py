@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import page, table
-from tests.faults.scenario import ENGINES, Engine, Row, Scenario
+from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
 from tests.faults.soak import soak
 from tests.faults.table import SCENARIOS
 
@@ -59,7 +59,8 @@ def main() -> int:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         played_all = list(pool.map(played, pairs))
     rows = [one for one in played_all if isinstance(one, Row)]
-    soaked = [soak(engine, arguments.soak) for engine in engines] if arguments.soak and not arguments.only else []
+    is_soaked = arguments.soak and not arguments.only
+    soaked = [soak(engine, arguments.soak) for engine in engines if engine in SOAKED] if is_soaked else []
     print(table(rows, soaked))
     for one in played_all:
         if isinstance(one, str):

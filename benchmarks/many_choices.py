@@ -62,7 +62,10 @@ class Measured:
 @contextmanager
 def bench(connections: int) -> Iterator[Bench]:
     """Run the server and give what measures runs against it, in a folder that goes afterwards."""
-    with tempfile.TemporaryDirectory() as name, server(Path(name) / "server.jsonl") as url:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        server([*COMMAND, "serve", "--port", "0"], Path(name) / "server.jsonl") as url,
+    ):
         yield Bench(Path(name), url, connections)
 
 
@@ -78,7 +81,7 @@ class Bench:
         """Run the evaluation in a process of its own."""
         out = self.folder / f"{questions}-{draws}-{max_choices}"
         log = self.folder / "server.jsonl"
-        before = answered(log) if log.exists() else 0
+        before = len(answered(log)) if log.exists() else 0
         command = [*COMMAND, "run", "--model", "openai-api/almanac/base", "--variants", "normal", "--grader", "exact"]
         command += ["--limit", str(questions), "--draws", str(draws), "--max-choices", str(max_choices)]
         command += ["--max-connections", str(self.connections), "--attempt-timeout", "600", "--out", str(out)]
@@ -95,7 +98,7 @@ class Bench:
         return Measured(
             questions,
             2 * draws * questions if draws > 1 else questions,  # what is drawn repeatedly is forced in every draw
-            answered(log) - before,
+            len(answered(log)) - before,
             used.ru_utime + used.ru_stime,
             max((memory for time, memory in seen if time <= last), default=0.0),
             used.ru_maxrss / MEBIBYTE,

@@ -30,7 +30,7 @@ from refusal_index.engines.inspect.batches import (
     READ_LINE,
     SUBMIT,
     batches_under_way,
-    check_batches,
+    check_engines_ownes,
     has_batches,
     read_line,
     submit,
@@ -116,11 +116,11 @@ def test_a_service_without_the_providers_batches_has_none(service, expected):
 
 def test_where_only_graders_are_asked_one_of_them_needs_batches():
     with_them, without = get_model(NAME, api_key=KEY, memoize=False), get_model("mockllm/any")
-    check_batches(None, [without, with_them])
-    check_batches(with_them, [without])
+    check_engines_ownes(None, [without, with_them])
+    check_engines_ownes(with_them, [without])
     for model, graders in ((None, [without]), (None, []), (without, [with_them])):
         with pytest.raises(ModelError, match="one request at a time"):
-            check_batches(model, graders)
+            check_engines_ownes(model, graders)
 
 
 @pytest.mark.parametrize("model", ["openai-api/fake/any", "almanac/base", "python:statistics:mean"])

@@ -100,7 +100,10 @@ def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name
     assert one.folder.path != other.folder.path
 
 
-@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column"}])
+OF_AN_ENGINE = {"batch": "inspect", "detach": "batch", "ray_address": "ray", "engine_option": "vllm"}
+
+
+@pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])
 def test_a_harmless_one_finds_the_same_folder_again(name):
     one, other = planned(), planned(**{name: HARMLESS[name]})
     assert one.settings.value(name) != other.settings.value(name)
@@ -119,7 +122,16 @@ def test_of_ones_own_questions_it_is_they_that_count_and_not_where_they_were_rea
         assert planned(**different, **own).folder.path != one.folder.path
 
 
-CHANGES = st.sets(st.sampled_from(sorted((HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"})))
+KNOWN_TO_ALL = (HARMFUL.keys() | HARMLESS.keys()) - {"data", "column", "dataset"} - OF_AN_ENGINE.keys()
+CHANGES = st.sets(st.sampled_from(sorted(KNOWN_TO_ALL)))
+
+
+@pytest.mark.parametrize(("name", "engine"), OF_AN_ENGINE.items())
+def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_another(name, engine):
+    own = planned(**{name: HARMLESS[name], "engine": engine})
+    assert as_json(own.identity) == as_json(planned().identity)
+    with pytest.raises(ri.RefusalIndexError, match=f"{name}: expected engine .*{engine}"):
+        planned(**{name: HARMLESS[name], "engine": "http"})
 
 
 @settings(max_examples=10)  # each loads a dataset

@@ -52,6 +52,7 @@ PART_ONLY = ("vllm", "ray")
 """Those that play what the table says and nothing else: the one meets with no provider, the other is slow to start."""
 
 EVERY = tuple(engine.name for engine in ENGINES if engine.name not in PART_ONLY)
+SOAKED = tuple(engine for engine in ENGINES if engine.name in EVERY)
 
 
 @dataclass(frozen=True)

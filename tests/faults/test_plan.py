@@ -15,7 +15,7 @@ from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.grading import grader_prompt
 from tests.faults import kinds
 from tests.faults.api import FakeApi
-from tests.faults.plan import FIRST, FORCED, GRADER, Fault, Plan, number_of, pass_of
+from tests.faults.plan import FIRST, FORCED, GRADER, LOOK, SUBMIT, UPLOAD, Fault, Plan, called, number_of, pass_of
 from tests.faults.world import answer
 
 
@@ -167,3 +167,63 @@ def test_a_server_that_was_down_is_back_at_the_same_address():
 def test_every_other_of_several_choices_is_null():
     with FakeApi(answer, Plan([Fault(kinds.some_null)]), max_choices=4) as api:
         assert [choice.message.content is None for choice in asked(api, n=4).choices] == [False, True, False, True]
+
+
+def of_a_batch(api: FakeApi, *numbers: int) -> tuple[str, list[dict[str, object]], int]:
+    """Have questions asked in a batch; return how it ended, the lines that can be read, and how many cannot."""
+    body = {"model": "any", "messages": [{"role": "user", "content": "?"}]}
+    lines = [
+        {"custom_id": f"c{number}", "body": {**body, "messages": [{"role": "user", "content": first(number)}]}}
+        for number in numbers
+    ]
+    content = "\n".join(map(json.dumps, lines)).encode()
+    with openai.OpenAI(base_url=api.url, api_key="none", max_retries=0, timeout=5) as client:
+        file = client.files.create(file=("a.jsonl", content), purpose="batch").id
+        made = client.batches.create(completion_window="24h", endpoint="/v1/chat/completions", input_file_id=file)
+        while (made := client.batches.retrieve(made.id)).status == "in_progress":
+            pass
+        raw = client.files.content(made.output_file_id).content.splitlines() if made.output_file_id else []
+    readable = [json.loads(line) for line in raw if line.endswith(b"}")]
+    return made.status, readable, len(raw) - len(readable)
+
+
+@pytest.mark.parametrize(
+    ("deed", "found"),
+    [
+        (kinds.RATE_LIMIT, 429),
+        (kinds.SERVER_ERROR, 500),
+        (kinds.HTML, 502),
+        (kinds.HTML_AS_JSON, 200),
+        (kinds.NULL_CONTENT, 200),
+        (kinds.TRUNCATED_JSON, "torn"),
+        (kinds.cut_connection, "torn"),
+        (kinds.dropped_connection, "missing"),
+        (kinds.hanging(60), "batch_expired"),
+    ],
+)
+def test_within_a_batch_a_fault_is_what_its_line_shows_and_nothing_counts_as_paid(deed, found):
+    with FakeApi(answer, Plan([Fault(deed, questions=(3,))])) as api:
+        status, lines, torn = of_a_batch(api, 2, 3)
+        came = {line["custom_id"]: line for line in lines}
+        assert came["c2"]["response"]["status_code"] == 200
+        assert status == ("expired" if found == "batch_expired" else "completed")
+        assert torn == (found == "torn")
+        shown = came["c3"]["response"] or came["c3"]["error"] if "c3" in came else {}
+        assert (shown.get("status_code") or shown.get("code")) == (None if found in ("torn", "missing") else found)
+        assert len(api.answered) == 1
+
+
+def test_a_fault_of_a_call_befalls_no_request_and_one_of_all_passes_no_call():
+    of_call, of_all = Fault(kinds.HTML, of=LOOK), Fault(kinds.HTML)
+    assert happens(of_call, [first(1), called(LOOK), called(UPLOAD)]) == [False, True, False]
+    assert happens(of_all, [first(1), called(LOOK), grading(3, "6")]) == [True, False, True]
+
+
+def test_a_batch_whose_submission_is_answered_by_nothing_is_there_and_is_seen_when_made_again():
+    with FakeApi(answer, Plan([Fault(kinds.lost_answer, of=SUBMIT, times=1)])) as api:
+        with pytest.raises(openai.APIConnectionError):
+            of_a_batch(api, 2)
+        assert len(api.batches.made) == 1
+        assert not api.batches.submitted_twice()
+        api.batches.made["again"] = next(iter(api.batches.made.values()))
+        assert len(api.batches.submitted_twice()) == 1

@@ -14,7 +14,7 @@ import yaml
 
 from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import BELOW, _escaped, page, table
-from tests.faults.scenario import ENGINES, Engine, Row, Scenario
+from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
 from tests.faults.soak import soak
 from tests.faults.table import SCENARIOS
 
@@ -54,7 +54,7 @@ def test_a_scenario_keeps_its_promise(scenario: Scenario, engine: Engine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", SOAKED, ids=lambda engine: engine.name)
 def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
     soaked = soak(engine, 2000)
     assert (soaked.status, soaked.wrong, soaked.repeated) == (0, 0, 0), soaked

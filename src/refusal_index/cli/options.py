@@ -49,7 +49,7 @@ HELP = {
     "loses those on their way, and they are paid for twice: '--engine batch' keeps them.",
     "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
     "ray_address": "With --engine ray: the address of a cluster. [default: one on this machine]",
-    "engine_option": "An option of the engine's own program, as in tensor-parallel-size=2; may be repeated.",
+    "engine_option": "An option of the engine batch, vllm or ray, as in poll=5 or max-model-len=8192; may be repeated.",
     "max_requests": "End in order after so many requests of the run in all; resumable.",
     "max_cost": "End in order before the run costs more dollars than this; needs --price.",
     "max_time": "End in order after so many seconds of this command.",

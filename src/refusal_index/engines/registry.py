@@ -54,6 +54,9 @@ def check_engine(name: str) -> None:
         raise unknown("engine", name, list(ENGINES))
 
 
+ONLY_OF = {"detach": (BATCH,), "ray_address": ("ray",), "engine_option": (BATCH, "vllm", "ray")}
+"""Settings that some engines alone know: with another one they would be passed over in silence."""
+
 IN_MEMORY = (
     "note: Inspect keeps its batches in memory: those on their way when the run is killed are lost, and paid for "
     "twice; --engine batch keeps them. A grader whose provider has no batches is asked one request at a time."
@@ -61,8 +64,8 @@ IN_MEMORY = (
 """What must be said before anything is sent in Inspect's batches."""
 
 
-def check_batch(sending: Sending) -> None:
-    """Raise if Inspect's batches are wanted of another engine, which would know nothing of them.
+def check_engines_own(sending: Sending) -> None:
+    """Raise if something is wanted of an engine that knows nothing of it, as batches of Inspect's of another one.
 
     Raises
     ------
@@ -71,7 +74,7 @@ def check_batch(sending: Sending) -> None:
 
     Examples
     --------
-    >>> check_batch(Sending(engine="local", batch=True))
+    >>> check_engines_own(Sending(engine="local", batch=True))
     Traceback (most recent call last):
     refusal_index.engines.setting.SettingError: batch: expected engine inspect beside it, got local; ...
     """
@@ -81,6 +84,12 @@ def check_batch(sending: Sending) -> None:
             f"{{batch}}: expected {{engine}} inspect beside it, got {sending.engine}; leave it out: {{engine}} batch "
             "sends batches without it, and keeps those on their way"
         )
+    for name, engines in ONLY_OF.items():
+        if getattr(sending, name) and sending.engine not in engines:
+            raise SettingError(
+                f"{{{name}}}: expected {{engine}} {' or '.join(engines)} beside it, got {sending.engine}, which knows "
+                "nothing of it; leave it out, or name the engine"
+            )
 
 
 def check_sends(sending: Sending) -> None:

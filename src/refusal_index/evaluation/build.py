@@ -27,7 +27,7 @@ from refusal_index.datasets.precise_wiki_build import (
 from refusal_index.engines.build import Builder, BuildStoppedError, Watcher, build_engines
 from refusal_index.engines.build_plan import BuildPlan
 from refusal_index.engines.engine import Engine, RunFailedError
-from refusal_index.engines.registry import BATCH, check_batch, check_sends
+from refusal_index.engines.registry import BATCH, check_engines_own, check_sends
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Decoding, Sending
 from refusal_index.engines.store import ReplyStore
@@ -100,7 +100,7 @@ async def build(options: BuildOptions, watching: Watching) -> dict[str, Any]:
         kept.
     """
     pages = _pages(options)
-    check_batch(options.sending)
+    check_engines_own(options.sending)
     check_sends(options.sending)
     settings, paths = settings_of(options, pages), options.paths
     record = finished_record(paths, settings)

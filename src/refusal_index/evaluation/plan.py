@@ -10,7 +10,7 @@ from typing import Any
 from refusal_index.almanac.models import context_length, model_names, token_counter
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
-from refusal_index.engines.registry import check_batch, check_engine
+from refusal_index.engines.registry import check_engine, check_engines_own
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, Settings
 from refusal_index.engines.store import ReplyStore
@@ -339,7 +339,7 @@ def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: b
     SettingError
         If a reason is none, a budget in dollars lacks a price, or Inspect's batches are wanted of another engine.
     """
-    check_batch(settings.sending)
+    check_engines_own(settings.sending)
     known = (UNSCORED, *ASKED_AGAIN)
     for reason in settings.sending.retry:
         if reason not in known:

@@ -57,7 +57,7 @@ def _collectors(api: ModelAPI) -> list[str]:
     return [name for name in vars(api) if name.endswith(COLLECTORS)]
 
 
-def check_batches(model: Model | None, graders: Iterable[Model]) -> None:
+def check_engines_ownes(model: Model | None, graders: Iterable[Model]) -> None:
     """Raise where requests would be asked one at a time without a word.
 
     Parameters
