@@ -311,7 +311,6 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW, together=80), options=("--draws", "3")),
     Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1))),
     Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=("http", "local")),  # batches: see below
-    Scenario(AGAIN, "begun on a cluster and resumed by another engine, which asks shards that were left again", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "http"))), Promise(again=40), engines=("ray",)),
     Scenario(AGAIN, "begun by Inspect and resumed without it, over HTTP", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "http"))), Promise(repeats=AT_ONCE), engines=INSPECT),
     Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True),
     *calls("a call of the API ends in 500, twice", kinds.SERVER_ERROR),
