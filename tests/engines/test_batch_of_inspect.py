@@ -200,7 +200,7 @@ def test_results_that_cannot_be_fetched_at_first_are_not_lost(tmp_path):
 def test_a_server_without_batches_ends_the_run_in_one_line(tmp_path):
     with FakeApi(lambda _: "<answer>1</answer>") as api:
         with pytest.raises(RunFailedError, match="404") as caught:
-            batched(api.url, limit=25)
+            batched(f"{api.url}/elsewhere", limit=25)
         assert not api.received
     assert "\n" not in str(caught.value)
     assert "the same command resumes" in str(caught.value)
