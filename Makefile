@@ -4,15 +4,17 @@ BIN := .venv/bin
 READY := .venv/.ready
 READY_DOCS := .venv/.ready-docs
 READY_ALL := .venv/.ready-all
+READY_DIST := .venv/.ready-dist
 
-.PHONY: help run test test-all slowest check docs
+.PHONY: help run test test-all slowest check docs dist
 help:
 	@echo "make run       the main job: the embedded model on its own questions, all four prompt variants"
 	@echo "make test      the tests to run after every change: all that is fast, and one of everything else"
-	@echo "make test-all  every test, with more examples: what runs before a change lands; it installs torch and Ray"
+	@echo "make test-all  every test, with more examples: what runs before a change lands; it installs torch, Ray and trackers"
 	@echo "make slowest   the twenty tests that take longest of those of 'make test'"
 	@echo "make check     linter, formatter, types and import rules"
 	@echo "make docs      the documentation site, in site/"
+	@echo "make dist      wheel and sdist, checked, in dist/"
 
 run: $(READY)
 	$(BIN)/refusal-index run
@@ -40,13 +42,23 @@ check: $(READY)
 docs: $(READY_DOCS)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Without isolation, so that what builds a release is what constraints.txt pins.
+dist: $(READY_DIST)
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+
 $(READY_DOCS): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	@touch $(READY_DOCS)
 
 $(READY_ALL): $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[batch,ray,transformers]'
-	@touch $(READY_ALL)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[batch,ray,transformers,wandb,mlflow,lm-eval,publish]'
+	@touch $(READY_ALL) $(READY_DIST)
+
+$(READY_DIST): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[publish]'
+	@touch $(READY_DIST)
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("refusal-index needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

@@ -12,12 +12,13 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import re
 import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
@@ -33,13 +34,15 @@ from refusal_index.evaluation.files import take_replies, write_requests
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.reopened import Reopened, reopened
 from refusal_index.evaluation.results import derive_into
-from refusal_index.evaluation.run import open_store, rebuild
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question
 
 SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"
 REFUSED = 3  # tenths of the first passes
+ASKED = re.compile(rb"in which it met (\d+) times")
 AT_ONCE = 10_000
 MEBIBYTE = 1024  # the operating system counts in kibibytes
 
@@ -115,20 +118,30 @@ def write(place: Place, wave: int) -> int:
 
 
 def plant(place: Place, wave: int) -> int:
-    """Write a result for each request, in files of their own: some refuse in the first wave, half are right."""
+    """Write a result for each request, in files of their own: some refuse in the first wave."""
     count = 0
     for path in place.requests(wave):
         with path.open("rb") as requests, path.with_name(path.name.replace("wave", "results")).open("w") as results:
             for line in requests:
-                results.write(json.dumps(result(json.loads(line), refuses=wave == 1)) + "\n")
+                results.write(json.dumps(result(line, first=wave == 1)) + "\n")
                 count += 1
     return count
 
 
-def result(request: Mapping[str, object], *, refuses: bool) -> dict[str, object]:
+def answer(line: bytes, chance: int, *, first: bool) -> str:
+    """Return whom a request is answered with: rightly in three first passes of four, and every other forced one."""
+    asked = ASKED.search(line)
+    if not asked:
+        raise SystemExit(f"expected a question of this benchmark in each request, got {line[:200]!r}")
+    wrong = chance // 10 % (4 if first else 2) == 0
+    return f"Person {int(asked[1]) + wrong}"
+
+
+def result(line: bytes, *, first: bool) -> dict[str, object]:
     """Return a planted result of a request, as OpenAI's batches have it."""
+    request = json.loads(line)
     chance = crc32(str(request["custom_id"]).encode())
-    said = "UNANSWERED" if refuses and chance % 10 < REFUSED else f"Person {chance % 1000}"
+    said = "UNANSWERED" if first and chance % 10 < REFUSED else answer(line, chance, first=first)
     message = {"role": "assistant", "content": f"It is hard to be sure. <answer>{said}</answer>", "refusal": None}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
     usage = {"prompt_tokens": 180, "completion_tokens": 14, "total_tokens": 194}

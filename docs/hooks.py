@@ -19,7 +19,7 @@ from mkdocs.utils import get_relative_url
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from refusal_index import stats
+from refusal_index import __version__, stats
 from refusal_index.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +38,12 @@ COMMAND_LINE = "reference/command-line.md"
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 _FENCE = re.compile(r"^(`{3,}).*?^\1[ \t]*$", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"(?<![\[`])`([A-Za-z_]+)`(?!\]|`)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Say on every page which version it tells of."""
+    config.copyright = f"refusal-index {__version__}"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

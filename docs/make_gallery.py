@@ -33,7 +33,8 @@ BOOKS = (
     "refusal-index run --model almanac/{model} --data books.csv --grader exact --limit 400 --variants normal "
     "--out {model}-books"
 )
-COMMANDS = (MAIN, DRAWN, BOOKS)
+TARGETS = "refusal-index run --model almanac/{model} --limit 400 --prompts confidence-targets --out {model}-targets"
+COMMANDS = (MAIN, DRAWN, BOOKS, TARGETS)
 SCORED = (
     "refusal-index run --model almanac/base --limit 400 --draws 10 --logprobs --out base-scored",
     "refusal-index confidence base-scored --method p-answering,self-consistency,answer-entropy,likelihood,"
@@ -46,6 +47,7 @@ MADE_OF = {
     "attenuation": ("base-drawn",),
     "auroc_correlation": WITH_DRAWS,
     **dict.fromkeys(("calibrator_comparison", "calibrator_cost", "score_or_refusal"), ("base-scored",)),
+    "response_to_penalty": tuple(f"{model}-targets" for model in MODELS),
     "hallucination_table": (*MODELS, *(f"{model}-books" for model in MODELS)),
 }
 """Runs of the studies that need many draws, scores or a second dataset; the others are made of the main runs."""

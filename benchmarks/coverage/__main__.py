@@ -32,6 +32,8 @@ TOPICS = (
     "curves",
     "calibration",
     "sampling_noise",
+    "gate",
+    "sequential",
 )
 
 

@@ -220,7 +220,9 @@ def true_metrics(scenario: Scenario) -> tuple[float, ...]:
     c = float(true_cells(r, mu, scenario.rho)[3])
     scores: tuple[Callable[..., Floats], ...] = (correct_given_attempted, f_score)
     found = (float(score(c, r)) for score in scores)
-    return c, r, *found, float(weighted_score(c, r, penalty=1)), mu, spearman(scenario.rho)
+    i = 1 - c - r
+    weighted = float(weighted_score(c, r, penalty=1))
+    return c, r, *found, weighted, i / (1 - c), 100 * (c - i), c - i, mu, spearman(scenario.rho)
 
 
 if __name__ == "__main__":

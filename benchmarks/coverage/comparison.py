@@ -163,6 +163,9 @@ def true_metrics(cells: Floats) -> Floats:
             correct_given_attempted(correct_rate, refusal_rate),
             f_score(correct_rate, refusal_rate),
             weighted_score(correct_rate, refusal_rate, penalty=1),
+            cells[2] / (1 - correct_rate),
+            100 * (correct_rate - cells[2]),
+            correct_rate - cells[2],
             error_rate,
             # The probabilities are multiples of 1 / (2 LATENT_DRAWS), so that these are exact counts.
             refusal_index_many(*np.round(cells * 2 * LATENT_DRAWS)),

@@ -70,6 +70,12 @@ class Draws(NamedTuple):
     single: tuple[BoolArray, BoolArray]
     cluster: NDArray[np.int64] | None = None
 
+    def until(self, n: int) -> "Draws":
+        """Keep the first questions."""
+        cluster = None if self.cluster is None else self.cluster[:n]
+        single = self.single[0][:n], self.single[1][:n]
+        return Draws(self.refused[:, :n], self.wrong[:, :n], self.scored[:, :n], single, cluster)
+
 
 def probit(slope: float, rate: float) -> Margin:
     """Probability with the given mean whose probit has the standard deviation `slope`."""

@@ -12,17 +12,11 @@ from refusal_index.errors import RefusalIndexError
 
 if TYPE_CHECKING:
     from refusal_index import stats
-    from refusal_index.evaluation.api import (
-        compare,
-        confidence_scores,
-        dry_run,
-        evaluate,
-        evaluate_async,
-        rank,
-        study,
-        threshold,
-    )
+    from refusal_index.evaluation.api import confidence_scores, dry_run, evaluate, evaluate_async
+    from refusal_index.evaluation.gate import gate
+    from refusal_index.evaluation.over_runs import compare, export, rank, study, threshold
     from refusal_index.evaluation.run import Run, open_run
+    from refusal_index.evaluation.trainer_callback import RefusalIndexCallback
     from refusal_index.stats import (
         ConfidenceInterval,
         ContingencyTable,
@@ -35,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConfidenceInterval",
     "ContingencyTable",
+    "RefusalIndexCallback",
     "RefusalIndexError",
     "RefusalIndexResult",
     "Run",
@@ -44,6 +39,8 @@ __all__ = [
     "dry_run",
     "evaluate",
     "evaluate_async",
+    "export",
+    "gate",
     "open_run",
     "rank",
     "refusal_index",
@@ -54,10 +51,11 @@ __all__ = [
 ]
 
 _PLACES = {
-    "evaluation.api": (
-        *("compare", "confidence_scores", "dry_run", "evaluate", "evaluate_async", "rank", "study", "threshold"),
-    ),
+    "evaluation.api": ("confidence_scores", "dry_run", "evaluate", "evaluate_async"),
+    "evaluation.gate": ("gate",),
+    "evaluation.over_runs": ("compare", "export", "rank", "study", "threshold"),
     "evaluation.run": ("Run", "open_run"),
+    "evaluation.trainer_callback": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),
 }

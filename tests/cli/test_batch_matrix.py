@@ -87,10 +87,10 @@ def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fai
 def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(folder, monkeypatch, command):
     with almanac(folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
         said = command(*RUN, "--detach")
-        assert "collects them" in said.output
+        assert said.output.count("collects the results") == 3, "said of each run, once"
         assert server.submitted() == 3
         assert {name: run["status"] for name, run in runs(folder).items()} == dict.fromkeys(
-            ("small", "base", "nobody"), "pending"
+            ("small", "base", "nobody"), "waiting"
         )
         command(*RUN)
         assert {name: run["status"] for name, run in runs(folder).items()} == {
@@ -118,6 +118,8 @@ def test_a_dry_run_prices_batches_by_their_rate_and_says_so(folder, command):
     assert "batches are priced at 50% of what is given" in costs["batch"][1]
     assert "--batch-rate says what share of it they cost" in costs["no rate"][1]
     assert "there are 2 waves of batches, and each may take 24 hours" in costs["batch"][1]
+    assert "s a request" in command(*shared).output
+    assert "s a request" not in command(*shared, "--engine", "batch").output
     assert costs["single"][1] is None
 
 

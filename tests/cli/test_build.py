@@ -174,7 +174,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
         monkeypatch.setenv("FAKE_BASE_URL", url)
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
-        assert "collects them" in detached.stdout
+        assert "collects the results" in detached.stdout
         refused = build(*command, "--engine", "http")
         assert refused.exit_code == 2
         assert "--engine batch" in refused.stderr

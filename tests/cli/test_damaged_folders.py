@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import refusal_index as ri
 from refusal_index.errors import RefusalIndexError
-from refusal_index.evaluation.run import rebuild
+from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes import files
 from refusal_index.outcomes.errors import NotWrittenError
 from tests.cli.making import LOW

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -31,6 +33,11 @@ def test_ls_names_what_can_be_run():
     models = {f"almanac/{name}" for name in model_names()}
     assert first == {*dataset_names(), *prompt_set_names(), *models}
     assert any(", ".join(load_prompt_set("default").variants) in line for line in lines)
+
+
+def test_ls_says_where_the_task_files_lie_and_nothing_else():
+    folder = Path(CliRunner().invoke(app, ["ls", "--task-files"], catch_exceptions=False).stdout.removesuffix("\n"))
+    assert {path.name for path in folder.glob("*.yaml")} == {"refusal_index_first.yaml", "refusal_index_forced.yaml"}
 
 
 def test_ls_has_a_note_on_each_and_no_wrong_number():
@@ -84,7 +91,7 @@ def test_the_default_in_the_tree_is_the_one_in_the_help(command, name):
         assert command != "run"
         return
     default = SETTINGS[name].default
-    shown = ",".join(default) if isinstance(default, tuple) else str(default)
+    shown = ",".join(default) if type(default) is tuple else str(default)
     assert option.help.endswith(f"[default: {shown}]")
     assert option.default is None, "what is not given is not a setting"
 

@@ -15,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
+from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves import formats
 from refusal_index.protocol import StopReason
 from tests.cli.making import LOCAL, outcomes, stored, write_sums
@@ -173,6 +174,21 @@ def test_what_one_engine_began_another_finishes(wide, local, first):
     assert outcomes("r").equals(outcomes(local / "1"))
 
 
+def test_what_came_in_files_costs_the_rate_of_batches_and_the_rest_the_whole_price(wide):
+    one_by_one = ("--draws", "1", "--max-requests", "9", "--max-connections", "1")
+    wide(*SMALL, *LOCAL, *one_by_one, "--price", "2,8", "--batch-rate", "0.25", "--out", "r")
+    for number in range(2):
+        assert wide("requests", "r", "--out", f"w{number}.jsonl").exit_code == 0
+        done = wide("replies", "r", batch(wide, number))
+    assert done.exit_code == 0
+    with ReplyStore(Path("r/replies.sqlite")) as store:
+        dollars = [(2 * one.input_tokens + 8 * one.output_tokens) / 1e6 for one in store.replies()]
+    costs = [one["usage"]["cost"] for one in json.loads(Path("r/summary.json").read_text())["variants"]]
+    assert sum(costs) == pytest.approx(sum(dollars[:9]) + sum(dollars[9:]) / 4)
+    about = json.loads(Path("r/run.json").read_text())["about"]
+    assert (about["price"], about["batch_rate"]) == ({"input": 2.0, "output": 8.0}, 0.25)
+
+
 def test_a_wave_holds_what_is_due_and_no_more(begun, wide):
     lines = lines_in(begun)
     assert len({id_in(line) for line in lines}) == 12
@@ -196,6 +212,19 @@ def test_every_format_comes_to_the_same_run(wide, style, draws):
         for path in (*Path().glob("w*.jsonl"), *Path().glob("r*.jsonl")):
             path.unlink()
     assert outcomes("r").equals(outcomes("plain"))
+
+
+def test_as_many_requests_are_said_to_be_due_as_are_written(wide, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-none")
+    write_sums("q.csv", 3)
+    arguments = [one.replace("openai-api/fake/any", "anthropic/one") for one in FAKE]
+    done = wide(*arguments, "--draws", "2", "--out", "r")
+    assert "18 requests are due" in done.stdout, "one of each draw of two first passes and a forced one"
+    assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
+    written = lines_in("w.jsonl")
+    assert len(written) == 18
+    done = wide("replies", "r", write("res.jsonl", results_of("w.jsonl", "anthropic")[:2]))
+    assert "16 requests are due" in done.stdout
 
 
 def test_a_grader_that_gives_one_reply_at_a_time_leaves_the_draws_of_the_model_together(wide):
@@ -365,7 +394,7 @@ def test_replies_before_any_requests_were_written_and_nothing_pending(begun, wid
         (("requests", "r", "--out", "."), "is there already"),
         (("requests", "r", "--out", "n.jsonl", "--format", "opnai"), "'openai'"),
         (("requests", "r", "--out", "n.jsonl", "--prompts", "q.csv"), "q.csv"),
-        (("replies", "r", "w.jsonl", "absent.jsonl"), "absent.jsonl: expected a file of results"),
+        (("replies", "r", "absent.jsonl", "w.jsonl"), "absent.jsonl: expected a file of results"),
         (("replies", "r", "empty"), "empty: expected a file of results"),
     ],
 )
@@ -548,3 +577,56 @@ def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
         assert "another engine would pay for them again" in done.stderr
     left.unlink()
     assert wide("requests", "r", "--out", "w.jsonl").exit_code == 0
+
+
+def test_a_file_of_requests_or_an_empty_one_is_no_file_of_results_and_says_so(wide):
+    wide(*SMALL, *BY_HAND, "--out", "r")
+    wide("requests", "r", "--out", "w.jsonl")
+    done = wide("replies", "r", "w.jsonl")
+    assert done.exit_code == 2
+    assert "w.jsonl: expected results, got requests: hand this file to whoever answers it" in done.stderr
+    Path("e.jsonl").touch()
+    done = wide("replies", "r", "e.jsonl")
+    assert done.exit_code == 1
+    assert "e.jsonl is empty" in done.stderr
+    assert "0 replies taken in" in done.stdout
+    assert wide("run-batch", "-i", "w.jsonl", "-o", "res.jsonl", "--model", "almanac/small").exit_code == 0
+    results = Path("res.jsonl")
+    Path("one.jsonl").write_bytes(results.read_bytes().splitlines(keepends=True)[0])
+    assert "r: 1 reply taken in\n" in wide("replies", "r", "one.jsonl", "e.jsonl").stdout
+
+
+def test_a_budget_that_files_cannot_keep_is_refused_by_name(wide):
+    for option, value in (("--max-requests", "5"), ("--max-cost", "1"), ("--max-time", "9")):
+        done = wide(*SMALL, *BY_HAND, "--out", "r", option, value)
+        assert done.exit_code == 2
+        assert f"{option}: --engine files sends nothing" in done.stderr
+        assert not Path("r").exists()
+
+
+def test_in_a_set_a_run_by_files_waits_and_says_what_is_to_be_done(wide):
+    Path("set.toml").write_text(
+        'name = "set"\n[defaults]\nengine = "files"\nlimit = 5\ndraws = 1\nvariants = "low"\n'
+        '[[models]]\nmodel = "almanac/small"\n[[datasets]]\ndataset = "almanac"\n'
+    )
+    done = wide("run", "--config", "set.toml")
+    assert done.exit_code == 1
+    assert "5 requests are due, and nothing was sent: 'refusal-index requests runs/set/" in done.stdout
+    assert "the same command goes on" not in done.stdout
+    (run,) = json.loads(Path("runs/set/summary.json").read_text())["runs"]
+    assert (run["status"], run["error"]) == ("waiting", None)
+    assert "nothing was sent" in run["waits"]
+
+
+def test_what_a_format_leaves_out_is_said_of_what_is_asked_for_alone(wide):
+    write_sums("q.csv", 2)
+    wide(*["anthropic/any" if one == "openai-api/fake/any" else one for one in FAKE], "--out", "r")
+    assert "logprobs" not in wide("requests", "r", "--out", "w.jsonl").stderr
+    assert "logprobs" in wide("requests", "r", "--out", "v.jsonl", "--logprobs").stderr
+
+
+def test_a_grader_that_is_not_tried_first_is_said_to_be(wide):
+    write_sums("q.csv", 2)
+    arguments = ["openai-api/fake/judge" if one == "exact" else one for one in FAKE]
+    assert "does not try the grader on a plain case" in wide(*arguments, "--out", "r").stderr
+    assert "plain case" not in wide(*FAKE, "--out", "s").stderr

@@ -104,7 +104,7 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
     assert lines[0] == (
         f"Incomplete: high 0 of {len(asked)} questions scored; the run's own command asks for the rest."
     )
-    (low,) = (line.split() for line in before.splitlines() if line.startswith("low "))
+    low = next(line.split() for line in before.splitlines() if line.startswith("low "))
     again, high = (next(line.split() for line in lines if line.startswith(name)) for name in ("low ", "high "))
     assert again[:9] == low[:9]
     assert (high[1], "incomplete" in high) == ("0", True)

@@ -27,7 +27,7 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d,]*(?:\.\d+)?")
 HARMLESS = frozenset(
     {
         *("bash", "cd", "cp", "curl", "echo", "export", "git", "inspect", "jq", "ls", "make", "mkdir", "pip"),
-        *("python", "python3", "source"),
+        *("lm_eval", "python", "python3", "source"),
     }
 )
 """Commands of others that a page may show without running them."""

@@ -16,6 +16,7 @@ from tests.docs.running import agrees, command_lines, has_part, nearly_agrees, p
 ASKING = frozenset(
     {
         "README.md",
+        "docs/export.md",
         "docs/tutorial.md",
         "docs/how-to/own-data.md",
         "docs/how-to/paper.md",
@@ -106,8 +107,10 @@ def test_workflows_call_commands_that_exist(page):
 
 
 def steps(workflow: str) -> Sequence[str]:
-    jobs = yaml.safe_load(workflow).get("jobs", {}).values()
-    return [step["run"] for job in jobs for step in job["steps"] if "run" in step]
+    document = yaml.safe_load(workflow)
+    jobs = document.get("jobs", {}).values()
+    of_gitlab = [line for job in document.values() if isinstance(job, dict) for line in job.get("script", ())]
+    return [*(step["run"] for job in jobs for step in job["steps"] if "run" in step), *of_gitlab]
 
 
 @pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/")])

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from refusal_index import __version__
 from tests.docs.blocks import ROOT, pages
+from tests.report.chromium import Browser, Page
 
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)(?:#[^)\s]*)?\)")
 
@@ -77,6 +79,13 @@ def test_a_page_fetches_nothing_from_elsewhere_and_everything_it_fetches_is_ther
 
 
 @pytest.mark.slow
+def test_every_page_says_which_version_it_tells_of(site):
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
+    assert len(pages) > 40
+    assert [page.name for page in pages if f"refusal-index {__version__}" not in page.read_text()] == []
+
+
+@pytest.mark.slow
 def test_the_command_line_page_has_every_command_and_option(site):
     page = (site / "reference/command-line.html").read_text()
     text = re.sub(r"<[^>]+>", "", page)
@@ -100,3 +109,18 @@ def test_search_works_on_pages_opened_from_a_disk(site, tmp_path):
     ).stdout
     assert re.search(r"\d+ matching documents", shown)
     assert 'class="md-search-result__link"' in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "height", "dark"), [(1280, 900, False), (390, 844, True)])
+def test_the_calculator_fits_its_window_and_works_from_a_disk(
+    site: Path, chromium: Browser, width: int, height: int, dark: bool
+) -> None:
+    page = Page(chromium, width=width, height=height, dark=dark)
+    page.open(site / "calculator.html")
+    assert page.run("document.documentElement.scrollWidth") == width
+    assert page.run("document.getElementById('headline').textContent") == "single-draw RI 0.482"
+    assert page.run("document.querySelector('#plane svg').getBoundingClientRect().right") <= width
+    assert page.complaints() == []
+    assert {url.partition(":")[0] for url in page.requests()} <= {"file", "data"}
+    page.close()

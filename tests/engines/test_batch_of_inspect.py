@@ -24,13 +24,14 @@ from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.cli import app
 from refusal_index.cli.options import HELP
 from refusal_index.engines.breaker import OUTAGE_SECONDS, CircuitBreaker
-from refusal_index.engines.engine import Assignment, ModelError, Opened, RunFailedError, Underway
+from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
+from refusal_index.engines.events import Opened, Underway
 from refusal_index.engines.failures import Failure, status_of
 from refusal_index.engines.inspect.batches import (
     READ_LINE,
     SUBMIT,
     batches_under_way,
-    check_engines_ownes,
+    check_batches,
     has_batches,
     read_line,
     submit,
@@ -116,11 +117,11 @@ def test_a_service_without_the_providers_batches_has_none(service, expected):
 
 def test_where_only_graders_are_asked_one_of_them_needs_batches():
     with_them, without = get_model(NAME, api_key=KEY, memoize=False), get_model("mockllm/any")
-    check_engines_ownes(None, [without, with_them])
-    check_engines_ownes(with_them, [without])
+    check_batches(None, [without, with_them])
+    check_batches(with_them, [without])
     for model, graders in ((None, [without]), (None, []), (without, [with_them])):
         with pytest.raises(ModelError, match="one request at a time"):
-            check_engines_ownes(model, graders)
+            check_batches(model, graders)
 
 
 @pytest.mark.parametrize("model", ["openai-api/fake/any", "almanac/base", "python:statistics:mean"])

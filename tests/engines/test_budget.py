@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,9 @@ from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits
+from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.run import Run, carry_out
+from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.price import UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.engines.fake_api import FakeApi
@@ -54,6 +56,14 @@ def test_dollars_against_tokens_times_prices():
     assert budget._cost == 1.0 + 1.0
     budget.count([reply(Asked.GRADER, 100_000, 0)], PRICES)
     assert budget._cost == 3.0
+
+
+def test_what_came_in_a_batch_costs_its_share_of_the_price():
+    budget, rated = Budget(Limits(max_cost=10.0)), replace(PRICES, batch_rate=0.25)
+    budget.count(
+        [reply(), replace(reply(), in_batch=True), replace(reply(Asked.GRADER, 100_000, 0), in_batch=True)], rated
+    )
+    assert budget._cost == 2.0 + 0.5 + 0.25
 
 
 def test_what_is_on_its_way_is_expected_to_cost_what_others_did_on_average():

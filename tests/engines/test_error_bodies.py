@@ -106,7 +106,7 @@ def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for):
 
 
 def failures(plan: Any) -> list[str]:
-    from refusal_index.evaluation.run import open_store
+    from refusal_index.evaluation.stores import open_store
 
     results(plan.folder)
     with open_store(plan.folder) as store:
@@ -135,6 +135,10 @@ def raised(error: Exception, cause: Exception) -> Exception:
     return error
 
 
+class APITimeoutError(RuntimeError):
+    """As clients of OpenAI and Anthropic have it."""
+
+
 class ModelGenerateError(RuntimeError):
     """As Inspect has it."""
 
@@ -155,13 +159,15 @@ def given_up(error: Exception) -> RetryError:
         ),
         (
             raised(Said("Connection error."), OSError("refused")),
-            "Said: Connection error.: OSError: refused",
+            "Said: Connection error: OSError: refused",
         ),
         (Said("bad", status_code=400, body={"error": {"message": "", "code": "x"}}), "Said: 400: bad"),
         (Said("bad", status_code="x"), "Said: bad"),
         (Said("bad", status_code=True), "Said: bad"),
         (ModelGenerateError("alone"), "ModelGenerateError: alone"),
         (Said("\u202eleft\x07\x9b <i>and</i>\tright"), "Said: left and right"),
+        (raised(APITimeoutError("Timed out."), ConnectionRefusedError("no")), "ConnectionRefusedError: no"),
+        (raised(APITimeoutError("Timed out."), TimeoutError()), "APITimeoutError: Timed out: TimeoutError"),
         (TimeoutError(), "TimeoutError"),
     ],
 )

@@ -19,7 +19,8 @@ from refusal_index.engines.engine import ModelError, RunFailedError
 from refusal_index.engines.http.engine import HttpEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.evaluation.run import carry_out, open_store
+from refusal_index.evaluation.carrying import carry_out
+from refusal_index.evaluation.stores import open_store
 from refusal_index.protocol import Asked, read_logprobs
 from tests.engines.conftest import VARIANTS, PlanFor, cells
 from tests.engines.conftest import run as carried
@@ -122,7 +123,7 @@ def test_no_more_questions_are_asked_at_a_time_than_connections(http_plan):
         (kinds.HTML, "InternalServerError: 502 text/html: 502 Bad Gateway"),
         (
             kinds.dropped_connection,
-            "APITimeoutError: Request timed out.: ServerDisconnectedError: Server disconnected",
+            "ServerDisconnectedError: Server disconnected",
         ),
     ],
 )
@@ -294,7 +295,7 @@ def test_functions_grade_in_this_process(http_plan):
         ({Asked.MODEL: "almanac/base"}, "ALMANAC_BASE_URL.*'refusal-index serve' offers one"),
         ({Asked.MODEL: "openai/gpt-4.1"}, "expected a key in OPENAI_API_KEY"),
         ({Asked.GRADER: "google/gemini"}, "grader: .*GOOGLE_BASE_URL.*grader exact"),
-        ({Asked.MODEL: "in memory"}, "asks servers for models by name"),
+        ({Asked.MODEL: "in memory"}, "asks for models by name"),
         ({Asked.MODEL: "python:tests.evaluation.models:no_such"}, "expected a function"),
     ],
 )

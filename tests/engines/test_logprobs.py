@@ -26,7 +26,7 @@ import refusal_index as ri
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.cli import app
-from refusal_index.engines.engine import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
+from refusal_index.engines.asks import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
@@ -35,7 +35,7 @@ from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import sweep
-from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.sweep import prepare_sweep
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.question import Question

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Ask, Assignment, Response, converse
+from refusal_index.engines.engine import Assignment, converse
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.question import Question

@@ -18,8 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.engines import store as store_module
+from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.engine import Ask, Assignment, Failure, Response, converse
+from refusal_index.engines.engine import Assignment, Failure, converse
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import STORE_VERSION, ReplyStore, StoreError
 from refusal_index.outcomes.question import Question
@@ -162,7 +163,6 @@ def test_all_that_is_about_a_question_comes_in_the_order_of_ids(path):
             == sorted(store.questions().values(), key=lambda one: one.question_id)
         )
         assert [one.draws for one in found] == [{"high": 2}, {"low": 3, "high": 1}, {"low": 1}]
-        assert [store.asked_draws(one.question.question_id) for one in found] == [one.draws for one in found]
         assert found[1].replies == [mine[0], mine[2]]
         assert found[1].retired == [mine[1]]
         assert found[1].failures == {"low": "no"}
@@ -220,10 +220,14 @@ def test_a_store_of_the_release_before_is_read_and_brought_up_to_date(path):
         store.retire([said("x")])
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP INDEX retired_of")
+        for table in ("replies", "retired"):
+            connection.execute(f"ALTER TABLE {table} DROP COLUMN in_batch")
         connection.execute("PRAGMA user_version = 2")
     with ReplyStore(path) as store:
         assert store.times_retired("q", "low", Pass.FIRST, Asked.MODEL, 0) == 1
         assert [one.reply.text for one in store.standing("q", "low")] == ["y", "x"]
+        store.put([said("z", 2, in_batch=True)])
+        assert [one.in_batch for one in store.said("q", "low")] == [False, True]
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (STORE_VERSION,)
         plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM retired WHERE question_id = 'q'").fetchone()

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.engine import Finished, Replied
+from refusal_index.engines.events import Finished, Replied
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
@@ -20,7 +20,8 @@ from refusal_index.evaluation.confidence_evidence import Sources
 from refusal_index.evaluation.confidence_files import add_scores
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import refresh_scores
-from refusal_index.evaluation.run import open_store, rebuild
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, GraderKind, Pass
 from tests.evaluation import models

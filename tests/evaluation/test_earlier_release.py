@@ -19,13 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import refusal_index as ri
-from refusal_index.engines.engine import Event, Opened, Replied
+from refusal_index.engines.events import Event, Opened, Replied
 from refusal_index.engines.inspect import earlier_runs
 from refusal_index.engines.inspect.earlier_runs import LogError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import StoreError
 from refusal_index.evaluation.regrade import prepare_regrade, regrade
-from refusal_index.evaluation.run import rebuild
+from refusal_index.evaluation.writing import rebuild
 from refusal_index.protocol import Pass
 from tests.tiers import one_fast
 

@@ -16,7 +16,7 @@ from refusal_index.engines.engine import ModelError, RunFailedError
 from refusal_index.engines.functions import GradingFunction, load_function
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.regrade import prepare_regrade, regrade
-from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.stores import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.question import Question
 from tests.evaluation import models

@@ -14,10 +14,10 @@ import refusal_index as ri
 from refusal_index.datasets import load_dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.settings import SETTINGS, Settings
-from refusal_index.evaluation import identity
+from refusal_index.evaluation import checks, identity
 from refusal_index.evaluation.force import prepare_force
 from refusal_index.evaluation.plan import Plan, prepare
-from refusal_index.evaluation.run import ComparabilityError, rebuild
+from refusal_index.evaluation.writing import ComparabilityError, rebuild
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.settings import as_json
 from refusal_index.protocol import prompt_set_names
@@ -63,12 +63,21 @@ HARMLESS = {
     "max_requests": 10,
     "max_cost": 1.0,
     "max_time": 60.0,
+    "until": "half-width=.1",
+    "looks": 3,
     "penalty": 2.0,
+    "truthfulness_weights": (1.0, 0.5, 2.0),
+    "log_to": "wandb",
     "assume_refusal": 0.1,
     "reply_tokens": 7,
     "seconds_per_request": 1.0,
 }
 """Another value than the default for every setting."""
+
+
+@pytest.fixture(autouse=True)
+def every_tracker_is_installed(monkeypatch):
+    monkeypatch.setattr(checks, "is_installed", lambda _name: True)
 
 
 def planned(**values: Any) -> Plan:

@@ -15,6 +15,7 @@ import refusal_index as ri
 PUBLIC = [
     "ConfidenceInterval",
     "ContingencyTable",
+    "RefusalIndexCallback",
     "RefusalIndexError",
     "RefusalIndexResult",
     "Run",
@@ -24,6 +25,8 @@ PUBLIC = [
     "dry_run",
     "evaluate",
     "evaluate_async",
+    "export",
+    "gate",
     "open_run",
     "rank",
     "refusal_index",
@@ -68,12 +71,16 @@ engines.waves.spool.ResultFileError
 errors.RefusalIndexError
 evaluation.configuration.ConfigError
 evaluation.results.UnfinishedError
-evaluation.run.ComparabilityError
+evaluation.watch.TemplateError
+evaluation.writing.ComparabilityError
+exporters.results.ExportError
+exporters.results.TrackerError
 outcomes.confidence.ConfidenceError
 outcomes.errors.NotWrittenError
 outcomes.errors.OutcomeTableError
 outcomes.errors.RunFolderError
 outcomes.errors.TableError
+outcomes.gate_policy.PolicyError
 outcomes.patterns.PatternError
 outcomes.price.PriceError
 protocol.graders.GraderError

@@ -12,12 +12,12 @@ import pytest
 import refusal_index as ri
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.evaluation import results
-from refusal_index.evaluation import run as runs
+from refusal_index.evaluation import results, writing
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
 from refusal_index.evaluation.results import UnfinishedError, derive_into, each_asked
-from refusal_index.evaluation.run import open_store, rebuild, write_results
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise
 from refusal_index.outcomes.table import read_outcomes
@@ -294,7 +294,7 @@ def test_a_large_table_stays_in_its_file_until_it_is_asked_for(folder, monkeypat
     with open_store(folder) as store:
         planted(store, 12)
         small = write_results(folder, store)
-        monkeypatch.setattr(runs, "HELD", 10)
+        monkeypatch.setattr(writing, "HELD", 10)
         large = write_results(folder, store)
     assert large.outcomes.equals(small.outcomes)
     assert (large.summary, large.refusal_index("low").estimate) == (small.summary, small.refusal_index("low").estimate)

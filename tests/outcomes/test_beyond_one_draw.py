@@ -28,6 +28,7 @@ from refusal_index.stats import (
     scoring_rules,
     within_topic_refusal_index,
 )
+from refusal_index.stats.baseline import Payoffs
 
 N = 600
 VARIANTS = {"low": -0.8, "normal": 0.0, "high": 0.8}
@@ -240,7 +241,7 @@ def test_outcomes_without_grades_are_counted_by_what_is_known():
 
 
 def test_the_index_under_every_scoring_rule_and_its_range():
-    found = sensitivity(incomplete(), 1.0, 0.95)
+    found = sensitivity(incomplete(), Payoffs(), 0.95)
     expected = scoring_rules(COUNTS)
     assert [(rule.rule, rule.estimate) for rule in found.rules] == [(r, result.estimate) for r, result in expected]
     estimates = [result.estimate for _, result in expected]
@@ -258,7 +259,7 @@ def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
     topics = ["easy" if i % 2 else "hard" for i in range(N)]
     shift = np.array([0.8 if topic == "hard" else -0.8 for topic in topics])
     refused, wrong = refusal + shift > 0, error + shift > 0
-    found = sensitivity(table_of(refused, wrong, "normal", topics=topics), 1.0, 0.95).topics
+    found = sensitivity(table_of(refused, wrong, "normal", topics=topics), Payoffs(), 0.95).topics
     expected = within_topic_refusal_index(refused, wrong, topics)
     assert (found.topics, found.informative) == (2, 2)
     assert found.within.estimate == expected.estimate
@@ -270,7 +271,7 @@ def test_topics_are_held_apart_and_fewer_than_two_say_nothing():
     pooled = ContingencyTable.from_arrays(refused, wrong)
     assert found.within.estimate < summarise(table_of(refused, wrong, "v")).variants[0].index.estimate
     assert pooled.n == N
-    assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), 1.0, 0.95).topics is None
+    assert sensitivity(table_of(refused, wrong, "normal", topics=["one"] * N), Payoffs(), 0.95).topics is None
 
 
 def test_json_holds_all_of_it():

@@ -150,8 +150,8 @@ def test_a_first_pass_alone_has_clusters_too() -> None:
     )
     (variant,) = summarise(read_outcomes(frame)).variants
     whole = direct(rows(wrong=pl.col("wrong") | pl.col("refused")), cluster="family")
-    assert numbers(variant.metrics[:5]) == numbers(whole[:5])
-    assert variant.metrics[5].reason == variant.metrics[6].reason == "forced_not_asked"
+    assert numbers(variant.metrics[:8]) == numbers(whole[:8])
+    assert variant.metrics[8].reason == variant.metrics[9].reason == "forced_not_asked"
 
 
 def test_the_refusal_rate_of_a_first_pass_counts_answers_without_a_grade() -> None:

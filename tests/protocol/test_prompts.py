@@ -201,6 +201,33 @@ def test_a_template_that_cannot_be_used_is_explained(own_file, line, message):
 
 # Paraphrases
 
+TARGETS = load_prompt_set("confidence-targets")
+
+
+def test_confidence_targets_differ_in_the_stated_rule_alone():
+    assert TARGETS.targets == {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}
+    assert (TARGETS.examples, TARGETS.forced, TARGETS.preamble) == (DEFAULT.examples, DEFAULT.forced, DEFAULT.preamble)
+    assert {variant.unanswered for variant in TARGETS.variants.values()} == {(8,)}
+    for name, target in TARGETS.targets.items():
+        stated = TARGETS.variants[name].instruction
+        price = round(target / (1 - target))
+        assert f"more than {target * 100:g}% confident" in stated
+        assert f"a wrong answer loses {f'{price} point' if price else 'nothing'}" in stated
+        assert "<answer>UNANSWERED</answer> earns 0 points" in stated
+
+
+def test_a_target_is_a_confidence_and_leaves_the_hash_to_the_wording(own_file):
+    plain = load_prompt_set(own_file())
+    stating = load_prompt_set(own_file("[variants.shy]", "[variants.shy]\ntarget = 0.75"))
+    assert (plain.targets, stating.targets) == ({}, {"shy": 0.75})
+    assert stating.hash == plain.hash
+    for bad in ("1.0", "-0.1", '"high"', "true", "nan"):
+        with pytest.raises(PromptSetError, match="'target' must be a confidence from 0 to below 1, found"):
+            load_prompt_set(own_file("[variants.shy]", f"[variants.shy]\ntarget = {bad}"))
+    with pytest.raises(PromptSetError, match="the forced pass declines nothing; remove 'target'"):
+        load_prompt_set(own_file("[forced]", "[forced]\ntarget = 0.5"))
+
+
 PARAPHRASES = load_prompt_set("paraphrases")
 FAMILY = ("normal", "normal-2", "normal-3", "normal-4")
 
@@ -448,11 +475,13 @@ def test_file_that_is_no_text_is_explained(tmp_path):
 
 def test_unknown_name_is_answered_with_the_nearest(tmp_path):
     with pytest.raises(
-        PromptSetError, match=r"no prompt set 'defalt' \(did you mean 'default'\?\); choose one of default"
+        PromptSetError,
+        match=r"no prompt set 'defalt' \(did you mean 'default'\?\); choose one of confidence-targets, default",
     ):
         load_prompt_set("defalt")
     with pytest.raises(
-        PromptSetError, match="no prompt set 'zzz'; choose one of default, paraphrases or give the path of a TOML file"
+        PromptSetError,
+        match="no prompt set 'zzz'; choose one of confidence-targets, default, paraphrases or give the path",
     ):
         load_prompt_set("zzz")
     with pytest.raises(PromptSetError, match="no prompt set"):

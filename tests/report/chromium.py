@@ -87,10 +87,11 @@ class Browser:
                 return dict(answer["result"])
             self._events.append(answer)
 
-    def events(self) -> list[dict[str, Any]]:
-        """Return the events that have come since the last call."""
+    def events(self, session: str) -> list[dict[str, Any]]:
+        """Return the events of a page that have come since the last call for it."""
         self.send("Browser.getVersion")
-        found, self._events = self._events, []
+        found = [event for event in self._events if event.get("sessionId") == session]
+        self._events = [event for event in self._events if event.get("sessionId") != session]
         return found
 
     def _read(self) -> dict[str, Any]:
@@ -116,7 +117,8 @@ class Page:
             self.send(f"{domain}.enable")
         self.resize(width, height)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        still = {"name": "prefers-reduced-motion", "value": "reduce"}  # a click must not miss what is still moving
+        self.send("Emulation.setEmulatedMedia", features=[scheme, still])
         self._events: list[dict[str, Any]] = []
 
     def send(self, method: str, **parameters: Any) -> dict[str, Any]:
@@ -132,9 +134,9 @@ class Page:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self.send("Emulation.setDeviceMetricsOverride", **size)
 
-    def open(self, path: Path) -> None:
-        """Open a file and wait until its script says that it is ready."""
-        self.send("Page.navigate", url=path.as_uri())
+    def open(self, path: Path, address: str = "") -> None:
+        """Open a file, at a place in it, and wait until its script says that it is ready."""
+        self.send("Page.navigate", url=path.as_uri() + address)
         for _ in range(600):
             # While the page comes there may be no document yet.
             if self.run("document.documentElement?.dataset.ready ?? ''"):
@@ -185,7 +187,7 @@ class Page:
 
     def events(self, method: str) -> list[dict[str, Any]]:
         """Return the parameters of all events of a kind, since the page was made."""
-        self._events += [event for event in self._browser.events() if event.get("sessionId") == self._session]
+        self._events += self._browser.events(self._session)
         return [event["params"] for event in self._events if event["method"] == method]
 
     def complaints(self) -> list[str]:

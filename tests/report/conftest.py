@@ -22,10 +22,10 @@ def new_page(chromium: Browser) -> Iterator[Callable[..., Page]]:
     """Open a report in a window of its own; in the end it must not have complained nor asked for anything else."""
     opened: list[tuple[Page, Path]] = []
 
-    def open_report(path: Path, **how: object) -> Page:
+    def open_report(path: Path, address: str = "", **how: object) -> Page:
         page = Page(chromium, **how)  # type: ignore[arg-type]
         opened.append((page, path))
-        page.open(path)
+        page.open(path, address)
         return page
 
     yield open_report

@@ -84,6 +84,123 @@ def test_filters_find_what_the_table_holds(new_page: NewPage, report: Path, tabl
     assert _found(page) == 300
 
 
+def _address(page: Page) -> str:
+    return str(page.run("location.hash"))
+
+
+def _back(page: Page) -> None:
+    page.run(
+        "new Promise((done) => { addEventListener('popstate', done, { once: true }); history.back(); }).then(() => 1)"
+    )
+    page.settle()
+
+
+def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
+    page = new_page(report)
+    links = page.run("[...document.querySelectorAll('.counts a')].map((a) => [a.getAttribute('href'), a.textContent])")
+    assert len(links) == 16
+    for href, count in links:
+        page.click(f'.counts a[href="{href}"]')
+        page.settle()
+        assert _found(page) == int(count.replace(",", "")), href
+    high = table.filter(pl.col("refused") & ~pl.col("wrong"), variant="high")
+    page.click(".counts a[href*='variant=high&cell=refused_right']")
+    page.settle()
+    assert _found(page) == high.height
+    assert _address(page) == "#questions?variant=high&cell=refused_right"
+    assert page.run("document.activeElement.id") == "list"
+    assert -1 <= page.run("document.getElementById('questions').getBoundingClientRect().top") < 100
+
+
+def test_a_view_is_sent_by_its_link_and_the_back_button_leads_to_the_one_before(
+    new_page: NewPage, report: Path, table: pl.DataFrame
+) -> None:
+    page = new_page(report)
+    topic = sorted(table["topic"].unique())[1]
+    _choose(page, "cell", "2")
+    _choose(page, "topic", "1")
+    page.click("[data-lens='2']")
+    page.run("document.getElementById('search').focus()")
+    for letter in "numb":
+        page.type(letter)
+        page.settle()
+    address, found = _address(page), _found(page)
+    chosen = f"cell=answered_wrong&topic={topic.replace(' ', '+')}"
+    assert address == f"#questions?look=confidently_wrong&search=numb&{chosen}"
+    seen = []
+    for _ in range(4):
+        _back(page)
+        seen.append((_address(page), _found(page)))
+    wrong = table.filter(pl.col("refused") == False, wrong=True)  # noqa: E712  a column
+    assert [address.partition("?")[2].partition("&topic")[0] for address, _ in seen] == [
+        "look=confidently_wrong&cell=answered_wrong", "cell=answered_wrong", "cell=answered_wrong", "",
+    ]  # fmt: skip
+    assert seen[1][1] == wrong.filter(topic=topic)["question_id"].n_unique()
+    assert seen[2][1] == wrong["question_id"].n_unique()
+    assert seen[3][1] == 300
+    sent = new_page(report, address)
+    assert _found(sent) == found
+    assert sent.run("document.getElementById('search').value") == "numb"
+    assert sent.run("document.querySelector(\"[data-lens='2']\").getAttribute('aria-pressed')") == "true"
+
+
+@pytest.mark.slow
+def test_other_places_keep_the_filters_and_clearing_them_is_a_step(new_page: NewPage, report: Path) -> None:
+    page = new_page(report)
+    _choose(page, "cell", "1")
+    found = _found(page)
+    page.click(".bar a[href='#run-1-plane']")
+    page.settle()
+    assert _found(page) == found
+    page.click(".bar .to-questions")
+    page.settle()
+    assert (_found(page), _address(page)) == (found, "#questions?cell=refused_right")
+    page.click("#filters button[type=reset]")
+    page.settle()
+    assert (_found(page), _address(page)) == (300, "#questions")
+    _back(page)
+    assert (_found(page), _address(page)) == (found, "#questions?cell=refused_right")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "address",
+    [
+        "#questions?cell=__proto__&variant=nobody&topic=%00&look=toString&run=0&draw=first",
+        "#questions?%E0%A4%A&cell=%ff",
+        "#%E0",
+        "#constructor",
+    ],
+)
+def test_an_address_that_names_nothing_here_shows_everything(new_page: NewPage, report: Path, address: str) -> None:
+    assert _found(new_page(report, address)) == 300
+
+
+@pytest.mark.slow
+def test_an_address_is_text_and_nothing_else(new_page: NewPage, report: Path) -> None:
+    text = "<img src=x onerror=alert(1)>'\"&cell=1#+%"
+    page = new_page(report)
+    _choose(page, "search", text)
+    sent = new_page(report, _address(page))
+    assert sent.run("document.getElementById('search').value") == text
+    assert sent.run("document.querySelectorAll('img').length") == 0
+    assert _found(sent) == 0
+
+
+@pytest.mark.slow
+def test_a_cell_counts_first_draws_and_so_does_its_link(new_page: NewPage, tmp_path: Path) -> None:
+    first = rows(80, variants=("normal",), seed=1).with_columns(pl.lit(0, pl.Int64).alias("draw"))
+    again = rows(80, variants=("normal",), seed=2).with_columns(pl.lit(1, pl.Int64).alias("draw"))
+    page = new_page(write_report([report_run(pl.concat([first, again]))], tmp_path / "report.html").path)
+    page.click(".counts a[href*='cell=answered_right']")
+    page.settle()
+    expected = first.filter(refused=False, wrong=False).height
+    assert _found(page) == expected
+    assert _address(page) == "#questions?cell=answered_right&draw=first"
+    _choose(page, "draw", "-1")
+    assert _found(page) > expected
+
+
 @pytest.mark.slow
 def test_lenses_count_and_filter(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)

@@ -1,6 +1,7 @@
 """The metrics the Refusal Index is compared with, and their intervals."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from scipy.stats import norm
 from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.stats import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
+from refusal_index.stats import (
+    METRIC_NAMES,
+    correct_given_attempted,
+    f_score,
+    metrics,
+    omniscience_index,
+    weighted_score,
+)
 from refusal_index.stats.score_interval import ratio_score_interval, wilson_interval
 
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
@@ -172,9 +180,29 @@ def test_metrics_of_a_table() -> None:
     assert found["correct_given_attempted"].estimate == correct_given_attempted(0.05, 0.74)
     assert found["f_score"].estimate == pytest.approx(float(f_score(0.05, 0.74)), rel=1e-15)
     assert found["weighted_score"].estimate == pytest.approx(float(weighted_score(0.05, 0.74, 0.2)), rel=1e-12)
+    assert found["hallucination_rate"].estimate == 210 / 950
+    assert found["omniscience_index"] == omniscience_index(table, confidence_level=0.9)
+    assert found["omniscience_index"].estimate == pytest.approx(-16)
     result = refusal_index(table)
     assert found["refusal_index"].estimate == result.estimate
     assert (found["refusal_index"].low, found["refusal_index"].high) == result.confidence_interval(0.9)
+
+
+def test_the_truthfulness_score_weighs_as_told_and_is_a_hundredth_of_the_omniscience_index_unless_told() -> None:
+    table = ContingencyTable(710, 30, 210, 50)
+    usual = {metric.name: metric for metric in metrics(table)}
+    for end in ("estimate", "low", "high"):
+        told = getattr(usual["omniscience_index"], end) / 100
+        assert getattr(usual["truthfulness_score"], end) == pytest.approx(told, abs=1e-12)
+    other = {metric.name: metric for metric in metrics(table, truthfulness_weights=(2, 0.25, 3))}
+    assert other["truthfulness_score"].estimate == pytest.approx(2 * 0.05 + 0.25 * 0.74 - 3 * 0.21)
+    assert {name for name in usual if usual[name] != other[name]} == {"truthfulness_score"}
+
+
+@pytest.mark.parametrize("weights", [(1, 0), (1, 0, -1), (1, 0, math.inf), (0, 0, 0), (1, 0, math.nan)])
+def test_weights_that_are_none_are_refused(weights) -> None:
+    with pytest.raises(ValueError, match="truthfulness_weights must be three numbers"):
+        metrics(ContingencyTable(1, 1, 1, 1), truthfulness_weights=weights)
 
 
 @settings(deadline=None)
@@ -196,6 +224,8 @@ def test_undefined_metrics_say_why() -> None:
     undefined = {name for name, metric in refused.items() if metric.status == "undefined"}
     assert undefined == {"correct_given_attempted", "f_score", "refusal_index"}
     assert {refused[name].reason for name in undefined} == {"everybody_refused"}
+    right = {metric.name: metric for metric in metrics(ContingencyTable(0, 0, 0, 5))}
+    assert (right["hallucination_rate"].status, right["hallucination_rate"].reason) == ("undefined", "all_right")
     assert refused["weighted_score"].estimate == 0
 
 
@@ -211,6 +241,8 @@ def test_coverage_of_nominal_95_per_cent(n: int, correct: float, refused: float)
         "correct_given_attempted": correct / (1 - refused),
         "f_score": 2 * correct / (2 - refused),
         "weighted_score": correct - 0.2 * (1 - refused),
+        "hallucination_rate": (1 - correct - refused) / (1 - correct),
+        "omniscience_index": 100 * (2 * correct + refused - 1),
     }
     cells = [0.9 * refused, 0.1 * refused, 1 - correct - refused, correct]
     tables = np.random.default_rng(17).multinomial(n, cells, size=600)

@@ -13,16 +13,19 @@ from benchmarks import estimator
 from refusal_index import stats
 
 STATS_NAMES = """
-    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AurcResult AurocResult BetweenPrompts BoundaryPair
+    ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AtLook AurcResult AurocResult BetweenPrompts BoundaryPair
     BrierResult CELL_NAMES COPULA_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval
+    ConfidenceSequence
     ContingencyTable CopulaComparison CopulaFit CopulaName CopulaTestResult CutTest DrawPatterns EqualIndexTest
-    Estimate FrequencyResult GraderLabels GraderRates HleCalibrationError HomogeneityTest IntervalMethod
-    IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan METRIC_NAMES MetricDifference
-    MidRankSpearman MisgradingRange MisgradingResult MissingBounds NoiseCorrectedDifference NoiseCorrectedResult
+    Estimate FrequencyResult GraderLabels GraderRates GroupSequential HleCalibrationError HomogeneityTest IntervalMethod
+    IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan Look METRIC_NAMES
+    MetricDifference
+    MidRankSpearman MisgradingRange MisgradingResult MissingBounds Monitor NoiseCorrectedDifference NoiseCorrectedResult
     OperatingPoint OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered RandomBaseline
     RandomDistribution RankedRun Ranking RankingStability RefusalComparison RefusalIndexResult RejectionRatioResult
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
-    ScoringRange SelectiveReport SmoothCalibrationError Status TargetValue UtilityThreshold VariabilityResult
+    ScoringRange SelectiveReport SmoothCalibrationError Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
+    VariabilityResult PenaltyPoint PenaltyResponse response_to_penalty
     WinnerEntropyResult WithinTopicDifference WithinTopicResult abstention_metrics accuracy_refusal_area
     accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc best_operating_point
     best_refusal_rate brier_score checked_matrices clustered_covariance coefficient_of_variation compact_letters

@@ -5,3 +5,6 @@ or an accelerator; what it says about anything outside the almanac is worth noth
 
 The modules need the packages of the extra ``eval``; importing this one loads none of them.
 """
+
+ALMANAC = "almanac"
+"""What the questions are called, and the provider of the models."""

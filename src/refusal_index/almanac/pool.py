@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.errors import ModelNotFoundError
 from refusal_index.almanac.runtime import Runtime
-
-PROVIDER = "almanac"
 
 
 class ModelPool:
@@ -32,9 +31,9 @@ class ModelPool:
 
         Raises ModelNotFoundError if there is no such model.
         """
-        name = model.removeprefix(f"{PROVIDER}/")
+        name = model.removeprefix(f"{ALMANAC}/")
         if name not in self.names:
-            known = ", ".join(f"{PROVIDER}/{each}" for each in self.names)
+            known = ", ".join(f"{ALMANAC}/{each}" for each in self.names)
             raise ModelNotFoundError(f"The model '{model}' does not exist; there is {known}")
         return name
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -19,10 +20,10 @@ from refusal_index.outcomes.files import replacing
 
 @dataclass(frozen=True)
 class _Outcome:
-    """What came of a request: its line, and whether that tells of a failure."""
+    """What came of a request: its line, and the failure that this tells of."""
 
     line: bytes
-    failed: bool
+    failure: str | None = None
 
 
 def count_requests(source: Path) -> int:
@@ -31,18 +32,19 @@ def count_requests(source: Path) -> int:
         return sum(1 for _ in read_lines(file))
 
 
-async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> int:
-    """Answer every request of `source` into `target`, which is there whole or not at all, and return how many failed.
+async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
+    """Answer every request of `source` into `target`, which is there whole or not at all, and return what failed.
 
     No more requests than are under way are in memory; `answered` is called for each that is written. Raises
     BatchLineError if a line is no request, NotWrittenError if the target cannot be written.
     """
-    failed = 0
+    failed = Counter[str]()
     with replacing(target) as temporary, source.open("rb") as requests, temporary.open("xb") as results:
         async with aclosing(in_order(read_lines(requests), partial(_ask, pool))) as outcomes:
             async for outcome in outcomes:
                 results.write(outcome.line)
-                failed += outcome.failed
+                if outcome.failure is not None:
+                    failed[outcome.failure] += 1
                 answered()
     return failed
 
@@ -50,12 +52,12 @@ async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Calla
 async def _ask(pool: ModelPool, line: BatchLine) -> _Outcome:
     if line.url != ENDPOINT:
         told = f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
-        return _Outcome(_result(line, 400, None, told), failed=True)
+        return _Outcome(_result(line, 400, None, told), told)
     found = await answer(pool, line.body, {})
     if found.failed:
         error = {"error": found.body["error"] | {"code": found.status}}  # as vLLM, which knows no other code
-        return _Outcome(_result(line, found.status, None, error), failed=True)
-    return _Outcome(_result(line, found.status, found.body, None), failed=False)
+        return _Outcome(_result(line, found.status, None, error), f"{found.status}: {found.body['error']['message']}")
+    return _Outcome(_result(line, found.status, found.body, None))
 
 
 def _result(line: BatchLine, status: int, body: Json | None, error: Json | str | None) -> bytes:

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.answers import Answer, ask, error_answer, new_identity, refusal, reply_body
 from refusal_index.almanac.batch_api import BatchApi
 from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
@@ -22,7 +23,7 @@ from refusal_index.almanac.batch_files import FileStore
 from refusal_index.almanac.batches import LIMITS, Batches, BatchLimits
 from refusal_index.almanac.chat_api import ChatRequest, chunk_bodies
 from refusal_index.almanac.models import model_folder, model_names
-from refusal_index.almanac.pool import PROVIDER, ModelPool
+from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_bodies import read_json
 from refusal_index.almanac.request_log import RequestLog, begin_fields, noted
 from refusal_index.almanac.sequence import Completion
@@ -46,7 +47,7 @@ class _ChatApi:
     async def list_models(self, _request: web.Request) -> web.Response:
         """Answer ``GET /v1/models``."""
         models = [
-            {"id": f"{PROVIDER}/{name}", "object": "model", "created": self._started, "owned_by": "refusal-index"}
+            {"id": f"{ALMANAC}/{name}", "object": "model", "created": self._started, "owned_by": "refusal-index"}
             for name in self._pool.names
         ]
         return web.json_response({"object": "list", "data": models})

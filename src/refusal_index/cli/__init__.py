@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 import typer
 
 from refusal_index.cli.groups import LazyGroup, new_group
@@ -29,6 +31,14 @@ def _main(
     """Measure the Refusal Index of a language model."""
 
 
+def _interrupted(*_: object) -> None:
+    """Do what Ctrl-C does, also where that itself is ignored, as in a script's background."""
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.raise_signal(signal.SIGINT)
+    else:
+        raise KeyboardInterrupt
+
+
 def main() -> None:
     """Run the command line.
 
@@ -37,4 +47,9 @@ def main() -> None:
     from refusal_index.cli.console import filter_streams
 
     filter_streams()
-    app()
+    # As a cluster ends a command: from its first moment on like Ctrl-C, and no more once its exit status stands.
+    signal.signal(signal.SIGTERM, _interrupted)
+    try:
+        app()
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)

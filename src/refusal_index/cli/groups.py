@@ -24,14 +24,17 @@ GROUPS = {
         "requests": ("commands.requests:requests", "Write what a run asks next into files for batches."),
         "replies": ("commands.replies:replies", "Take the results of request files into their run."),
         "regrade": ("commands.regrade:regrade", "Grade the replies of a run anew."),
+        "watch": ("commands.watch:watch", "Measure each checkpoint of a training."),
     },
     "Look": {
         "report": ("commands.report:report", "Write one HTML file to look at."),
         "study": ("commands.study:study", "Make one study of the paper, or beyond it."),
         "paper": ("commands.paper:paper", "Make every study that the runs allow."),
+        "export": ("commands.export:export", "Write runs for another tool, or log them in a tracker."),
     },
     "Compare": {
         "compare": ("commands.compare:compare", "Compare models over the same questions."),
+        "gate": ("commands.gate:gate", "Judge whether a model may be released."),
         "sensitivity": ("commands.sensitivity:sensitivity", "Show what other decisions would have made of a run."),
         "audit": ("commands.audit:audit", "Draw graded answers for a person to check."),
         "threshold": ("commands.threshold:threshold", "Choose from which score on to answer."),

@@ -53,17 +53,26 @@ HELP = {
     "max_requests": "End in order after so many requests of the run in all; resumable.",
     "max_cost": "End in order before the run costs more dollars than this; needs --price.",
     "max_time": "End in order after so many seconds of this command.",
+    "until": "Stop at the first look at which it holds: half-width=NUMBER, of the interval of the Refusal Index. "
+    "[default: ask all]",
+    "looks": "How often to look, after equal portions of the questions, for --until.",
     "price": "Dollars per million tokens of the model in and out, as in 2.5,10; shows the cost.",
     "grader_price": "Dollars per million tokens of a model that grades, in and out; of two, for each. Added to the "
     "cost.",
     "batch_rate": "Share of the prices that requests cost in a provider's batch, as in 0.5; for --engine batch.",
     "penalty": "Penalty of the Weighted score.",
+    "truthfulness_weights": "Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong "
+    "answer.",
+    "log_to": "Log the run in 'wandb', 'mlflow', or both as in wandb,mlflow: its progress, and everything at its end.",
     "assume_refusal": "For --dry-run: share of the questions that are refused. [default: as an embedded model does, "
     "else 0.5]",
     "reply_tokens": "For --dry-run: length of a reply. [default: 8 of the almanac, else 50]",
     "seconds_per_request": "For --dry-run: how long a request takes, one of --max-connections.",
 }
 """What each setting's option says of it. A default that is one value is added to it."""
+
+FORECAST = ("assume_refusal", "reply_tokens", "seconds_per_request")
+"""Settings of a dry run only."""
 
 REPEATED = {
     "data": (list[Path], "FILE"),
@@ -112,7 +121,7 @@ def _parameter(setting: Setting, words: str) -> inspect.Parameter:
     kind, one = REPEATED.get(setting.name, (setting.kind, None))
     default = setting.default
     if not setting.optional and setting.name not in REPEATED and default not in ("", ()) and kind is not bool:
-        words = f"{words} [default: {','.join(default) if isinstance(default, tuple) else default}]"
+        words = f"{words} [default: {','.join(default) if type(default) is tuple else default}]"
     shown = typer.Option(
         option(setting.name), help=words, min=setting.low, max=setting.high, show_default=False, metavar=one
     )

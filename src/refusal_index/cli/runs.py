@@ -17,7 +17,10 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Progress, RunFailedError, WaitingError
+from refusal_index.engines.engine import RunFailedError, WaitingError
+from refusal_index.engines.events import Progress
+from refusal_index.engines.registry import BATCH
+from refusal_index.engines.settings import Sending
 from refusal_index.evaluation.confidence_asking import pending
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import outdated_lines
@@ -26,13 +29,15 @@ from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.evaluation.progress import counting, progress_bar
-from refusal_index.evaluation.run import DISAGREEMENTS, Run
+from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
+from refusal_index.evaluation.writing import DISAGREEMENTS
 from refusal_index.outcomes.run_sets import SUMMARY
 
 T = TypeVar("T")
 RESUMES = "interrupted; the same command resumes, and asks for nothing that is stored"
 WAITS = "interrupted: what is on its way is waited for; once more ends at once"
+STAYS = "interrupted: batches on their way go on at the provider, to be collected later; once more ends at once"
 PLACES = (
     "report.html",
     "outcomes.parquet",
@@ -46,12 +51,10 @@ PLACES = (
 SHOWN = 5
 
 
-def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T:
+def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None, waits: str = WAITS) -> T:
     """Run something that asks models; its failure or interruption ends the command with a line that says so."""
-    if threading.current_thread() is threading.main_thread():  # no other may
-        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     try:
-        found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget))
+        found = asyncio.run(coroutine if budget is None else _ending_in_order(coroutine, budget, waits))
     except WaitingError as error:
         if budget is None or budget.ended is None:
             console.say(str(error))
@@ -69,7 +72,7 @@ def asking(coroutine: Coroutine[Any, Any, T], budget: Budget | None = None) -> T
     raise typer.Exit(INTERRUPTED)
 
 
-async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget) -> T:
+async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget, waits: str) -> T:
     """Take the first interruption for the end of the budget: what is on its way comes back; the second ends at once."""
     if threading.current_thread() is not threading.main_thread():
         return await coroutine
@@ -77,7 +80,7 @@ async def _ending_in_order(coroutine: Coroutine[Any, Any, T], budget: Budget) ->
 
     def end() -> None:
         budget.end("interrupted")
-        console.note(WAITS)
+        console.note(waits)
 
     def interrupted(*_: object) -> None:
         if next(interruptions) == 1:
@@ -99,10 +102,10 @@ def carrying(plan: Plan, carry: Callable[[Progress, Budget], Coroutine[Any, Any,
     budget = Budget(plan.settings.limits)
 
     async def watched() -> T:
-        with _watching(plan) as progress:
+        with watching(plan) as progress:
             return await carry(progress, budget)
 
-    return asking(watched(), budget)
+    return asking(watched(), budget, _waits(plan.settings.sending))
 
 
 def scoring(plan: ConfidencePlan, measure: Callable[[Progress, Budget], Coroutine[Any, Any, T]]) -> T:
@@ -114,11 +117,17 @@ def scoring(plan: ConfidencePlan, measure: Callable[[Progress, Budget], Coroutin
         with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
             return await measure(bar, budget)
 
-    return asking(watched(), budget)
+    return asking(watched(), budget, _waits(plan.settings.sending))
+
+
+def _waits(sending: Sending) -> str:
+    """Return what is said of the first interruption: batches are not waited for."""
+    return STAYS if sending.engine == BATCH else WAITS
 
 
 @contextmanager
-def _watching(plan: Plan) -> Iterator[Progress]:
+def watching(plan: Plan) -> Iterator[Progress]:
+    """Show how a plan goes on at the terminal."""
     size = sum(len(draws) for draws in plan.draws.values())
     with progress_bar(console.terminal(stderr=True), size, plan.prices) as bar:
         yield bar
@@ -178,7 +187,7 @@ def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     """Carry out a set, print its results, and return whether every run of it is complete."""
     budget = Budget(sweep.plans[0].settings.limits)
     with sweep.held():
-        results = asking(_carried_out(sweep, budget), budget)
+        results = asking(_carried_out(sweep, budget), budget, _waits(sweep.plans[0].settings.sending))
     if as_json:
         console.document(sweep.to_document(results))
     else:
@@ -201,5 +210,5 @@ async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
 @contextmanager
 def _watching_one(place: int, plan: Plan, size: int) -> Iterator[Progress]:
     console.note(f"{place + 1} of {size}: {plan.called}")
-    with _watching(plan) as progress:
+    with watching(plan) as progress:
         yield progress

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from refusal_index.cli.bad_input import OptionError
 
+if TYPE_CHECKING:
+    from refusal_index.outcomes.truthfulness import TruthfulnessWeights
+
 Prompts = Annotated[str, typer.Option(help="Prompt set: a name, or a TOML file.")]
 Penalty = Annotated[float, typer.Option(help="Penalty of the Weighted score.", min=0)]
+Truthfulness = Annotated[
+    str | None,
+    typer.Option(
+        "--truthfulness-weights",
+        help="Of the truthfulness score: for a right answer, for a refusal and, taken off, for a wrong answer. "
+        "[default: a run's own, else 1,0,1]",
+        metavar="R,D,W",
+    ),
+]
 ConfidenceLevel = Annotated[float, typer.Option(help="Of every interval.", min=0.5, max=0.9999)]
 Cluster = Annotated[
     str | None,
@@ -54,6 +66,19 @@ Refusal = Annotated[
 ]
 RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .parquet)."
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
+
+
+def weights_of(given: str | None) -> TruthfulnessWeights | None:
+    """Read ``--truthfulness-weights``; None where it is not given.
+
+    Raises
+    ------
+    SettingError
+        If it is not three numbers from 0.
+    """
+    from refusal_index.engines.setting import read_weights
+
+    return None if given is None else read_weights(given, "truthfulness_weights")
 
 
 def check_place(out: Path) -> None:

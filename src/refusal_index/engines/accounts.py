@@ -8,10 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.engines.engine import ModelError
 from refusal_index.redaction import redacted, remember, secrets_in_url
 
-OPENAI, COMPATIBLE, ALMANAC = "openai", "openai-api", "almanac"
+OPENAI, COMPATIBLE = "openai", "openai-api"
 OPENAI_URL = "https://api.openai.com/v1"
 NO_KEY = "none"  # of a server that asks for none; the client wants one
 
@@ -38,6 +39,11 @@ class Account:
     base_url: str = field(repr=False)
     api_key: str = field(repr=False, default=NO_KEY)
     key_name: str = "the key"
+
+    @property
+    def url_name(self) -> str:
+        """The variable that holds the base URL."""
+        return self.key_name.replace("API_KEY", "BASE_URL")
 
 
 def called(name: str) -> tuple[str, str]:

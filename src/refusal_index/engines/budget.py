@@ -10,8 +10,9 @@ from pathlib import Path
 
 from refusal_index.engines.failures import RESUMES
 from refusal_index.engines.settings import Limits
+from refusal_index.engines.took import Took
 from refusal_index.outcomes.price import Prices
-from refusal_index.protocol import Asked, Completion
+from refusal_index.protocol import Completion
 
 LOOK = 0.02
 """Seconds between looks whether the first reply has come."""
@@ -50,12 +51,11 @@ class Budget:
 
     def count(self, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what replies cost."""
-        tokens = {True: (0, 0), False: (0, 0)}
+        took = Took()
         for one in replies:
-            self._answered += one.requests
-            read, written = tokens[one.reply.asked is Asked.MODEL]
-            tokens[one.reply.asked is Asked.MODEL] = read + one.input_tokens, written + one.output_tokens
-        self._cost += prices.cost(tokens[True], tokens[False]) or 0.0
+            took.add(one)
+        self._answered += took.requests
+        self._cost += took.cost(prices) or 0.0
 
     def count_earlier(self, run: Path, replies: Iterable[Completion], prices: Prices) -> None:
         """Count what earlier commands took for a run, once; of the replies none is held."""
@@ -119,7 +119,7 @@ class Budget:
         if limits.max_requests is not None and self._sent >= limits.max_requests:
             return f"the budget of {limits.max_requests:,} requests is used up; {MORE}"
         if limits.max_cost is not None and (not limits.max_cost or self._cost + self._expected() > limits.max_cost):
-            spent = f"{_dollars(self._cost)} and what is on its way"
+            spent = f"{_dollars(self._cost)}{' and what is on its way' if self._in_flight else ''}"
             return f"the budget of {_dollars(limits.max_cost)} is used up ({spent}); {MORE}"
         left = self.seconds_left()
         if left is not None and left <= 0:

@@ -29,15 +29,8 @@ from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.build_plan import ROLES, BuildPlan, Telling
-from refusal_index.engines.engine import (
-    Assignment,
-    Engine,
-    Event,
-    Replied,
-    RunFailedError,
-    Underway,
-    WaitingError,
-)
+from refusal_index.engines.engine import Assignment, Engine, RunFailedError, WaitingError
+from refusal_index.engines.events import Event, Replied, Underway
 from refusal_index.engines.registry import engine_of, note_on
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.folder import RunFolder

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from refusal_index.engines.engine import Ask, Response
+from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.failures import NoAnswerError
 from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
 

@@ -7,7 +7,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from refusal_index.engines.engine import Assignment, Explain, Send, converse
+from refusal_index.engines.asks import Send
+from refusal_index.engines.engine import Assignment, Explain, converse
 from refusal_index.engines.failures import RequestFailedError
 from refusal_index.protocol import Conversation
 

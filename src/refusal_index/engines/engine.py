@@ -6,46 +6,28 @@ Everything else follows from the store, so that one engine may finish what anoth
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, repeat
 from typing import Protocol
 
+from refusal_index.engines.asks import Ask, Send, ask_for, completed, variant_of
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.failures import RESUMES, EndedError, Failure, NoAnswerError, RequestFailedError
+from refusal_index.engines.events import Finished, Progress, Replied, unwatched
+from refusal_index.engines.failures import RESUMES, EndedError, Failure, RequestFailedError
 from refusal_index.engines.group_commit import GroupCommit
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Decoding, Limits, Settings
+from refusal_index.engines.settings import Limits, Settings
 from refusal_index.engines.store import ReplyStore, StoreError, StoreGoneError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import Prices
-from refusal_index.protocol import (
-    Asked,
-    Completion,
-    Conversation,
-    Due,
-    Pass,
-    Reply,
-    Request,
-    StopReason,
-    due,
-    request_seed,
-)
+from refusal_index.protocol import Asked, Completion, Conversation, Due, due
 
 LOOK = 0.02  # seconds between looks at what is on its way
-
-MOST_TOKENS = 2**31
-"""Most tokens of one response: a larger count is a provider's mistake, as is a negative one."""
-
-MOST_ALTERNATIVES = 20
-"""Most tokens that providers report in each place of a reply."""
 
 
 class ModelError(SettingError):
@@ -58,117 +40,6 @@ class RunFailedError(RefusalIndexError, RuntimeError):
 
 class WaitingError(RunFailedError):
     """A run that ended as it was told to before there was anything to sum up; the same command goes on."""
-
-
-@dataclass(frozen=True)
-class Opened:
-    """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
-
-    finished: int
-    note: str | None = None  # what must be said of it
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A variant is about to be asked."""
-
-    variant: str
-
-
-@dataclass(frozen=True)
-class Replied:
-    """A reply came, and is in the store."""
-
-    completion: Completion
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A question needs nothing more under a variant."""
-
-    variant: str
-    question_id: str
-
-
-@dataclass(frozen=True)
-class Underway:
-    """Requests are on their way in a wave, as in batches: how they stand, in a few words."""
-
-    note: str
-
-
-Event = Opened | Begun | Replied | Finished | Underway
-Progress = Callable[[Event], None]
-"""Is told what happens while models are asked."""
-
-
-def unwatched(_event: Event) -> None:
-    """Take no note of anything."""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A request that is about to be sent.
-
-    Attributes
-    ----------
-    conversation, due, request
-        What it is about, whereabouts, and in words.
-    seed, choices
-        As the provider is told.
-    decoding
-        How the model generates; None for a grader, which goes by its own defaults.
-    top_logprobs
-        How many of the likeliest tokens are to be reported in each place of the reply, with their log probabilities: 0
-        for the chosen one only, None for no report. It changes no reply, and so is no part of the hash.
-    """
-
-    conversation: Conversation
-    due: Due
-    request: Request
-    seed: int
-    choices: int
-    decoding: Decoding | None
-    top_logprobs: int | None = None
-
-    @cached_property
-    def sha256(self) -> str:
-        """The hash of all that is asked, which tells it from every other request of a run."""
-        asked = {
-            "question_id": self.conversation.question.question_id,
-            "variant": variant_of(self.conversation, self.request.of),
-            "draw": self.due.draw,
-            "seed": self.seed,
-            # as `asdict` would, in a tenth of its time
-            "request": {**vars(self.request), "messages": [vars(one) for one in self.request.messages]},
-            "decoding": self.decoding and vars(self.decoding),
-        }
-        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Response:
-    """What came back for a request: one choice or several, and what they took together.
-
-    Attributes
-    ----------
-    replies
-        Text and stop reason of each choice, as the protocol knows them; None for a choice that holds no answer.
-    input_tokens, output_tokens, seconds
-        Of the whole response.
-    logprobs
-        Of each choice, as JSON; None for one of which nothing was reported, empty where nothing was of any.
-    """
-
-    replies: Sequence[tuple[str, StopReason] | None]
-    input_tokens: int = 0
-    output_tokens: int = 0
-    seconds: float | None = None
-    logprobs: Sequence[str | None] = ()
-
-
-Send = Callable[[Ask], Awaitable[Response]]
-"""Sends one request, once; it raises what the provider raises."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +73,7 @@ class Assignment:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.prices
+        return self.settings.accounts.prices
 
     @cached_property
     def kept(self) -> GroupCommit:
@@ -329,76 +200,3 @@ def _ask(assignment: Assignment, conversation: Conversation, one: Due) -> Ask:
         conversation.question.question_id, variant_of(conversation, one.step.of), *place
     )
     return ask_for(assignment.settings, conversation, one, again)
-
-
-def ask_for(settings: Settings, conversation: Conversation, one: Due, again: int = 0) -> Ask:
-    """Put what is due into a request with its seed.
-
-    Parameters
-    ----------
-    settings, conversation, one
-        Those of the run, and what is due about what.
-    again
-        How many replies to it were set aside, to be asked for again: each request has a seed of its own.
-    """
-    question = conversation.question
-    request = conversation.procedure.request(one.step, question)
-    attempt = replace(request, attempt=request.attempt + again) if again else request
-    seed = conversation.seed
-    if seed is None:
-        seed = request_seed(settings.seed, question.question_id, one.draw, conversation.variant, attempt)
-    decoding = settings.decoding if request.asked is Asked.MODEL else None
-    choices = min(one.choices, settings.sending.max_choices)
-    return Ask(conversation, one, request, seed, choices, decoding, _top_logprobs(settings, request))
-
-
-def _top_logprobs(settings: Settings, request: Request) -> int | None:
-    if not settings.sending.logprobs or request.asked is not Asked.MODEL:
-        return None
-    return MOST_ALTERNATIVES if request.of is Pass.PROBE else 0
-
-
-def completed(ask: Ask, response: Response) -> list[Completion]:
-    """Return a completion for every choice of a response that holds an answer; what it took goes with the first.
-
-    Raises
-    ------
-    NoAnswerError
-        If there is none.
-    """
-    variant = variant_of(ask.conversation, ask.request.of)
-    reported = chain(response.logprobs, repeat(None))
-    found = [
-        Completion(
-            ask.conversation.question.question_id,
-            variant,
-            ask.due.draw + place,
-            Reply(ask.request.of, ask.request.asked, *choice),
-            ask.request.attempt,
-            requests=0,
-            logprobs=logprobs,
-            request_sha256=ask.sha256,
-        )
-        for place, (choice, logprobs) in enumerate(zip(response.replies[: ask.choices], reported, strict=False))
-        if choice is not None
-    ]
-    if not found:
-        raise NoAnswerError("the response holds no answer")
-    took = replace(
-        found[0],
-        input_tokens=_believable(response.input_tokens),
-        output_tokens=_believable(response.output_tokens),
-        requests=1,
-        seconds=response.seconds,
-    )
-    return [took, *found[1:]]
-
-
-def _believable(tokens: int) -> int:
-    """Return a provider's count, or 0, as where there is none, for one that no response can have."""
-    return tokens if 0 <= tokens <= MOST_TOKENS else 0
-
-
-def variant_of(conversation: Conversation, of: Pass) -> str:
-    """Return the variant that a reply belongs to: that of a forced pass belongs to all."""
-    return "" if of.is_shared else conversation.variant

@@ -16,6 +16,9 @@ READ, DEEPEST = 5_000, 20  # characters of an error that are looked at, and erro
 WRAPPERS = ("RetryError", "ModelGenerateError")
 """What retries, and what Inspect, wrap an error in; each holds the one that counts."""
 
+NO_CONNECTION = ("APIConnectionError", "APITimeoutError")
+"""What clients wrap whatever befell a connection in: also one that was refused is told as out of time."""
+
 MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
 SHOWN_ERROR = re.compile(r"([A-Z]\w*(?:Error|Exception))\(")
@@ -45,8 +48,10 @@ def told(error: BaseException) -> str:
     parts.append(_harmless(words) if words else _shown(error, LONGEST_BODY if status else LONGEST))
     root = _root(error)
     if status is None and root is not error:  # a connection that failed is told by what it failed for
-        parts.append(f"{type(root).__name__}: {_shown(root, LONGEST)}")
-    return ": ".join(part for part in parts if part)[:LONGEST]
+        if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
+            parts.clear()
+        parts += [type(root).__name__, _shown(root, LONGEST)]
+    return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:LONGEST]
 
 
 def _unwrapped(error: BaseException) -> BaseException:

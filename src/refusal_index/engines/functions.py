@@ -9,12 +9,13 @@ import importlib
 import inspect
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.engines.engine import Ask, ModelError, Response, Send
+from refusal_index.engines.asks import Ask, Response, Send
+from refusal_index.engines.engine import ModelError
 from refusal_index.engines.failures import Failure, Kind, causes, failure_of, status_of
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
@@ -62,6 +63,29 @@ def is_function_name(name: str) -> bool:
     (True, False)
     """
     return name.startswith(PREFIX)
+
+
+def asked_by_name(names: Mapping[Asked, str], objects: Mapping[str, object]) -> dict[Asked, str]:
+    """Return whom an engine asks elsewhere, by their names: all but functions.
+
+    Parameters
+    ----------
+    names, objects
+        As any engine takes them.
+
+    Raises
+    ------
+    ModelError
+        If one is given as an object that only Inspect can ask.
+    """
+    away = {}
+    for asked, name in names.items():
+        if is_function_name(name) or callable(objects.get(name)):
+            continue
+        if name in objects:
+            raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} inspect")
+        away[asked] = name
+    return away
 
 
 def function_name(function: Callable[..., Any], argument: str = "model") -> str:
@@ -219,7 +243,7 @@ def function_sender(asked: Asked, name: str, given: object) -> Send | None:
     asked, name
         Who is asked, and by which name.
     given
-        What is in memory under that name.
+        What is in memory under that name; an `AnsweringFunction` answers as it is.
 
     Returns
     -------
@@ -234,6 +258,8 @@ def function_sender(asked: Asked, name: str, given: object) -> Send | None:
     if not (is_function_name(name) or callable(given)):
         return None
     of_model = asked is Asked.MODEL
+    if isinstance(given, AnsweringFunction):
+        return given.answered
     function = given if callable(given) else load_function(name, "model" if of_model else "grader")
     return AnsweringFunction(function, name).answered if of_model else GradingFunction(function, name).graded
 

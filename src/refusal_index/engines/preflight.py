@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from refusal_index.engines.engine import Ask, ModelError, ask_for
+from refusal_index.engines.asks import Ask, ask_for
+from refusal_index.engines.engine import ModelError
 from refusal_index.engines.settings import Settings
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 
 from refusal_index.engines.engine import MakeEngine
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.setting import SettingError, unknown
-from refusal_index.engines.settings import Sending
+from refusal_index.engines.settings import Sending, Settings
 
 BATCH, FILES = "batch", "files"
 """The engine whose requests outlive a command, and the one that sends none."""
+
+RAY = "ray"
+"""The engine whose opening may start a cluster."""
 
 ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
@@ -17,7 +22,7 @@ ENGINES = {
     "local": "refusal_index.engines.local.engine:LocalEngine",
     BATCH: "refusal_index.engines.waves.batch:batch_engine",
     "vllm": "refusal_index.engines.waves.vllm:vllm_engine",
-    "ray": "refusal_index.engines.waves.ray_engine:ray_engine",
+    RAY: "refusal_index.engines.waves.ray_engine:ray_engine",
     FILES: "refusal_index.engines.waves.by_hand:FilesEngine",
 }
 """Where each engine is; none is imported before it is asked for."""
@@ -57,6 +62,14 @@ def check_engine(name: str) -> None:
 ONLY_OF = {"detach": (BATCH,), "ray_address": ("ray",), "engine_option": (BATCH, "vllm", "ray")}
 """Settings that some engines alone know: with another one they would be passed over in silence."""
 
+TRY_NO_GRADER = (BATCH, "vllm", "ray", FILES)
+"""Engines that ask no grader about a plain case first, which would take a wave of its own."""
+
+UNTRIED = (
+    "note: this engine does not try the grader on a plain case first, as --engine inspect and http do: what a wrong "
+    "one says is seen once its first wave is back"
+)
+
 IN_MEMORY = (
     "note: Inspect keeps its batches in memory: those on their way when the run is killed are lost, and paid for "
     "twice; --engine batch keeps them. A grader whose provider has no batches is asked one request at a time."
@@ -85,7 +98,8 @@ def check_engines_own(sending: Sending) -> None:
             "sends batches without it, and keeps those on their way"
         )
     for name, engines in ONLY_OF.items():
-        if getattr(sending, name) and sending.engine not in engines:
+        given = sending.own_options if name == "engine_option" else getattr(sending, name)
+        if given and sending.engine not in engines:
             raise SettingError(
                 f"{{{name}}}: expected {{engine}} {' or '.join(engines)} beside it, got {sending.engine}, which knows "
                 "nothing of it; leave it out, or name the engine"
@@ -105,6 +119,24 @@ def check_sends(sending: Sending) -> None:
         raise SettingError(f"{{engine}}: files carries a run's own requests only; choose one of {others}")
 
 
-def note_on(sending: Sending) -> str | None:
-    """Return what must be said of how requests are carried; None where nothing must."""
+def check_limits(settings: Settings) -> None:
+    """Raise if an engine that sends nothing is to keep within a budget.
+
+    Raises
+    ------
+    SettingError
+        The message says how else less is asked.
+    """
+    given = [name for name, value in vars(settings.limits).items() if value is not None]
+    if given and settings.sending.engine == FILES:
+        raise SettingError(
+            f"{{{given[0]}}}: {{engine}} files sends nothing, and what others send is not known to it; leave it out: "
+            "have as many lines of the files answered as you like, the others stay due"
+        )
+
+
+def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
+    """Return what must be said of how requests are carried, and of the models that grade; None where nothing must."""
+    if sending.engine in TRY_NO_GRADER and not all(map(is_function_name, graders)):
+        return UNTRIED
     return IN_MEMORY if sending.batch else None

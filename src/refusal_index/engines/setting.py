@@ -14,6 +14,8 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened, suggestion
 from refusal_index.outcomes.price import Price, PriceError
+from refusal_index.outcomes.stopping import Until
+from refusal_index.outcomes.truthfulness import TruthfulnessWeights
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 NAMED = re.compile(r"\{([a-z_]+)\}")
@@ -99,6 +101,30 @@ def _pair(entry: Any, name: str, expected: str) -> tuple[str, str]:
     if not (left and equals and right):
         raise SettingError(f"{{{name}}}: expected {expected}, got {entry!r}")
     return left, right
+
+
+def read_weights(value: Any, name: str) -> TruthfulnessWeights:
+    """Read weights of the truthfulness score as text, or as three numbers."""
+    try:
+        return TruthfulnessWeights.parse(value)
+    except (TypeError, ValueError):
+        raise SettingError(
+            f"{{{name}}}: expected three numbers from 0, not all 0, for a right answer, a refusal and, taken off, a "
+            f"wrong answer, for instance {TruthfulnessWeights()}, got {shortened(value)}"
+        ) from None
+
+
+def read_until(value: Any, name: str) -> Until | None:
+    """Read what ends a run early, as text."""
+    if value is None or isinstance(value, Until):
+        return value
+    try:
+        return Until.parse(value)
+    except (AttributeError, ValueError):
+        raise SettingError(
+            f"{{{name}}}: expected half-width=NUMBER with a number above 0 and below 1, for instance half-width=.05, "
+            f"got {shortened(value)}"
+        ) from None
 
 
 def read_price(value: Any, name: str) -> Price | None:

@@ -19,11 +19,15 @@ from refusal_index.engines.setting import (
     read_paths,
     read_price,
     read_texts,
+    read_until,
+    read_weights,
     setting,
     settings_in,
 )
 from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.price import Price, Prices
+from refusal_index.outcomes.stopping import DEFAULT_LOOKS, MOST_LOOKS, Until
+from refusal_index.outcomes.truthfulness import TruthfulnessWeights
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high"]
 DEFAULT_GRADER = "openai/gpt-4o-mini"
@@ -37,6 +41,8 @@ COUNTED = "shown beside the numbers, and enters no reply and no grade"
 CARRIED = "how requests are carried does not change what they ask"
 ENDS = "what was asked until then stays, and the rest can be asked later"
 ASSUMED = "of a dry run, which asks nothing"
+FORGET = "forget"
+"""The engine option that gives a batch up, whichever engine goes on."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class Sending:
     ray_address
         Of the cluster that the Ray engine uses; None for one on this machine.
     engine_option
-        Options of the engine's own program, by name.
+        Options of the engine's own program, by name; and ``forget``, which any engine takes.
     """
 
     engine: str = setting("inspect", harmless=CARRIED)
@@ -161,6 +167,16 @@ class Sending:
     def is_in_batches(self) -> bool:
         """Whether requests go out in a provider's batches."""
         return self.engine in ("batch", "files") or self.batch
+
+    @property
+    def forget(self) -> frozenset[str]:
+        """Batches that are given up, by our key or the provider's name, so that their requests are asked again."""
+        return frozenset(value for name, value in self.engine_option if name == FORGET)
+
+    @property
+    def own_options(self) -> tuple[tuple[str, str], ...]:
+        """The options that the engine's own program has."""
+        return tuple((name, value) for name, value in self.engine_option if name != FORGET)
 
 
 @dataclass(frozen=True)
@@ -181,6 +197,22 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Stopping:
+    """When a run has asked enough, though it may go on.
+
+    Attributes
+    ----------
+    until
+        What must hold at a look for the run to stop there; None to ask all questions.
+    looks
+        How often it is looked at, all of them planned before; the last one is after all questions.
+    """
+
+    until: Until | None = setting(None, read=read_until, harmless=ENDS, of="dataset")  # noqa: RUF009
+    looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, harmless=ENDS, of="dataset")
+
+
+@dataclass(frozen=True)
 class Accounts:
     """What it costs, and what an answer is worth.
 
@@ -190,19 +222,22 @@ class Accounts:
         Of the model, and of each model that grades; None where it is not known.
     batch_rate
         Share of these prices that a request costs in a provider's batch; None where none is given.
-    penalty
-        Of the weighted score.
+    penalty, truthfulness_weights
+        Of the weighted and of the truthfulness score.
     """
 
     price: Price | None = setting(None, read=read_price, harmless=COUNTED)  # noqa: RUF009
     grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
     batch_rate: float | None = setting(None, low=0, high=1, harmless=COUNTED)
     penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
+    truthfulness_weights: TruthfulnessWeights = setting(  # noqa: RUF009
+        TruthfulnessWeights(), read=read_weights, harmless=COUNTED, of="set"
+    )
 
     @property
     def prices(self) -> Prices:
-        """What the model and those that grade cost, one request at a time."""
-        return Prices(self.price, self.grader_price)
+        """What the model and those that grade cost."""
+        return Prices(self.price, self.grader_price, self.batch_rate)
 
 
 @dataclass(frozen=True)
@@ -233,7 +268,9 @@ class Settings:
         in ``A,B``; None for the dataset's own.
     seed
         Of the sample of questions and of every request.
-    questions, prompting, decoding, drawing, sending, limits, accounts, forecast
+    log_to
+        Trackers of experiments that follow the run, by name.
+    questions, prompting, decoding, drawing, sending, limits, stopping, accounts, forecast
         The others, by what they are about.
 
     Examples
@@ -246,12 +283,16 @@ class Settings:
     model: str = setting("almanac/base")
     grader: str | None = setting(None, of="dataset")
     seed: int = setting(0, of="dataset")
+    log_to: tuple[str, ...] = setting(
+        (), read=read_texts, harmless="what is logged elsewhere changes no reply", of="set"
+    )
     questions: Questions = field(default_factory=Questions)
     prompting: Prompting = field(default_factory=Prompting)
     decoding: Decoding = field(default_factory=Decoding)
     drawing: Drawing = field(default_factory=Drawing)
     sending: Sending = field(default_factory=Sending)
     limits: Limits = field(default_factory=Limits)
+    stopping: Stopping = field(default_factory=Stopping)
     accounts: Accounts = field(default_factory=Accounts)
     forecast: Forecast = field(default_factory=Forecast)
 
@@ -280,16 +321,15 @@ class Settings:
         return replace(self, **changed)
 
     @property
-    def prices(self) -> Prices:
-        """What the model and those that grade cost as requests are sent: in batches by the rate of these.
+    def prices_as_sent(self) -> Prices:
+        """What the model and those that grade cost as requests are sent now: in batches by the rate of these.
 
         Examples
         --------
-        >>> Settings.of(engine="batch", price="2,8", batch_rate=0.5).prices.model
+        >>> Settings.of(engine="batch", price="2,8", batch_rate=0.5).prices_as_sent.model
         Price(input=1.0, output=4.0)
         """
-        prices, rate = self.accounts.prices, self.accounts.batch_rate
-        return prices if rate is None or not self.sending.is_in_batches else prices.times(rate)
+        return self.accounts.prices.in_batches if self.sending.is_in_batches else self.accounts.prices
 
     def value(self, name: str) -> Any:
         """Return the value of a setting by its name."""

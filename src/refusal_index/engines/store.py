@@ -18,8 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from refusal_index.engines.settings import MOST_DRAWS
-from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_texts, check_values, connect
+from refusal_index.engines.store_check import ADVICE, StoreError, connect
 from refusal_index.engines.store_rows import (
     REPLY_COLUMNS,
     WORDS,
@@ -33,6 +32,7 @@ from refusal_index.engines.store_rows import (
     with_standing,
     without_keys,
 )
+from refusal_index.engines.store_tables import OF_REPLIES, STORE_VERSION, TABLES, open_tables
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.text import sound_text
@@ -41,30 +41,6 @@ from refusal_index.redaction import redacted
 
 __all__ = ["STORE_VERSION", "TABLES", "QuestionRecord", "ReplyStore", "StoreError", "StoreGoneError"]
 
-STORE_VERSION = 3
-"""Version of the tables; a store with a higher one comes from a newer release and is refused."""
-
-TABLES = """
-CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS asked (
-    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, PRIMARY KEY (variant, question_id));
-CREATE TABLE IF NOT EXISTS replies (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
-    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
-    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT,
-    PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
-CREATE TABLE IF NOT EXISTS retired (
-    question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
-    text TEXT NOT NULL, stop_reason TEXT NOT NULL,
-    input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT);
-CREATE TABLE IF NOT EXISTS failures (
-    variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
-CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
-"""
-
-UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
 VARIANTS = """
 WITH RECURSIVE found(variant) AS (
     SELECT min(variant) FROM asked
@@ -74,19 +50,13 @@ SELECT variant FROM found WHERE variant IS NOT NULL
 """
 """One step along the key a variant, where DISTINCT would go through all that is asked."""
 
-OF_REPLIES = "replies", "retired"
-"""The tables that hold replies."""
-
 # A place that is taken stays as it is; OR IGNORE would also leave out what is no reply, without a word.
 INSERT_REPLY = """
-INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (question_id, variant, pass, asked, draw, attempt) DO NOTHING
 """
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 OF_VARIANT = "question_id = ? AND variant IN (?, '')"
-
-CACHE_KIB = 64 << 10
-"""Memory for pages of the file: replies that come in any order lie all over it."""
 
 AT_ONCE = 200
 """How many questions are read at a time, or replies."""
@@ -136,31 +106,8 @@ class ReplyStore:
             raise
 
     def _open(self) -> None:
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version > STORE_VERSION:
-            raise StoreError(
-                f"{self.path}: expected a store of version {STORE_VERSION}, got {version}; a newer release wrote it: "
-                "upgrade refusal-index"
-            )
-        is_whole = check_schema(self._connection, TABLES, self.path)
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
-        self._connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        if version < STORE_VERSION or not is_whole:  # else whoever only reads changes nothing
-            self._connection.executescript(TABLES)
-            self._connection.execute(f"PRAGMA user_version = {STORE_VERSION}")
-            self._connection.commit()
-        check_values(self._connection, TABLES, self.path)
-        check_texts(self._connection, TABLES)
+        open_tables(self._connection, self.path)
         self._check_words()
-        lost = self._connection.execute(UNKNOWN_QUESTION).fetchone()
-        if lost is not None:
-            raise StoreError(f"{self.path}: question {shortened(lost[0])} is asked and not there; {ADVICE}")
-        (most,) = self._connection.execute("SELECT max(draws) FROM asked").fetchone()
-        if most is not None and most > MOST_DRAWS:
-            raise StoreError(
-                f"{self.path}: expected at most {MOST_DRAWS:,} draws of a question, got {most:,}; {ADVICE}"
-            )
 
     def _check_words(self) -> None:
         """Read a reply that cannot be read, if there is one, which says so."""
@@ -211,12 +158,6 @@ class ReplyStore:
         """Return one question; None if there is none of that id."""
         rows = self._rows("SELECT question_id, document FROM questions WHERE question_id = ?", question_id)
         return self._question(*rows[0]) if rows else None
-
-    def asked_draws(self, question_id: str) -> dict[str, int]:
-        """Return how often one question is asked, by variant."""
-        query = "SELECT draws FROM asked WHERE variant = ? AND question_id = ?"
-        found = ((variant, self._rows(query, variant, question_id)) for variant in self.variants())
-        return {variant: rows[0][0] for variant, rows in found if rows}
 
     def _question(self, question_id: str, document: str) -> Question:
         try:

@@ -18,7 +18,7 @@ Row = tuple[Any, ...]
 
 REPLY_COLUMNS = (
     "question_id, variant, pass, asked, draw, attempt, text, stop_reason, input_tokens, output_tokens, requests, "
-    "seconds, logprobs, request_sha256, rowid"
+    "seconds, logprobs, request_sha256, in_batch, rowid"
 )
 """What is read of a reply; the last tells the order in which they came."""
 
@@ -95,6 +95,7 @@ def reply_row(one: Completion) -> Row:
         one.seconds,
         one.logprobs,
         one.request_sha256,
+        int(one.in_batch),
     )
 
 
@@ -106,6 +107,7 @@ def reply_of(row: Row) -> Completion:
     except KeyError as error:
         said = f"a reply to {shortened(question_id)} cannot be read ({str(error)[:200]} stands for nothing)"
         raise ValueError(said) from error
+    rest[-1] = bool(rest[-1])  # whether it came in a batch
     return Completion(question_id, variant, draw, reply, attempt, *rest)
 
 

@@ -34,7 +34,6 @@ from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.in_flight import refuse_in_flight
 from refusal_index.evaluation.identity import versions
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.protocol import Asked
 
 BUILD_VERSION = 1
 """Raised whenever a change makes the same replies lead to other questions."""
@@ -112,8 +111,7 @@ async def build(options: BuildOptions, watching: Watching) -> dict[str, Any]:
         folder.create_or_resume(settings)
         if options.sending.engine != BATCH:
             with ReplyStore(folder.replies) as store:
-                for name in engines:
-                    refuse_in_flight(folder, store, {Asked.MODEL: name})
+                refuse_in_flight(folder, store)
         return await _carried_out(options, pages, settings, engines, watching)
 
 

@@ -13,25 +13,27 @@ from pathlib import Path
 
 import polars as pl
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.models import layer_count
 from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.confidence.registry import METHODS, methods_of
 from refusal_index.confidence.topic import TOPIC
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Progress, unwatched
+from refusal_index.engines.events import Progress, unwatched
 from refusal_index.engines.registry import check_sends
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.checks import check_name, check_sending
 from refusal_index.evaluation.confidence_asking import ask
 from refusal_index.evaluation.confidence_evidence import OWN, Sources
 from refusal_index.evaluation.confidence_groups import groups_of
 from refusal_index.evaluation.confidence_plan import ConfidencePlan, unmet
 from refusal_index.evaluation.confidence_record import Measured, record_scores
-from refusal_index.evaluation.plan import ALMANAC, check_name, check_sending
 from refusal_index.evaluation.reopened import grader_before, prompts_before, settings_before
 from refusal_index.evaluation.results import total
-from refusal_index.evaluation.run import ComparabilityError, check_comparable, open_store, write_results
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import ComparabilityError, check_comparable, write_results
 from refusal_index.outcomes.confidence import Score, confidence_table, with_scores, write_confidence
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Opened, Progress
+from refusal_index.engines.events import Opened, Progress
 from refusal_index.engines.registry import BATCH, engine_of, note_on
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.in_flight import refuse_in_flight
 from refusal_index.evaluation.confidence_evidence import OWN, Sources
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.dry_run import request_tokens
-from refusal_index.evaluation.plan import ALMANAC
-from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import FORCED, Asked, Conversation, due
@@ -95,7 +95,11 @@ async def ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget
         return None
     own = RunFolder(plan.folder.path / OWN)
     if plan.settings.sending.engine != BATCH:
-        refuse_in_flight(own, sources.own, plan.names)
+        if plan.settings.sending.forget:
+            from refusal_index.engines.waves.batch import give_up  # noqa: PLC0415 - of one engine only
+
+            await give_up(plan.settings, plan.names, plan.objects, own)
+        refuse_in_flight(own, sources.own)
     engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects)
     progress(Opened(0, note_on(plan.settings.sending)))
     waves = (_taken_down(plan, wave, sources.own) for wave in plan.waves(sources))

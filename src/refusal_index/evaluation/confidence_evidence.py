@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from refusal_index.confidence.method import Answer
-from refusal_index.engines.engine import ask_for
+from refusal_index.engines.asks import ask_for
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.outcomes.outcome import Outcome

@@ -12,7 +12,8 @@ import polars as pl
 from refusal_index.confidence.registry import METHODS
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
 from refusal_index.evaluation.confidence import ALL
-from refusal_index.evaluation.run import open_store, write_results
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import write_results
 from refusal_index.outcomes.confidence import ConfidenceError, read_confidence, with_scores, write_confidence
 from refusal_index.outcomes.confidence_join import JoinedScores, join_outcomes
 from refusal_index.outcomes.confidence_record import write_record

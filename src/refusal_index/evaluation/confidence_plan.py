@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 import polars as pl
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.confidence.method import Answer, Evidence, Method, Need, Prompt, lacking
 from refusal_index.confidence.registry import METHODS
 from refusal_index.confidence.transformers_states import EXTRA as STATES_EXTRA
@@ -19,7 +20,6 @@ from refusal_index.evaluation.confidence_evidence import OWN, Sources, current, 
 from refusal_index.evaluation.confidence_groups import training_shortage
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
-from refusal_index.evaluation.plan import ALMANAC
 from refusal_index.evaluation.waves import Wave
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import check_folder
@@ -103,7 +103,7 @@ class ConfidencePlan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.prices
+        return self.settings.accounts.prices
 
     @cached_property
     def needs(self) -> frozenset[Need]:

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.outcomes.files import read_plain, sha256_of, write_atomically
 from refusal_index.protocol import Message
 
@@ -64,7 +65,7 @@ def _key(model: str, conversations: Conversations) -> str:
 def _weights(model: str) -> str:
     """Return what tells a model's weights from others of its name, where they lie on this machine."""
     provider, _, name = model.partition("/")
-    if provider == "almanac":
+    if provider == ALMANAC:
         from refusal_index.almanac.models import model_folder  # noqa: PLC0415 - only where states are wanted
 
         return sha256_of((model_folder(name) / "model.safetensors").read_bytes())

@@ -13,6 +13,7 @@ from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html, to_text
 from refusal_index.outcomes.presentation.summary import changes_blocks, summary_blocks, usage_text
 from refusal_index.outcomes.regrading import GradeChanges
+from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import Summary
 
 PLANE_INCHES = (2.3, 2.1)
@@ -42,10 +43,15 @@ class Results(Protocol):
     @property
     def changes(self) -> GradeChanges | None: ...  # noqa: D102
 
+    @property
+    def stopped(self) -> Stop | None: ...  # noqa: D102
+
 
 def run_blocks(run: Results) -> Iterator[Block]:
     """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
     yield from summary_blocks(run.summary)
+    if run.stopped is not None:
+        yield from ("", run.stopped.sentence)
     if run.changes is not None and run.document is not None:
         yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
         yield from _not_forced(run)

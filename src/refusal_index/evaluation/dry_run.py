@@ -12,14 +12,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from refusal_index.almanac import chat
+from refusal_index.almanac import ALMANAC, chat
 from refusal_index.almanac.models import count_tokens, model_names
-from refusal_index.engines.engine import ask_for, completed
+from refusal_index.engines.asks import ask_for, completed
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.registry import BATCH
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.plan import ALMANAC, Plan
-from refusal_index.evaluation.run import open_store
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.stores import open_store
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.price import MILLION, UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
@@ -147,7 +147,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         foreseen=len(foreseen),
         found=found,
         checks=checks,
-        cost=_cost(found, plan.prices),
+        cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
         remark="; ".join(filter(None, (remark, *_about_batches(plan)))) or None,

@@ -15,16 +15,18 @@ from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.registry import FILES
 from refusal_index.engines.setting import SettingError, unknown
 from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.waves.formats import FORMATS, Format, format_of, written
-from refusal_index.engines.waves.in_flight import refuse_in_flight
+from refusal_index.engines.waves.formats import FORMATS, Format, format_of, is_singly, written
+from refusal_index.engines.waves.in_flight import in_flight, refuse_in_flight, told_in_flight
 from refusal_index.engines.waves.leftover import refuse_left
+from refusal_index.engines.waves.result_files import is_without_lines
 from refusal_index.engines.waves.spool import Spool, Trouble
 from refusal_index.engines.waves.taking import Taken, Watch, take
 from refusal_index.engines.waves.wave import Pending, wave
 from refusal_index.evaluation.reopened import Reopened
-from refusal_index.evaluation.run import Run, open_store, write_results
+from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import write_results
 from refusal_index.outcomes.files import replacing
-from refusal_index.protocol import Asked
 
 
 @dataclass
@@ -44,10 +46,6 @@ class RequestFile:
     style: Format
     requests: int = 0
     size: int = 0
-
-    def has_room(self, more: int) -> bool:
-        """Whether a line of so many bytes still fits."""
-        return self.requests < self.style.most_requests and self.size + more <= self.style.most_bytes
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Writte
     if style is not None and style not in FORMATS:
         raise unknown("format", style, list(FORMATS))
     with run.folder.lock(), open_store(run.folder, made=False) as store, ExitStack() as stack:
-        refuse_in_flight(run.folder, store, run.names)
+        refuse_in_flight(run.folder, store)
         refuse_left(run.folder, FILES)
         sheets = _Sheets(out, style, stack)
         for pending in _due(run, store, style):
@@ -98,10 +96,8 @@ def write_requests(run: Reopened, out: Path, style: str | None = None) -> Writte
 
 
 def _due(run: Reopened, store: ReplyStore, style: str | None) -> Iterator[Pending]:
-    """Yield what is due, with a request for each draw where the model's provider gives one reply at a time."""
-    model = run.names.get(Asked.MODEL)  # of those that grade no draws are asked
-    singly = model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
-    return wave(run.talks(store), run.settings, run.names, singly=singly)
+    """Yield what is due, in as many requests as the format takes."""
+    return wave(run.talks(store), run.settings, run.names, singly=is_singly(run.names, style))
 
 
 class _Sheets:
@@ -127,7 +123,7 @@ class _Sheets:
     def _sheet(self, name: str, style: Format, more: int) -> tuple[RequestFile, IO[bytes]]:
         if name in self._open:
             sheet, file = self._open[name]
-            if sheet.has_room(more):
+            if style.takes(sheet.requests + 1, sheet.size + more):
                 return sheet, file
             file.close()
         number = len(self.files) + 1
@@ -152,6 +148,10 @@ class Received:
     unreadable, contradicting, differing, unknown
         What was left out: lines that hold no result, results that contradict an earlier one in the files or a reply in
         the store, and results of requests that are not this run's.
+    empty
+        Files without a line.
+    in_flight
+        What of it is on its way in batches, in words; None where nothing is.
     failures, stray
         What requests failed for, with how many; and failures of requests that the run does not or no longer have.
     run
@@ -165,6 +165,8 @@ class Received:
     unknown: Trouble
     failures: Counter[str]
     stray: Trouble
+    empty: tuple[Path, ...] = ()
+    in_flight: str | None = None
     run: Run | None = None
 
     @property
@@ -209,16 +211,20 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
     Raises
     ------
     ResultFileError
-        If a file cannot be read at all; then nothing is taken in.
+        If a file cannot be read at all, or holds requests; then nothing is taken in.
     StoreError
         If replies cannot be kept.
     """
     with Spool() as spool, run.folder.lock(), open_store(run.folder) as store:
+        empty = []
         for path in files:
+            if is_without_lines(path):
+                empty.append(path)
             spool.read(path)
         failures, differing = _Failures(store), Trouble()
         watch = Watch(failed=failures, differs=differing.add)
-        taken = take(run.talks(store), spool, store, run.settings, run.names, watch)
+        singly = is_singly(run.names)  # as many are due as would be written now
+        taken = take(run.talks(store), spool, store, run.settings, run.names, watch, singly=singly)
         results = None if taken.pending else write_results(run.folder, store)
         return Received(
             taken,
@@ -228,5 +234,7 @@ def take_replies(run: Reopened, files: Iterable[Path]) -> Received:
             spool.unknown(),
             failures.told,
             spool.unknown(failures=True),
+            tuple(empty),
+            told_in_flight(entries) if (entries := in_flight(run.folder, store)) else None,
             results,
         )

@@ -39,7 +39,12 @@ def identity(
             "questions_sha256": dataset.questions_sha256,
         },
         "grader": grader_identity(graders, dataset.questions),
-        "prompts": {"name": prompts.name, "sha256": prompts.hash, "variants": list(prompts.variants)},
+        "prompts": {
+            "name": prompts.name,
+            "sha256": prompts.hash,
+            "variants": list(prompts.variants),
+            **({"targets": prompts.targets} if prompts.targets else {}),
+        },
         "placement": settings.prompting.placement,
         "think": settings.prompting.think or None,
         "decoding": asdict(settings.decoding),
@@ -64,8 +69,9 @@ def about(settings: Settings, dataset: Dataset, prompts: PromptSet) -> dict[str,
     """Return what is worth knowing about how a run was made, and may differ when it is resumed."""
     return {
         "versions": {"python": platform.python_version(), **versions(PACKAGES)},
-        **settings.prices.to_document(),
+        **settings.accounts.prices.to_document(),
         "penalty": settings.accounts.penalty,
+        "truthfulness_weights": list(settings.accounts.truthfulness_weights),
         "dataset": {"source": dataset.source, "licence": dataset.licence},
         "prompt_set": {name: "\n\n".join(prompts.render(name, "{question}")) for name in (*prompts.variants, "forced")},
     }

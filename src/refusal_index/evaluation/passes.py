@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.registry import BATCH
+from refusal_index.engines.settings import FORGET, Settings
 from refusal_index.engines.waves.in_flight import journal_of
 from refusal_index.evaluation.plan import Plan
 
@@ -18,6 +21,16 @@ LONGEST_WAIT, LOOK = 60.0, 0.1
 def outlives_the_command(plan: Plan) -> bool:
     """Whether what a run sends goes on without the command, as a provider's batches do."""
     return plan.settings.sending.engine == BATCH
+
+
+def settings_alone(plan: Plan) -> Settings:
+    """Return the settings of one run of a set: it waits for no batch, and gives up those that are its own."""
+    settings = plan.settings
+    if settings.sending.forget:
+        known = journal_of(plan.folder).told_of
+        kept = [f"{name}={value}" for name, value in settings.sending.engine_option if name != FORGET or value in known]
+        settings = settings.changed(engine_option=kept)
+    return settings.changed(detach=True) if outlives_the_command(plan) else settings
 
 
 def waits_for_batches(plan: Plan, budget: Budget) -> bool:
@@ -33,11 +46,41 @@ def is_over(budget: Budget) -> bool:
     return budget.ended is not None or (left is not None and left <= 0)
 
 
-async def has_news(plan: Plan) -> bool:
-    """Whether a run that waits for batches has something to collect."""
-    from refusal_index.engines.waves.batch import has_news as has_news_of  # noqa: PLC0415 - of one engine only
+class News:
+    """Whether runs that wait for batches have something to collect.
 
-    return await has_news_of(plan.settings, plan.names, plan.objects, plan.folder)
+    Parameters
+    ----------
+    tell
+        Is told of a run of whose batches nothing is heard, in one line, when that begins.
+    """
+
+    def __init__(self, tell: Callable[[Plan, str], object]) -> None:
+        self._tell, self._since = tell, dict[Path, float]()
+
+    async def of(self, plan: Plan) -> bool:
+        """Whether a run has something to collect.
+
+        Raises
+        ------
+        RunFailedError
+            If that could not be told for as long as a provider is borne with.
+        """
+        from refusal_index.engines.waves.batch import has_news  # noqa: PLC0415 - of one engine only
+        from refusal_index.engines.waves.batch_looks import OUTAGE  # noqa: PLC0415
+
+        path = plan.folder.path
+        try:
+            found = await has_news(plan.settings, plan.names, plan.objects, plan.folder)
+        except RunFailedError as error:
+            if path not in self._since:
+                self._since[path] = time.monotonic()
+                self._tell(plan, str(error))
+            elif time.monotonic() - self._since[path] > OUTAGE:
+                raise
+            return False
+        self._since.pop(path, None)
+        return found
 
 
 def first_wait(plans: Iterable[Plan]) -> float:

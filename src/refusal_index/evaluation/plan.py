@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from refusal_index.almanac.models import context_length, model_names, token_counter
+from refusal_index.almanac import ALMANAC
 from refusal_index.datasets import Dataset, load_dataset, sample
-from refusal_index.engines.functions import is_function_name, load_function, source_sha256
-from refusal_index.engines.registry import check_engine, check_engines_own
-from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.registry import check_engine
+from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, Settings
 from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.checks import (
+    UNSCORED,
+    check_context,
+    check_name,
+    check_sending,
+    check_trackers,
+    chosen,
+    function_sources,
+    grader_of,
+    placement_of,
+)
 from refusal_index.evaluation.identity import about, identity
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.price import Prices
@@ -24,31 +34,18 @@ from refusal_index.protocol import (
     Asked,
     Completion,
     Conversation,
-    GraderKind,
-    Placement,
     Procedure,
-    PromptSet,
     Protocol,
     TwoPass,
     check_gradable,
-    check_lengths,
     due,
     kept_unscored,
     load_prompt_set,
 )
-from refusal_index.protocol.graders import RULES
 from refusal_index.stats import default_repeat_questions
 
 RUNS = Path("runs")
-ALMANAC = "almanac"
 ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
-UNSCORED = "unscored"
-"""Every reason to ask again."""
-
-INSPECT, KNOWN_PROVIDERS = "inspect", ("openai", "openai-api")
-"""Those that need no look into Inspect's list of them, which takes longer to import than a thousand requests."""
-
-PARAPHRASES = "+"  # behind a variant's name
 
 
 @dataclass(frozen=True)
@@ -97,12 +94,20 @@ class Plan:
     @property
     def prices(self) -> Prices:
         """What its models cost."""
-        return self.settings.prices
+        return self.settings.accounts.prices
 
     @property
     def called(self) -> str:
         """What to call the run."""
         return " on ".join(self.title)
+
+    def part(self, questions: Container[Question]) -> Plan:
+        """Return the plan of asking only some of its questions."""
+        draws = {
+            variant: {one: count for one, count in asked.items() if one in questions}
+            for variant, asked in self.draws.items()
+        }
+        return replace(self, draws=draws)
 
     def unread(self, store: ReplyStore) -> str | None:
         """Say which replies in the folder are asked for again although an earlier release paid for them, if any are."""
@@ -184,6 +189,7 @@ def prepare(
     RefusalIndexError
         If a setting, the dataset or the name of a model cannot be used, or the folder is that of another run.
     """
+    check_trackers(settings)
     prompts, objects = load_prompt_set(settings.prompting.prompts), objects or {}
     dataset = dataset or load_questions(settings)
     default = DEFAULT_GRADER if dataset.default_grader == "model" else dataset.default_grader
@@ -267,148 +273,3 @@ def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:
     repeated = len(questions) if drawing.repeat_questions is None else drawing.repeat_questions
     again = {question.question_id for question in sample(dataset, repeated, settings.seed).questions}
     return {question: drawing.draws if question.question_id in again else 1 for question in questions}
-
-
-def grader_of(given: str) -> tuple[GraderKind, tuple[str, ...]]:
-    """Tell who grades: a rule, a model or a function, or two of these that must agree.
-
-    Raises
-    ------
-    SettingError
-        If it is none of these.
-
-    Examples
-    --------
-    >>> grader_of("exact"), grader_of("openai/gpt-4.1")
-    ((<GraderKind.EXACT: 'exact'>, ()), (<GraderKind.MODEL: 'model'>, ('openai/gpt-4.1',)))
-    """
-    if given in RULES:
-        return GraderKind(given), ()
-    models = tuple(name.strip() for name in given.split(","))
-    if len(models) > 2 or len(set(models)) < len(models):
-        raise SettingError(f"{{grader}}: expected a rule, a model or two different models as in A,B, got {given!r}")
-    for name in models:
-        if "/" not in name and not is_function_name(name):
-            raise unknown("grader", name, [*map(str, RULES), DEFAULT_GRADER])
-    return (GraderKind.MODEL if len(models) == 1 else GraderKind.AGREE), models
-
-
-def placement_of(settings: Settings) -> Placement:
-    """Return where the instruction stands.
-
-    Raises
-    ------
-    SettingError
-        If there is no such place.
-    """
-    known = [str(placement) for placement in Placement]
-    if settings.prompting.placement not in known:
-        raise unknown("placement", settings.prompting.placement, known)
-    return Placement(settings.prompting.placement)
-
-
-def chosen(given: Sequence[str], prompts: PromptSet) -> tuple[str, ...]:
-    """Return the variants of a prompt set that are named, in its order; with a plus sign, their paraphrases too.
-
-    Raises
-    ------
-    SettingError
-        If there is none of that name.
-    """
-    known = list(prompts.variants)
-    if tuple(given) == ("all",):
-        return tuple(known)
-    names = {name for part in given for name in _family(part, prompts)}
-    if not names:
-        raise SettingError(f"{{variants}}: expected 'all' or some of {', '.join(known)}, got {','.join(given)!r}")
-    return tuple(name for name in known if name in names)
-
-
-def _family(given: str, prompts: PromptSet) -> tuple[str, ...]:
-    name = given.removesuffix(PARAPHRASES)
-    if name not in prompts.variants:
-        raise unknown("variants", name, list(prompts.variants))
-    return (given,) if given in prompts.variants else prompts.family(name)
-
-
-def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: bool = False) -> None:
-    """Raise where what is to be asked again, or a budget, cannot be told, or an engine would leave out how it is asked.
-
-    Raises
-    ------
-    SettingError
-        If a reason is none, a budget in dollars lacks a price, or Inspect's batches are wanted of another engine.
-    """
-    check_engines_own(settings.sending)
-    known = (UNSCORED, *ASKED_AGAIN)
-    for reason in settings.sending.retry:
-        if reason not in known:
-            raise unknown("retry", reason, known)
-    lacking = [
-        name
-        for name, is_asked in (("price", asks_model), ("grader_price", asks_grader))
-        if is_asked and settings.value(name) is None
-    ]
-    if settings.limits.max_cost is not None and lacking:
-        raise SettingError(f"{{max_cost}}: expected {{{lacking[0]}}} beside it, as nothing else tells what is spent")
-
-
-def check_context(model: str, questions: Sequence[Question], prompts: PromptSet) -> None:
-    """Raise where a prompt is longer than an embedded model takes; what others take is not known.
-
-    Raises
-    ------
-    PromptLengthError
-        If there is such a question.
-    """
-    provider, _, name = model.partition("/")
-    if provider == ALMANAC and name in model_names():
-        check_lengths(questions, prompts, context_length(name), token_counter(name))
-
-
-def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) -> None:
-    """Raise if no provider has such a name, or an embedded model or a function that is none; no key is needed.
-
-    Parameters
-    ----------
-    name, objects
-        Who is to be asked, and what is in memory by such names.
-    engine
-        Who asks. Inspect starts while it looks the name up, before the time of a run is counted; others need none of
-        it for providers that everybody knows.
-
-    Raises
-    ------
-    ModelError
-        The message names the nearest.
-    """
-    provider, _, rest = name.partition("/")
-    if name in objects:
-        return
-    if is_function_name(name):
-        load_function(name)
-    elif engine != INSPECT and rest and provider in KNOWN_PROVIDERS:
-        return
-    elif provider != ALMANAC or rest not in model_names():
-        _check_provider(name)
-
-
-def _check_provider(name: str) -> None:
-    from refusal_index.engines.inspect.models import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
-
-    provider, _, rest = name.partition("/")
-    if provider == ALMANAC or not rest or provider not in provider_names():
-        resolve_model(name)  # says what is wrong with it
-
-
-def function_sources(settings: Settings, graders: Sequence[str], objects: Mapping[str, object]) -> dict[str, str]:
-    """Return the hashes of functions' own sources, by name: an edited function is another model."""
-    found = {}
-    for name in (settings.model, *graders):
-        function: Callable[..., Any] | None = objects.get(name)  # type: ignore[assignment]
-        if function is None and is_function_name(name):
-            function = load_function(name)
-        source = source_sha256(function) if callable(function) else None
-        if source is not None:
-            found[name] = source
-    return found

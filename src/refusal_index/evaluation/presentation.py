@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_index.datasets.precise_wiki_build import BuildPaths
+from refusal_index.engines.registry import BATCH, FILES
 from refusal_index.evaluation.display import used_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
 from refusal_index.evaluation.sweep import CellResult, index_of
@@ -26,14 +27,16 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     known = [result.labelled for result in results if result.labelled is not None]
     if known:
         variants = tuple(variant for summary in known for variant in summary.variants)
-        together = Summary(variants, (), known[0].confidence_level, known[0].penalty)
+        together = Summary(variants, (), known[0].confidence_level, known[0].penalty, known[0].truthfulness_weights)
         yield from summary_blocks(together)
         yield from ("", _indices(results, together.confidence_level))
         yield from used_blocks(together)
     unfinished = [result for result in results if result.status != "complete"]
     if unfinished:
         yield ""
-        yield f"{len(unfinished):,} of {len(results):,} runs are not complete; the same command goes on with them:"
+        by_hand = all(result.is_waiting and result.plan.settings.sending.engine == FILES for result in unfinished)
+        on = "" if by_hand else "; the same command goes on with them"
+        yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
     for result in unfinished:
         yield f"  {result.plan.called}: {_why_unfinished(result)}"
 
@@ -161,10 +164,10 @@ def _remarks(one: RunEstimate) -> Iterator[str]:
             "(--assume-refusal); variants share a question's forced answer."
         )
     which = "reply that is not known" if one.foreseen else "reply"
+    pace = f", {settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a "
+    pace = "" if settings.sending.engine == BATCH else f"{pace}time (--max-connections)"
     yield (
-        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens), "
-        f"{settings.forecast.seconds_per_request:g} s a request (--seconds-per-request), {one.connections} at a time "
-        "(--max-connections). Tokens in are "
+        f"Assumed: {assumed.reply_tokens:,} tokens a {which} (--reply-tokens){pace}. Tokens in are "
         + ("counted as the model counts them." if counts_exactly(settings.model) else "estimated, 4 characters each.")
     )
     if (settings.drawing.draws or 1) > 1 and assumed.choices.least < assumed.choices.most:

@@ -10,10 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
-from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied, Underway
+from refusal_index.engines.events import Begun, Event, Finished, Opened, Replied, Underway
+from refusal_index.engines.took import Took
 from refusal_index.outcomes.presentation import escape
-from refusal_index.outcomes.price import Prices, Tokens
-from refusal_index.protocol import Asked, Completion
+from refusal_index.outcomes.price import Prices
+from refusal_index.protocol import Completion
 
 
 class _WithNote(Progress):
@@ -34,8 +35,7 @@ class ProgressBar:
         self._progress = progress
         self._task = progress.add_task("", total=questions, spent="", variant="")
         self._prices = prices
-        self._own: Tokens = (0, 0)
-        self._graders: Tokens = (0, 0)
+        self._took = Took()
 
     def __call__(self, event: Event) -> None:
         """Take note of an event."""
@@ -51,16 +51,15 @@ class ProgressBar:
                 self._count(completion)
             case Finished():
                 self._progress.advance(self._task)
-            case Underway(note):
+            case Underway(note, is_news):
                 self._progress.note = escape(note)
+                if is_news:
+                    self._progress.console.print(escape(note), markup=False, highlight=False, soft_wrap=True)
 
     def _count(self, completion: Completion) -> None:
-        if completion.reply.asked is Asked.MODEL:
-            self._own = _more(self._own, completion)
-        else:
-            self._graders = _more(self._graders, completion)
-        read, written = (_short(own + graders) for own, graders in zip(self._own, self._graders, strict=True))
-        cost = self._prices.cost(self._own, self._graders)
+        self._took.add(completion)
+        read, written = map(_short, self._took.tokens)
+        cost = self._took.cost(self._prices)
         spent = f"{read} tokens in, {written} out" + ("" if cost is None else f", ${cost:.2f}")
         self._progress.update(self._task, spent=spent)
 
@@ -97,10 +96,6 @@ def counting(console: Console, title: str, total: int) -> Iterator[Callable[[], 
     with Progress(*columns, console=console, refresh_per_second=4, transient=True) as progress:
         task = progress.add_task(escape(title), total=total)
         yield lambda: progress.advance(task)
-
-
-def _more(tokens: Tokens, completion: Completion) -> Tokens:
-    return tokens[0] + completion.input_tokens, tokens[1] + completion.output_tokens
 
 
 def _short(count: int) -> str:

@@ -12,14 +12,18 @@ from typing import Any
 from refusal_index.datasets import Dataset
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.completions import to_metadata
-from refusal_index.engines.engine import Progress, unwatched
+from refusal_index.engines.events import Progress, unwatched
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.carrying import carry_out
+from refusal_index.evaluation.checks import check_name, check_sending, grader_of
 from refusal_index.evaluation.identity import grader_identity
-from refusal_index.evaluation.plan import RUNS, Plan, check_name, check_sending, grader_of
+from refusal_index.evaluation.plan import RUNS, Plan
 from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
-from refusal_index.evaluation.run import BEFORE, Run, carry_out, open_store
+from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.writing import BEFORE
 from refusal_index.outcomes.files import replacing
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.question import Question
@@ -190,6 +194,7 @@ def _hash(replied: Iterable[_Replied]) -> str:
 def _about(source: RunFolder, settings: Settings, run: Path) -> dict[str, Any]:
     """Return what was known of the run, and where it lies; its prices are not those of these graders."""
     accounts = settings.accounts
-    prices = {"price": None, "grader_price": accounts.grader_price and vars(accounts.grader_price)}
+    grader_price = accounts.grader_price and vars(accounts.grader_price)
+    prices = {"price": None, "grader_price": grader_price, "batch_rate": accounts.batch_rate}
     regraded = {"from": str(run), "version": __version__}
     return {**source.read_about(), **prices, "regraded": regraded}

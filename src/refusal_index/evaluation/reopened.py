@@ -11,7 +11,7 @@ from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.wave import Talk
-from refusal_index.evaluation.plan import grader_of
+from refusal_index.evaluation.checks import grader_of
 from refusal_index.evaluation.results import procedure_of
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import (

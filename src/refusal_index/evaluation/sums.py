@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from refusal_index.engines.store import QuestionRecord
+from refusal_index.engines.took import Took
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import Outcome
 from refusal_index.outcomes.price import Prices
@@ -71,7 +72,7 @@ class Sums:
         self.variants = variants
         self.is_begun = False
         """Whether anything was answered, or failed."""
-        self._took = {variant: _Took() for variant in variants}
+        self._took = {variant: Took() for variant in variants}
         self._missing: dict[str, list[Missing]] = {variant: [] for variant in variants}
         self._disagreements: dict[str, list[Disagreement]] = {variant: [] for variant in variants}
 
@@ -98,7 +99,7 @@ class Sums:
 
     def usage(self, prices: Prices) -> dict[str | None, Usage]:
         """Return what each variant took."""
-        return {variant: took.usage(prices) for variant, took in self._took.items()}
+        return {variant: _usage(took, prices) for variant, took in self._took.items()}
 
     @property
     def missing(self) -> tuple[Missing, ...]:
@@ -111,35 +112,23 @@ class Sums:
         return tuple(one for found in self._disagreements.values() for one in found)
 
 
-class _Took:
-    """Requests, and tokens of the model and of those that grade."""
-
-    def __init__(self) -> None:
-        self._requests, self._model, self._graders = 0, [0, 0], [0, 0]
-
-    def add(self, one: Completion) -> None:
-        tokens = self._model if one.reply.asked is Asked.MODEL else self._graders
-        tokens[0] += one.input_tokens
-        tokens[1] += one.output_tokens
-        self._requests += one.requests
-
-    def usage(self, prices: Prices) -> Usage:
-        model, graders = (self._model[0], self._model[1]), (self._graders[0], self._graders[1])
-        return Usage(
-            input_tokens=model[0] + graders[0],
-            output_tokens=model[1] + graders[1],
-            requests=self._requests,
-            cost=prices.cost(model, graders),
-            unpriced_tokens=sum(graders) if prices.grader is None else 0,
-        )
+def _usage(took: Took, prices: Prices) -> Usage:
+    (read, written), grading = took.tokens, took.grading_tokens
+    return Usage(
+        input_tokens=read,
+        output_tokens=written,
+        requests=took.requests,
+        cost=took.cost(prices),
+        unpriced_tokens=sum(grading) if prices.grader is None else 0,
+    )
 
 
 def total(replies: Iterable[Completion], prices: Prices) -> Usage:
     """Add up what some replies took."""
-    took = _Took()
+    took = Took()
     for one in replies:
         took.add(one)
-    return took.usage(prices)
+    return _usage(took, prices)
 
 
 def _disagreements(answered: Mapping[str, Answered]) -> Iterator[Disagreement]:

@@ -16,23 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError, Progress, WaitingError
-from refusal_index.engines.registry import engine_of
+from refusal_index.engines.engine import ModelError, WaitingError
+from refusal_index.engines.events import Progress, Underway
+from refusal_index.engines.registry import RAY, engine_of
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits, Settings
+from refusal_index.engines.waves.in_flight import check_forgotten, journal_of
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.configuration import Config, ConfigError, Entry, read_config
+from refusal_index.evaluation.looks import bring_to_end
 from refusal_index.evaluation.passes import (
+    News,
     first_wait,
-    has_news,
     is_over,
     longer,
-    outlives_the_command,
     pause,
+    settings_alone,
     waits_for_batches,
 )
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
-from refusal_index.evaluation.run import Run, carry_out, open_store
+from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.stores import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.lock import held
@@ -71,9 +75,9 @@ class CellResult:
 
     @property
     def status(self) -> str:
-        """``complete``, ``incomplete`` (too much is unscored), ``failed`` or ``pending``."""
+        """``complete``, ``incomplete`` (too much is unscored), ``failed``, ``waiting`` or ``pending``."""
         if self.run is None:
-            return "pending" if self.error is None else "failed"
+            return "failed" if self.error is not None else "waiting" if self.waits is not None else "pending"
         return "complete" if self.run.is_complete else "incomplete"
 
     @property
@@ -147,7 +151,7 @@ class Sweep:
             "name": self.config.name,
             "config": {"source": self.config.source, "sha256": self.config.sha256},
             "complete": all(result.status == "complete" for result in results),
-            "runs": [_run_document(result) for result in results],
+            "runs": [run_document(result) for result in results],
         }
 
 
@@ -203,7 +207,7 @@ async def check_models(plans: Sequence[Plan]) -> None:
         The message says what is missing, and names all others that cannot be asked.
     """
     failed: dict[str, ModelError] = {}
-    seen = set()
+    seen, clusters = set(), set()
     for plan in plans:
         with open_store(plan.folder, made=False) as store:
             if not plan.pending(store):
@@ -212,10 +216,13 @@ async def check_models(plans: Sequence[Plan]) -> None:
             if name in seen:
                 continue
             seen.add(name)
-            only = {Asked.MODEL: name}  # graders too: opened as such they would be asked for a plain case
+            only, sending = {Asked.MODEL: name}, plan.settings.sending  # graders too, else they would be asked
             try:
-                async with engine_of(plan.settings.sending.engine)(plan.settings, only, plan.objects).open():
-                    continue
+                engine = engine_of(sending.engine)(plan.settings, only, plan.objects)
+                if sending.engine == RAY and sending.ray_address in clusters:
+                    continue  # to open it for each model would start a cluster for each
+                async with engine.open():
+                    clusters.add(sending.ray_address)
             except ModelError as error:
                 failed.setdefault(name, error)
     if failed:
@@ -244,16 +251,25 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
     _count_earlier(sweep, budget)
     sweep.write(results)  # it has the names that the runs' own reports show
     places, wait = list(range(len(results))), 0.0
+
+    def tell(plan: Plan, note: str) -> None:
+        with watched(sweep.plans.index(plan), plan) as progress:
+            progress(Underway(note, is_news=True))
+
+    check_forgotten(sweep.plans[0].settings.sending.forget, [journal_of(one.folder) for one in sweep.plans])
+    news = News(tell)
     while places:
         waiting = []
         for place in places:
             if budget.ended is not None:
                 return
             plan = sweep.plans[place]
-            if wait and not is_over(budget) and not await has_news(plan):
+            is_asked_first = bool(wait) and not is_over(budget)
+            found = await _cell(place, plan, watched, budget, news if is_asked_first else None)
+            if found is None:
                 waiting.append(place)
                 continue
-            results[place] = await _cell(place, plan, watched, budget)
+            results[place] = found
             sweep.write(results)
             if results[place].is_waiting and waits_for_batches(plan, budget):
                 waiting.append(place)
@@ -265,12 +281,14 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
             await pause(wait, budget)
 
 
-async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget) -> CellResult:
-    """Carry out one run; one in batches only as far as it comes without waiting."""
-    carried = replace(plan, settings=plan.settings.changed(detach=True)) if outlives_the_command(plan) else plan
+async def _cell(place: int, plan: Plan, watched: Watched, budget: Budget, news: News | None) -> CellResult | None:
+    """Carry out one run, if it has news; one in batches only as far as it comes without waiting."""
+    carried = replace(plan, settings=settings_alone(plan))
     try:
+        if news is not None and not await news.of(plan):
+            return None
         with watched(place, plan) as progress:
-            return CellResult(plan, await carry_out(carried, progress, budget))
+            return CellResult(plan, await bring_to_end(carried, progress, budget))
     except WaitingError as error:
         return CellResult(plan, waits=str(error))
     except RefusalIndexError as error:
@@ -328,7 +346,8 @@ def index_of(summary: Summary) -> dict[str, Any] | None:
     return {"variants": variants, "index": index.name, **index.to_document()}
 
 
-def _run_document(result: CellResult) -> dict[str, Any]:
+def run_document(result: CellResult) -> dict[str, Any]:
+    """Give one run of a set as the summary of the set holds it."""
     index = index_of(result.run.summary) if result.run else None
     model, dataset = result.plan.title
     return {
@@ -337,6 +356,7 @@ def _run_document(result: CellResult) -> dict[str, Any]:
         "folder": result.plan.folder.path.name,
         "status": result.status,
         "error": result.error,
+        "waits": result.waits,
         "refusal_index": index,
         "summary": result.run.document if result.run else None,
     }

@@ -7,7 +7,8 @@ from functools import partial
 
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Assignment, Begun, Engine, Event, Progress, RunFailedError
+from refusal_index.engines.engine import Assignment, Engine, RunFailedError
+from refusal_index.engines.events import Begun, Event, Progress
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.folder import RunFolder

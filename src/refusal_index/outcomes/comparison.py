@@ -15,6 +15,7 @@ from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, matc
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import (
+    TRUTHFULNESS_WEIGHTS,
     Adjustment,
     Comparison,
     JointDifference,
@@ -32,6 +33,7 @@ from refusal_index.stats import (
     rank_runs,
     refusal_index,
 )
+from refusal_index.stats.baseline import Weights
 from refusal_index.stats.sampled_table import tables_of_rows
 
 Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
@@ -46,9 +48,10 @@ class CompareOptions:
     # index of the probabilities, or by that of single draws where a run has no repeated ones.
     metric: str | None = None
     adjustment: Adjustment = "max-t"
-    # penalty, confidence_level: of the weighted score, and of every interval
+    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
-    confidence_level: float = 0.95
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    confidence_level: float = 0.95  # of every interval
     seed: int = 0  # of the simulation behind max-t
     sampling: Sampling = OWN_COLUMNS  # what the columns that say how questions were sampled are called
 
@@ -113,7 +116,12 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
         VariantComparison(
             name,
             found,
-            compare_metrics(*found.matrix.arrays, penalty=options.penalty, **found.matrix.design),
+            compare_metrics(
+                *found.matrix.arrays,
+                penalty=options.penalty,
+                truthfulness_weights=options.truthfulness_weights,
+                **found.matrix.design,
+            ),
             compare_noise_corrected(*corrected[name]) if name in corrected else None,
         )
         for name, found in matches.items()
@@ -153,6 +161,7 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             *found.matrix.arrays,
             metric=INDEX if metric == SINGLE_DRAW else metric,
             penalty=options.penalty,
+            truthfulness_weights=options.truthfulness_weights,
             confidence_level=options.confidence_level,
             adjustment=options.adjustment,
             rng=options.seed,

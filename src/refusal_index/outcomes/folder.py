@@ -132,8 +132,14 @@ class RunFolder:
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
         """Write other values of some settings, for a folder graded anew by later rules; call it inside `lock`."""
-        document = self._read_run_json()
-        document["settings"] = {**self.read_settings(), **as_json(changes)}
+        self._change("settings", {**self.read_settings(), **as_json(changes)})
+
+    def change_about(self, changes: Mapping[str, Any]) -> None:
+        """Write something else that is worth knowing of how the run was made; call it inside `lock`."""
+        self._change("about", {**self.read_about(), **as_json(changes)})
+
+    def _change(self, section: str, values: Mapping[str, Any]) -> None:
+        document = {**self._read_run_json(), section: values}
         write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def read_settings(self) -> dict[str, Any]:

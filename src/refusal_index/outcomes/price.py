@@ -63,6 +63,7 @@ class Prices:
 
     model: Price | None = None  # the model under evaluation; None where its price is not known
     grader: Price | None = None  # each of the models that grade, in the same way
+    batch_rate: float | None = None  # share of both that is paid for what came in a provider's batch; None for all
 
     @classmethod
     def parse(cls, model: str | None, grader: str | None) -> Prices:
@@ -79,23 +80,31 @@ class Prices:
         """Read back what `to_document` gave; what is not there is not known.
 
         >>> Prices.read({"price": {"input": 2.0, "output": 8.0}})
-        Prices(model=Price(input=2.0, output=8.0), grader=None)
+        Prices(model=Price(input=2.0, output=8.0), grader=None, batch_rate=None)
         """
         model, grader = document.get("price"), document.get("grader_price")
-        return cls(Price(**model) if model else None, Price(**grader) if grader else None)
+        return cls(Price(**model) if model else None, Price(**grader) if grader else None, document.get("batch_rate"))
 
     def to_document(self) -> dict[str, Any]:
         """Return plain data, under the names of the options."""
         prices = {"price": self.model, "grader_price": self.grader}
-        return {name: price and asdict(price) for name, price in prices.items()}
+        rate = {} if self.batch_rate is None else {"batch_rate": self.batch_rate}
+        return {**{name: price and asdict(price) for name, price in prices.items()}, **rate}
 
     def or_those(self, others: Prices) -> Prices:
         """Return these prices, with those of `others` in place of the ones that are not known."""
-        return Prices(self.model or others.model, self.grader or others.grader)
+        rate = others.batch_rate if self.batch_rate is None else self.batch_rate
+        return Prices(self.model or others.model, self.grader or others.grader, rate)
 
-    def times(self, factor: float) -> Prices:
-        """Return a share of them, or several times as much."""
-        return Prices(self.model and self.model.times(factor), self.grader and self.grader.times(factor))
+    @property
+    def in_batches(self) -> Prices:
+        """What the same costs in a provider's batches.
+
+        >>> Prices(Price(2, 8), batch_rate=0.5).in_batches.model
+        Price(input=1.0, output=4.0)
+        """
+        rate = 1.0 if self.batch_rate is None else self.batch_rate
+        return Prices(self.model and self.model.times(rate), self.grader and self.grader.times(rate))
 
     def cost(self, model: Tokens, grader: Tokens) -> float | None:
         """Return the dollars for tokens of the model and of graders.

@@ -1,7 +1,7 @@
 """The folder of a set of runs, as it is read: which runs it holds, and what the set calls them.
 
-`refusal-index run --config` writes it: a folder for each run, and a summary of all. The names are kept in the summary
-alone and enter no run's settings, so that a new name costs nothing.
+`refusal-index run --config` and `watch` write it: a folder for each run, and a summary of all. The names are kept in
+the summary alone and enter no run's settings, so that a new name costs nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ SET_VERSION = 1
 
 SUMMARY = "summary.json"
 LONGEST_NAME = 255  # bytes, of most file systems
+LAST_STEP = 10**12  # of a training; a larger number is a date or a hash
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class SetMember:
     # model, dataset: what the set calls them
     model: str
     dataset: str
+    step: int | None = None  # of the training that the model is a checkpoint of; None where it is none, or not known
 
 
 def set_members(path: Path) -> tuple[SetMember, ...]:
@@ -60,7 +62,9 @@ def _member(path: Path, run: Any) -> SetMember | None:
     """Read one entry; a folder elsewhere is none of the set's."""
     match run:
         case {"folder": str(name), "model": str(model), "dataset": str(dataset)} if _is_name(name):
-            return SetMember(path / name, model, dataset)
+            step = run.get("step")
+            known = isinstance(step, int) and not isinstance(step, bool) and 0 <= step <= LAST_STEP
+            return SetMember(path / name, model, dataset, step if known else None)
     return None
 
 

@@ -40,6 +40,7 @@ class ComparedRun:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # scores of how likely its answers are right, with the columns of `CONFIDENCE_SCHEMA`; None where there are none
     confidence: pl.DataFrame | None = None
+    step: int | None = None  # of the training that its model is a checkpoint of; None where it is none, or not known
 
     @property
     def model_id(self) -> str | None:
@@ -132,7 +133,7 @@ def compared_runs(source: Path, outcomes: pl.DataFrame, settings: Mapping[str, A
     member = member_of_set(source)
     if member is None or len(runs) != 1:
         return runs
-    return [replace(runs[0], label=member.model, model=member.model, dataset=member.dataset)]
+    return [replace(runs[0], label=member.model, model=member.model, dataset=member.dataset, step=member.step)]
 
 
 def _confidence(source: Path, variants: Iterable[pl.DataFrame]) -> pl.DataFrame | None:

@@ -18,6 +18,7 @@ from refusal_index.outcomes.labels import Labels, Source, labelled_arrays
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import (
+    TRUTHFULNESS_WEIGHTS,
     ContingencyTable,
     Estimate,
     GraderLabels,
@@ -39,6 +40,7 @@ from refusal_index.stats import (
     scoring_rules,
     within_topic_refusal_index,
 )
+from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 
 Found = TypeVar("Found", Estimate, ScoringRange)
 
@@ -87,11 +89,12 @@ class Sensitivity:
         return next(found for found in self.ranges if found.name == name)
 
 
-def sensitivity(outcomes: pl.DataFrame, penalty: float, confidence_level: float) -> Sensitivity:
+def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float) -> Sensitivity:
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
-    ranges = (_named(found) for found in scoring_ranges(counts, penalty=penalty))
+    found = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
+    ranges = (_named(one) for one in found)
     topics = _topics(outcomes, confidence_level)
     return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
 
@@ -150,9 +153,10 @@ class DecisionOptions:
     # largest rates of right answers graded wrong and of wrong ones graded right
     errors: tuple[float, float] = (0.03, 0.03)
     choices: int | None = None  # number of choices to correct for guessing among
-    # penalty, confidence_level: of the weighted score, and of every interval
+    # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
-    confidence_level: float = 0.95
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+    confidence_level: float = 0.95  # of every interval
 
 
 @dataclass(frozen=True)
@@ -185,16 +189,16 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
     rows = first_draws(group.outcomes)
     table, counts = contingency_table(rows), outcome_counts(rows)
     graded = ContingencyTable(counts.refused_wrong, counts.refused_right, counts.answered_wrong, counts.answered_right)
+    worth = checked_payoffs(options.penalty, options.truthfulness_weights)
     right, wrong = options.errors
     return Decisions(
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
         as_scored={
-            metric.name: metric
-            for metric in map(_named, variant_metrics(rows, options.penalty, options.confidence_level))
+            metric.name: metric for metric in map(_named, variant_metrics(rows, worth, options.confidence_level))
         },
-        scoring=sensitivity(rows, options.penalty, options.confidence_level),
+        scoring=sensitivity(rows, worth, options.confidence_level),
         missing=missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
         ),
@@ -213,7 +217,9 @@ def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) 
     labels = options.labels.get((group.model, group.dataset), UNLABELLED)
     arrays = labelled_arrays(rows.drop_nulls(["refused", "wrong"]), labels, group.variant)
     refused, wrong = arrays.pop("refused"), arrays.pop("wrong")
-    found = prediction_powered(refused, wrong, **arrays, penalty=options.penalty)
+    found = prediction_powered(
+        refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
+    )
     return {SINGLE_DRAW if one.name == INDEX else one.name: one for one in found}
 
 

@@ -36,6 +36,17 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_is_text, value))
 
 
+def _is_weights(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_amount, value)) and any(value)
+
+
+def _is_stop(value: Any) -> bool:
+    counts = ("asked", "of", "look", "looks")
+    if not isinstance(value, Mapping) or value.keys() != {*counts, "why"}:
+        return False
+    return all(_is_whole(value[name]) and value[name] > 0 for name in counts) and _is_text(value["why"])
+
+
 def _or_null(holds: Holds) -> Holds:
     return lambda value: value is None or holds(value)
 
@@ -63,8 +74,11 @@ SETTINGS: Mapping[str, tuple[str, Holds]] = {
 }
 ABOUT: Mapping[str, tuple[str, Holds]] = {
     "penalty": AMOUNT,
+    "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
+    "stopped": ("where it stopped, or null", _or_null(_is_stop)),
     "price": PRICE,
     "grader_price": PRICE,
+    "batch_rate": ("a number from 0, or null", _or_null(_is_amount)),
     **{f"{price}.{way}": AMOUNT for price in ("price", "grader_price") for way in ("input", "output")},
 }
 NEEDED = ("model", "dataset.name", "dataset.sha256", "prompts.variants", "seed")

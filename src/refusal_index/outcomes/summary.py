@@ -49,7 +49,8 @@ from refusal_index.outcomes.sampling import (
 from refusal_index.outcomes.schema import GROUP, OPTIONAL
 from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
 from refusal_index.outcomes.variant_metrics import variant_metrics
-from refusal_index.stats import ContingencyTable, Estimate
+from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
+from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 
 DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
@@ -150,6 +151,7 @@ class Summary:
     # confidence_level, penalty: of every interval, and of the weighted score
     confidence_level: float
     penalty: float
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS  # of the truthfulness score
     prices: Prices = UNPRICED  # that the costs were computed with
     confidence: tuple[MethodSummary, ...] = ()  # what scores of how likely answers are right come to
 
@@ -186,6 +188,7 @@ def summarise(
     usage: Mapping[str | None, Usage] | None = None,
     prices: Prices = UNPRICED,
     penalty: float = DEFAULT_PENALTY,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
     always_alike: bool = False,
     sampling: Sampling = OWN_COLUMNS,
@@ -196,6 +199,7 @@ def summarise(
     - `usage`: what each variant took, by its name.
     - `prices`: that the costs in `usage` were computed with.
     - `penalty`: of the weighted score.
+    - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
     - `confidence_level`: of every interval.
     - `always_alike`: whether the models always reply the same, so that single draws show their probabilities.
     - `sampling`: what the columns `cluster` and `weight` were called where they come from.
@@ -207,15 +211,13 @@ def summarise(
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
     (0.0, 'single_draw_refusal_index', 'nobody_refused')
     """
-    known = usage or {}
+    known, worth = usage or {}, checked_payoffs(penalty, truthfulness_weights)
     variants = tuple(
-        _variant_summary(
-            group, known.get(group.variant), penalty, confidence_level, sampling, always_alike=always_alike
-        )
+        _variant_summary(group, known.get(group.variant), worth, confidence_level, sampling, always_alike=always_alike)
         for group in each_group(table, COUNTED)
     )
     pooled = tuple(pool(each_group(table, POOLED), confidence_level, always_alike=always_alike))
-    return Summary(variants, pooled, confidence_level, penalty, prices)
+    return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
 
 
 def with_confidence(
@@ -245,7 +247,7 @@ def is_complete(summary: Summary) -> bool:
 def _variant_summary(
     group: VariantGroup,
     usage: Usage | None,
-    penalty: float,
+    worth: Payoffs,
     level: float,
     sampling: Sampling,
     *,
@@ -255,7 +257,7 @@ def _variant_summary(
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
     estimates = tuple(
-        replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, penalty, level)
+        replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, worth, level)
     )
     single, draws = _by_name(estimates, SINGLE_DRAW), draws_summary(group.outcomes, level)
     sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
@@ -272,7 +274,7 @@ def _variant_summary(
             *draws_cautions(group.outcomes, draws),
             *cautions(table, single, complete, missing, forced),
         ),
-        sensitivity=sensitivity(rows, penalty, level),
+        sensitivity=sensitivity(rows, worth, level),
         draws=draws,
         usage=usage,
         missing=missing,
@@ -321,6 +323,7 @@ def summary_document(summary: Summary) -> dict[str, Any]:
         "complete": is_complete(summary),
         "confidence_level": summary.confidence_level,
         "penalty": summary.penalty,
+        "truthfulness_weights": list(summary.truthfulness_weights),
         **summary.prices.to_document(),
         "variants": [_variant_document(variant) for variant in summary.variants],
         "pooled": [_pooled_document(pooled) for pooled in summary.pooled],

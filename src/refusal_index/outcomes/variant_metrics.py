@@ -16,6 +16,8 @@ from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.sampling import sampled_table
 from refusal_index.stats import ContingencyTable, Estimate, metrics
+from refusal_index.stats.baseline import Payoffs
+from refusal_index.stats.sampled_table import AnyTable
 
 NEED_FORCED_ANSWERS = frozenset({"error_rate", "refusal_index"})
 """The metrics that no first pass alone decides."""
@@ -26,7 +28,7 @@ NEED_NO_GRADES = frozenset({"refusal_rate"})
 _REFUSED, _WRONG = pl.col("refused"), pl.col("wrong")
 
 
-def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float) -> tuple[Estimate, ...]:
+def variant_metrics(rows: pl.DataFrame, worth: Payoffs, confidence_level: float) -> tuple[Estimate, ...]:
     """Return every metric of one variant, a row a question, in the order of `refusal_index.stats.METRIC_NAMES`.
 
     Of a first pass that nobody forced, the error rate and the index are undefined for ``forced_not_asked``; where more
@@ -35,7 +37,7 @@ def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float)
     """
     sampled = sampled_table(rows)
     if not never_forced(rows):
-        return metrics(sampled or contingency_table(rows), penalty=penalty, confidence_level=confidence_level)
+        return _metrics(sampled or contingency_table(rows), worth, confidence_level)
     answered = rows.filter(~_REFUSED)
     graded = contingency_table(answered)
     refused = rows.filter(_REFUSED).height
@@ -55,11 +57,13 @@ def variant_metrics(rows: pl.DataFrame, penalty: float, confidence_level: float)
     by_refusals = sampled_table(_taken_for_wrong(rows, _REFUSED.is_not_null())) or ContingencyTable(
         refused, 0, answered.height, 0
     )
-    found, rates = (
-        metrics(table, penalty=penalty, confidence_level=confidence_level) for table in (by_answers, by_refusals)
-    )
+    found, rates = (_metrics(table, worth, confidence_level) for table in (by_answers, by_refusals))
     pairs = zip(found, rates, strict=True)
     return tuple(shown(rate if rate.name in NEED_NO_GRADES else one) for one, rate in pairs)
+
+
+def _metrics(table: AnyTable, worth: Payoffs, level: float) -> tuple[Estimate, ...]:
+    return metrics(table, penalty=worth.penalty, truthfulness_weights=worth.truthfulness, confidence_level=level)
 
 
 def never_forced(rows: pl.DataFrame) -> bool:

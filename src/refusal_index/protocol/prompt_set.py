@@ -51,11 +51,14 @@ class Variant:
         Numbers, from 1, of the examples whose reply is UNANSWERED.
     paraphrase_of
         The variant of which this one says the same in other words; None for one that stands for itself.
+    target
+        The confidence from which on an answer pays by the rule that the instruction states; None where it states none.
     """
 
     instruction: str
     unanswered: tuple[int, ...] = ()
     paraphrase_of: str | None = None
+    target: float | None = None
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,16 @@ class PromptSet:
             )
         return told
 
+    @property
+    def targets(self) -> dict[str, float]:
+        """The confidence target of every variant that states one.
+
+        >>> from refusal_index.protocol import load_prompt_set
+        >>> load_prompt_set("confidence-targets").targets
+        {'t0': 0.0, 't50': 0.5, 't75': 0.75, 't90': 0.9}
+        """
+        return {name: one.target for name, one in self.variants.items() if one.target is not None}
+
     def render(
         self, variant: str, question: str, context: str | None = None, choices: Sequence[str] = ()
     ) -> tuple[str, str]:
@@ -190,8 +203,8 @@ class PromptSet:
     def hash(self) -> str:
         """SHA-256 of everything that shapes a prompt; equal hashes ask in equal words.
 
-        The templates of context and choices count only where they are a set's own, and which variant paraphrases which
-        does not.
+        The templates of context and choices count only where they are a set's own; which variant paraphrases which, and
+        the targets, which the instructions state, do not.
         """
         canonical = json.dumps(
             [self.preamble, self.question, self.example, [asdict(e) for e in self.examples]]

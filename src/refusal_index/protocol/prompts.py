@@ -35,7 +35,7 @@ def prompt_set_names() -> list[str]:
     Examples
     --------
     >>> prompt_set_names()
-    ['default', 'paraphrases']
+    ['confidence-targets', 'default', 'paraphrases']
     """
     folder = resources.files("refusal_index.protocol") / "data"
     return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
@@ -103,6 +103,8 @@ def _parse(content: bytes, source: str) -> PromptSet:
     )
     if prompts.forced.unanswered:
         raise PromptSetError(f"{source}, {FORCED}: 'unanswered' must be empty; the forced pass shows no refusals")
+    if prompts.forced.target is not None:
+        raise PromptSetError(f"{source}, {FORCED}: the forced pass declines nothing; remove 'target'")
     if prompts.forced.paraphrase_of:
         raise PromptSetError(f"{source}, {FORCED}: the forced pass paraphrases nothing; remove 'paraphrase_of'")
     _refuse_unknown(data, PromptSet, source)
@@ -183,4 +185,13 @@ def _variant(entry: Any, place: str, n_examples: int) -> Variant:
     instruction = _field(entry, "instruction", str, place)
     _refuse_unknown(entry, Variant, place)
     said = _field(entry, "paraphrase_of", str, place) if "paraphrase_of" in entry else None
-    return Variant(instruction, unanswered, said)
+    return Variant(instruction, unanswered, said, _target(entry, place))
+
+
+def _target(entry: Mapping[str, Any], place: str) -> float | None:
+    target = entry.get("target")
+    if target is None:
+        return None
+    if isinstance(target, bool) or not isinstance(target, int | float) or not 0 <= target < 1:
+        raise PromptSetError(f"{place}: 'target' must be a confidence from 0 to below 1, found {shortened(target)}")
+    return float(target)

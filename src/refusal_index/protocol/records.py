@@ -143,6 +143,8 @@ class Completion:
         Logarithms of the probabilities of its tokens as JSON, as the provider gave them; None where not asked for.
     request_sha256
         Hash of all that was asked; None where a release that kept none asked it.
+    in_batch
+        Whether it came in a provider's batch, which has a price of its own.
     """
 
     question_id: str
@@ -156,6 +158,7 @@ class Completion:
     seconds: float | None = None
     logprobs: str | None = None
     request_sha256: str | None = None
+    in_batch: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import numpy as np
 
@@ -41,6 +42,7 @@ class Tile:
     y: float
     width: float
     height: float
+    link: str  # to its questions, below on the page
 
     @property
     def roomy(self) -> bool:
@@ -64,22 +66,22 @@ class Mosaic:
     description: str
 
 
-def mosaics(run: ReportRun) -> tuple[Mosaic, ...]:
-    """Lay out the 2x2 table of every variant."""
-    return tuple(_mosaic(name, variant) for name, variant in zip(run.names, run.variants, strict=True))
+def mosaics(run: ReportRun, number: int) -> tuple[Mosaic, ...]:
+    """Lay out the 2x2 table of every variant; `number` tells the run from others on the page."""
+    return tuple(_mosaic(name, variant, number) for name, variant in zip(run.names, run.variants, strict=True))
 
 
-def _mosaic(name: str, variant: VariantSummary) -> Mosaic:
+def _mosaic(name: str, variant: VariantSummary, run: int) -> Mosaic:
     table = variant.table
     counts = dict(zip(CELL_NAMES, table.counts, strict=True))
     told = ", ".join(
         f"{words} {counts[cell]:,} ({percent(counts[cell] / max(table.n, 1))})" for cell, words in CELLS.items()
     )
     refused = table.n_refused / table.n if table.n else 0.0
-    return Mosaic(name, table.n, tuple(_tiles(counts)), refused, f"{name}: {told}.")
+    return Mosaic(name, table.n, tuple(_tiles(counts, name, run)), refused, f"{name}: {told}.")
 
 
-def _tiles(counts: dict[str, int]) -> Iterator[Tile]:
+def _tiles(counts: dict[str, int], variant: str, run: int) -> Iterator[Tile]:
     n, x = sum(counts.values()), 0.0
     for side in ("answered", "refused"):
         total = counts[f"{side}_right"] + counts[f"{side}_wrong"]
@@ -87,7 +89,9 @@ def _tiles(counts: dict[str, int]) -> Iterator[Tile]:
         for grade in ("right", "wrong"):
             cell = f"{side}_{grade}"
             height = counts[cell] / total if total else 0.0
-            yield Tile(cell, counts[cell], counts[cell] / n if n else 0.0, x, y, width, height)
+            # The table counts the first draw of each question.
+            link = "#questions?" + urlencode({"run": run, "variant": variant, "cell": cell, "draw": "first"})
+            yield Tile(cell, counts[cell], counts[cell] / n if n else 0.0, x, y, width, height, link)
             y += height
         x += width
 

@@ -12,6 +12,7 @@ import polars as pl
 
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.presentation.summary import lacking
+from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
 from refusal_index.report.runs import ReportRun
@@ -183,6 +184,9 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
         # More questions do not make prompts alike.
         more = "" if run.pooled else f"; four times as many{' of both' if drawn else ''} would halve the interval"
         yield f"That rests on {rests_on}{drawn}{more}."
+    stop = Stop.read(run.about)
+    if stop is not None:
+        yield stop.sentence
     yield from _missing(run)
     prompts = ", and of prompts like these," if run.pooled else ""
     yield f"The interval allows for the choice of questions{prompts} only; what it does not allow for may spoil it."

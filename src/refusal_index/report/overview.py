@@ -90,7 +90,10 @@ def _compared(runs: Sequence[ReportRun]) -> tuple[tuple[str, ...], dict[int, str
         if differing
         else ()
     )
-    options = CompareOptions(confidence_level=level, penalty=runs[0].summary.penalty)
+    first = runs[0].summary
+    options = CompareOptions(
+        confidence_level=level, penalty=first.penalty, truthfulness_weights=first.truthfulness_weights
+    )
     try:
         if len(runs) == 2:
             return tuple(_pair(compared, options)), {}, notes

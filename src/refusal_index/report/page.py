@@ -24,12 +24,13 @@ from refusal_index.report.confidence import UNIT
 from refusal_index.report.embedding import Embedded, embed_questions
 from refusal_index.report.figures import CELLS, SHORT
 from refusal_index.report.overview import overview
+from refusal_index.report.panel import panel_views, worded
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import count, interval, number, percent, plain, visible
 from refusal_index.report.views import RunView, run_view
 from refusal_index.version import __version__
 
-SCRIPTS = ("text", "theme", "data", "filter", "list", "detail", "main")
+SCRIPTS = ("text", "theme", "data", "filter", "address", "list", "detail", "main")
 GENERATOR = "refusal-index"
 
 
@@ -77,6 +78,7 @@ def render(runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str
             title=_title(views),
             views=views,
             overview=overview(views) if len(views) > 1 else None,
+            panels=panel_views(runs, [view.anchor for view in views]),
             data=embedded,
             left_out=left_out,
             style=Markup(style),  # noqa: S704  our own
@@ -128,7 +130,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        visible=visible, plain=plain, number=number, interval=interval, percent=percent, count=count, listed=listed
+        visible=visible,
+        plain=plain,
+        worded=worded,
+        number=number,
+        interval=interval,
+        percent=percent,
+        count=count,
+        listed=listed,
     )
     environment.globals.update(version=__version__, cells=CELLS, short=SHORT, unit=UNIT, generator=GENERATOR)
     return environment

@@ -27,7 +27,8 @@ from refusal_index.outcomes.summary import (
     summarise,
     with_confidence,
 )
-from refusal_index.stats import Estimate
+from refusal_index.stats import TRUTHFULNESS_WEIGHTS, Estimate
+from refusal_index.stats.baseline import Weights
 from refusal_index.version import __version__
 
 MOST_ROWS = 200_000
@@ -86,6 +87,7 @@ def read_report_runs(
     paths: Sequence[Path],
     *,
     penalty: float | None = None,
+    truthfulness_weights: Weights | None = None,
     confidence_level: float = 0.95,
     sampling: Sampling = OWN_COLUMNS,
 ) -> Found:
@@ -95,13 +97,16 @@ def read_report_runs(
 
     - `paths`: runs' folders, folders of sets, and files. Of several, those that cannot be read are left out, with a
       sentence.
-    - `penalty`: of the weighted score; None for that of each run, else 1.
+    - `penalty`, `truthfulness_weights`: of the weighted and the truthfulness score; None for those of each run, else
+      the defaults.
     - `confidence_level`: of every interval.
     - `sampling`: which of their columns say how questions were sampled.
     """
     found = find_runs(paths, sampling)
     most = MOST_ROWS // len(found.runs)
-    runs = tuple(_with_summary(run, penalty, confidence_level, sampling, most) for run in found.runs)
+    runs = tuple(
+        _with_summary(run, (penalty, truthfulness_weights), confidence_level, sampling, most) for run in found.runs
+    )
     return Found(runs, found.left_out)
 
 
@@ -155,22 +160,27 @@ def _part(summary: Summary, run: ComparedRun, outcomes: pl.LazyFrame) -> Summary
     mine = run.model_id, run.dataset_id
     variants = tuple(one for one in summary.variants if (one.model, one.dataset) == mine)
     pooled = tuple(one for one in summary.pooled if (one.model, one.dataset) == mine)
-    own = Summary(variants, pooled, summary.confidence_level, summary.penalty)
+    own = Summary(variants, pooled, summary.confidence_level, summary.penalty, summary.truthfulness_weights)
     # Scores may have come since the summary was made.
     return with_confidence(own, _of(outcomes, run), run.confidence)
 
 
 def _with_summary(
-    run: ComparedRun, penalty: float | None, confidence_level: float, sampling: Sampling, most: int
+    run: ComparedRun,
+    worth: tuple[float | None, Weights | None],
+    confidence_level: float,
+    sampling: Sampling,
+    most: int,
 ) -> ReportRun:
     folder = RunFolder(run.source) if run.source.is_dir() else None
     about = folder.read_about() if folder else {}
-    chosen = about.get("penalty", 1.0) if penalty is None else penalty
+    penalty, weights = worth
     outcomes = pl.concat(list(run.variants.values()))
     summary = summarise(
         outcomes,
         usage=recorded_usage(run),
-        penalty=chosen,
+        penalty=about.get("penalty", 1.0) if penalty is None else penalty,
+        truthfulness_weights=weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
         confidence_level=confidence_level,
         always_alike=always_alike(run.settings),
         sampling=sampling,
@@ -221,7 +231,8 @@ def facts(run: ReportRun) -> tuple[Fact, ...]:
         Fact(_TITLES.get(key, key.replace("_", " ").capitalize()), tuple(_parts(value))) for key, value in known.items()
     ]
     where = Fact("Made from", (("", str(run.run.source)),))
-    level = f"{run.level} intervals, penalty {run.summary.penalty:g}"
+    level = f"{run.level} intervals, penalty {run.summary.penalty:g}, truthfulness weights "
+    level += ",".join(f"{weight:g}" for weight in run.summary.truthfulness_weights)
     return (*named, where, Fact("This page", (("", f"refusal-index {__version__}, {level}"),)))
 
 

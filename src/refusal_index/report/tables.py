@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, DrawsSummary
 from refusal_index.outcomes.presentation import METRIC_LABELS
-from refusal_index.outcomes.summary import Usage, VariantSummary
+from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import Scale, index_scale, number, percent
 from refusal_index.stats import Estimate
@@ -24,6 +24,9 @@ MEANINGS = {
     "correct_given_attempted": "right, of those answered",
     "f_score": "harmonic mean of the two before it",
     "weighted_score": "correct less a penalty for every other answer",
+    "hallucination_rate": "answered, of all that was not answered right",
+    "omniscience_index": "100 times right less wrong, of all questions",
+    "truthfulness_score": "right, refused and wrong by their weights",
     "error_rate": "wrong when every question gets an answer",
 }
 """What the metrics mean, in the order of the page."""
@@ -59,6 +62,7 @@ class MetricRow:
     # One a variant; None where there is nothing to say. A range has ends and no estimate.
     cells: tuple[Estimate | None, ...]
     kind: str = ""  # for the look: ``""``, ``"range"``, ``"rule"`` or ``"other"``
+    digits: int = 3  # that its numbers are shown to
 
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
@@ -73,13 +77,22 @@ def _metric_row(run: ReportRun, name: str) -> MetricRow:
     meaning = MEANINGS[name]
     if name == "weighted_score":
         meaning = f"correct less {run.summary.penalty:g} for every answer given"
-    return MetricRow(title, meaning, _scale(name, cells, run.summary.penalty), cells)
+    if name == "truthfulness_score":
+        meaning = "{:g} for right, {:g} for refused, less {:g} for wrong".format(*run.summary.truthfulness_weights)
+    digits = 1 if name == "omniscience_index" else 3
+    return MetricRow(title, meaning, _scale(name, cells, run.summary), cells, digits=digits)
 
 
-def _scale(name: str, cells: tuple[Estimate, ...], penalty: float) -> Scale:
+def _scale(name: str, cells: tuple[Estimate, ...], summary: Summary) -> Scale:
+    right, refused, wrong = summary.truthfulness_weights
     if name in (INDEX, SINGLE_DRAW):
         return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
-    return Scale(-penalty, 1.0) if name == "weighted_score" else Scale(0.0, 1.0)
+    own = {
+        "weighted_score": Scale(-summary.penalty, 1.0),
+        "omniscience_index": Scale(-100.0, 100.0),
+        "truthfulness_score": Scale(-wrong, max(right, refused)),
+    }
+    return own.get(name, Scale(0.0, 1.0))
 
 
 def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:

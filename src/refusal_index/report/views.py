@@ -54,7 +54,7 @@ def run_view(run: ReportRun, number: int) -> RunView:
         anchor=f"run-{number}",
         headline=headline(run),
         metrics=metric_rows(run),
-        mosaics=mosaics(run),
+        mosaics=mosaics(run, number),
         plane=plane(run),
         confidence=confidence_view(run, f"run-{number}"),
         sensitivity=sensitivity_rows(run),

@@ -1,6 +1,13 @@
 """Numbers in, numbers out: the Refusal Index, its intervals and the metrics it is compared with."""
 
-from refusal_index.stats.baseline import METRIC_NAMES, correct_given_attempted, f_score, metrics, weighted_score
+from refusal_index.stats.baseline import (
+    METRIC_NAMES,
+    TRUTHFULNESS_WEIGHTS,
+    correct_given_attempted,
+    f_score,
+    metrics,
+    weighted_score,
+)
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.calibration.against_refusals import (
     RefusalComparison,
@@ -76,6 +83,7 @@ from refusal_index.stats.curves.operating_point import (
     best_refusal_rate,
     utility_at,
 )
+from refusal_index.stats.curves.penalty_response import PenaltyPoint, PenaltyResponse, response_to_penalty
 from refusal_index.stats.curves.plane import (
     AccuracyRefusalCurve,
     ConfidenceBand,
@@ -142,6 +150,8 @@ from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
 from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
+from refusal_index.stats.sequential.designs import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.stats.sequential.monitor import Look, Monitor
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
 from refusal_index.stats.stability.random_agreement import (
@@ -159,8 +169,10 @@ __all__ = [
     "CELL_NAMES",
     "COPULA_NAMES",
     "METRIC_NAMES",
+    "TRUTHFULNESS_WEIGHTS",
     "AccuracyRefusalCurve",
     "Adjustment",
+    "AtLook",
     "AurcResult",
     "AurocResult",
     "BetweenPrompts",
@@ -170,6 +182,7 @@ __all__ = [
     "Comparison",
     "ConfidenceBand",
     "ConfidenceInterval",
+    "ConfidenceSequence",
     "ContingencyTable",
     "CopulaComparison",
     "CopulaFit",
@@ -182,6 +195,7 @@ __all__ = [
     "FrequencyResult",
     "GraderLabels",
     "GraderRates",
+    "GroupSequential",
     "HleCalibrationError",
     "HomogeneityTest",
     "IntervalMethod",
@@ -190,16 +204,20 @@ __all__ = [
     "JointRefusalIndexResult",
     "KendallWResult",
     "LabelPlan",
+    "Look",
     "MetricDifference",
     "MidRankSpearman",
     "MisgradingRange",
     "MisgradingResult",
     "MissingBounds",
+    "Monitor",
     "NoiseCorrectedDifference",
     "NoiseCorrectedResult",
     "OperatingPoint",
     "OutcomeCounts",
     "PairwiseDifference",
+    "PenaltyPoint",
+    "PenaltyResponse",
     "PlanningScenario",
     "PowerPlan",
     "PredictionPowered",
@@ -310,6 +328,7 @@ __all__ = [
     "refusal_index_many",
     "reliability_table",
     "repeats_half_width",
+    "response_to_penalty",
     "rho_from_refusal_index",
     "risk_controlling_threshold",
     "risk_coverage_curve",

@@ -6,11 +6,17 @@ With c the share of all questions answered right and r the share refused, in the
 - F-score, the harmonic mean of c and C/A, F = 2c / (2 - r);
 - weighted score, c - penalty * (1 - r): a right answer earns ``1 - penalty``, a wrong one costs ``penalty``.
 
-All three change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
+With i = 1 - c - r the share answered wrong, and three weights that are stated:
+
+- hallucination rate, i / (i + r): of all that was not answered right, what was answered;
+- Omniscience Index, 100 (c - i);
+- truthfulness score, w1 c + w2 r - w3 i.
+
+All six change with the refusal rate of one and the same model, which the Refusal Index is made not to do.
 """
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,9 +36,35 @@ METRIC_NAMES = (
     "correct_given_attempted",
     "f_score",
     "weighted_score",
+    "hallucination_rate",
+    "omniscience_index",
+    "truthfulness_score",
     "error_rate",
     "refusal_index",
 )
+
+SCORES = ("f_score", "weighted_score", "omniscience_index", "truthfulness_score")
+"""The metrics that weigh right answers, wrong ones and refusals against each other."""
+
+Weights = tuple[float, float, float]
+
+TRUTHFULNESS_WEIGHTS: Weights = (1.0, 0.0, 1.0)
+"""What the truthfulness score gives for a right answer and a refusal, and takes for a wrong answer, unless told else.
+
+A right answer earns 1, a refusal nothing, and a wrong answer costs 1: the weights of CRAG (:arxiv:`2406.04744`), which
+TruthRL (:arxiv:`2509.25760`) takes over into the three-weight form. The score is then the Omniscience Index over 100.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Payoffs:
+    """What answers are worth in the scores that are told it: checked where it is made of arguments."""
+
+    penalty: float = 1.0
+    truthfulness: Weights = TRUTHFULNESS_WEIGHTS
+
+
+DEFAULT_PAYOFFS = Payoffs()
 
 
 def correct_given_attempted(correct_rate: ArrayLike, refusal_rate: ArrayLike) -> FloatArray:
@@ -160,7 +192,24 @@ def checked_penalty(penalty: float) -> float:
     return penalty
 
 
-def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
+def checked_payoffs(penalty: float, truthfulness_weights: Weights) -> Payoffs:
+    """Return what answers are worth, or raise an error that says what it must be."""
+    weights = tuple(truthfulness_weights)
+    if len(weights) != 3 or not all(0 <= weight < math.inf for weight in weights) or not any(weights):
+        raise ValueError(
+            "truthfulness_weights must be three numbers of at least 0, not all of them 0, for a right answer, a "
+            f"refusal and a wrong answer, got {truthfulness_weights!r}; the last is taken off, so that it has no sign"
+        )
+    return Payoffs(checked_penalty(penalty), (weights[0], weights[1], weights[2]))
+
+
+def metrics(
+    table: AnyTable,
+    *,
+    penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
+    confidence_level: float = 0.95,
+) -> tuple[Estimate, ...]:
     """Every metric of a table with its confidence interval, in the order of `METRIC_NAMES`.
 
     Parameters
@@ -168,12 +217,14 @@ def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 
     table : ContingencyTable or SampledTable
     penalty : float, default: 1
         Of the weighted score. A penalty of 1 is what the paper's results table shows.
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
+        Of the truthfulness score: what a right answer and a refusal earn, and what a wrong answer costs.
     confidence_level : float, default: 0.95
 
     Returns
     -------
     tuple of Estimate
-        Rates and C/A (among the questions attempted) with Wilson intervals, F and weighted score with score intervals,
+        Rates and C/A (among the questions attempted) with Wilson intervals, F and the scores with score intervals,
         which are Wilson's made for three categories, and the Refusal Index with its profile interval. Questions that
         are sampled in clusters or with weights have the same intervals, as `SampledTable` says; with a single cluster
         there are none, and the status is ``"boundary"`` (``"one_cluster"``).
@@ -181,7 +232,8 @@ def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 
     Raises
     ------
     ValueError
-        If the penalty is negative, infinite or NaN, or `confidence_level` does not lie strictly between 0 and 1.
+        If the penalty is negative, infinite or NaN, the weights are not three such numbers or all 0, or
+        `confidence_level` does not lie strictly between 0 and 1.
 
     References
     ----------
@@ -192,6 +244,10 @@ def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 
        513-517. :doi:`10.2307/2531405`
     .. [4] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
        intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
+    .. [5] Jackson et al. (2025), as cited in `omniscience_index`. Hallucination rate and Omniscience Index.
+       :arxiv:`2511.13029`
+    .. [6] Wei, Z., et al. (2025). TruthRL: Incentivizing Truthful LLMs via Reinforcement Learning. The truthfulness
+       score and its weights. :arxiv:`2509.25760`
 
     Examples
     --------
@@ -203,24 +259,31 @@ def metrics(table: AnyTable, *, penalty: float = 1.0, confidence_level: float = 
     correct_given_attempted   0.192 [0.149, 0.245]
     f_score                   0.079 [0.061, 0.103]
     weighted_score           -0.210 [-0.236, -0.186]
+    hallucination_rate        0.221 [0.196, 0.249]
+    omniscience_index        -16.000 [-19.043, -13.025]
+    truthfulness_score       -0.160 [-0.190, -0.130]
     error_rate                0.920 [0.902, 0.935]
     refusal_index             0.482 [0.360, 0.592]
     """
     normal_quantile(confidence_level)
-    cost = checked_penalty(penalty)
-    rates_and_scores = (_rate_or_score(name, table, cost, confidence_level) for name in METRIC_NAMES[:-1])
+    worth = checked_payoffs(penalty, truthfulness_weights)
+    rates_and_scores = (rate_or_score(name, table, worth, confidence_level) for name in METRIC_NAMES[:-1])
     return *rates_and_scores, _refusal_index(table, confidence_level)
 
 
-def ratio_weights(metric: str, penalty: float) -> tuple[Counts, Counts]:
+def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
     """Return the weights of the four cells in the numerator and the denominator of a metric."""
     every: Counts = (1, 1, 1, 1)
+    penalty, (right, refused, wrong) = worth.penalty, worth.truthfulness
     weights: dict[str, tuple[Counts, Counts]] = {
         "correct_rate": ((0, 0, 0, 1), every),
         "refusal_rate": ((1, 1, 0, 0), every),
         "correct_given_attempted": ((0, 0, 0, 1), (0, 0, 1, 1)),
         "f_score": ((0, 0, 0, 2), (1, 1, 2, 2)),
         "weighted_score": ((0, 0, -penalty, 1 - penalty), every),
+        "hallucination_rate": ((0, 0, 1, 0), (1, 1, 1, 0)),
+        "omniscience_index": ((0, 0, -100, 100), every),
+        "truthfulness_score": ((refused, refused, -wrong, right), every),
         "error_rate": ((1, 0, 1, 0), every),
     }
     return weights[metric]
@@ -232,12 +295,14 @@ def why_undefined(metric: str, table: AnyTable) -> str | None:
         return "no_questions"
     if metric in {"correct_given_attempted", "f_score"} and table.n_answered == 0:
         return "everybody_refused"
+    if metric == "hallucination_rate" and table.n_refused == table.answered_wrong == 0:
+        return "all_right"
     return None
 
 
-def ratio_influence(metric: str, table: AnyTable, penalty: float) -> tuple[float, Counts]:
+def ratio_influence(metric: str, table: AnyTable, worth: Payoffs) -> tuple[float, Counts]:
     """Return a rate or score that is defined, and the influence on it of a question in each cell."""
-    numerator, denominator = ratio_weights(metric, penalty)
+    numerator, denominator = ratio_weights(metric, worth)
     total = _weighted_sum(table.counts, denominator)
     value = _weighted_sum(table.counts, numerator) / total
     w, x, y, z = ((top - value * bottom) * table.n / total for top, bottom in zip(numerator, denominator, strict=True))
@@ -248,29 +313,31 @@ def _weighted_sum(counts: Counts, weights: Counts) -> float:
     return math.fsum(count * weight for count, weight in zip(counts, weights, strict=True))
 
 
-def _rate_or_score(name: str, table: AnyTable, penalty: float, level: float) -> Estimate:
+def rate_or_score(name: str, table: AnyTable, worth: Payoffs, level: float) -> Estimate:
+    """Estimate any metric but the Refusal Index with its interval."""
     undefined = why_undefined(name, table)
     if undefined or not isinstance(table, SampledTable):
-        return _of_counts(name, table.counts, normal_quantile(level), penalty, undefined)
+        return _of_counts(name, table.counts, normal_quantile(level), worth, undefined)
     if table.n_clusters < 2:
-        alone = _of_counts(name, table.counts, normal_quantile(level), penalty, None)
+        alone = _of_counts(name, table.counts, normal_quantile(level), worth, None)
         return replace(alone, low=None, high=None, status="boundary", reason=ONE_CLUSTER)
-    counts = table.effective_counts(ratio_influence(name, table, penalty)[1])
-    return _of_counts(name, counts, table.quantile(level), penalty, None)
+    counts = table.effective_counts(ratio_influence(name, table, worth)[1])
+    return _of_counts(name, counts, table.quantile(level), worth, None)
 
 
-def _of_counts(name: str, counts: Counts, quantile: float, penalty: float, undefined: str | None) -> Estimate:
+def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undefined: str | None) -> Estimate:
     refused_wrong, refused_right, wrong, right = counts
     refused, answered = refused_wrong + refused_right, wrong + right
     n, scored = refused + answered, (right, wrong, refused)
-    if name == "f_score":
-        return ratio(name, scored, ((2, 0, 0), (2, 2, 1)), quantile, undefined)
-    if name == "weighted_score":
-        return ratio(name, scored, ((1 - penalty, -penalty, 0), (1, 1, 1)), quantile, undefined)
+    if name in SCORES:
+        top, per = ratio_weights(name, worth)
+        weights = (top[3], top[2], top[0]), (per[3], per[2], per[0])
+        return ratio(name, scored, weights, quantile, undefined)
     successes, of = {
         "correct_rate": (right, n),
         "refusal_rate": (refused, n),
         "correct_given_attempted": (right, answered),
+        "hallucination_rate": (wrong, wrong + refused),
         "error_rate": (refused_wrong + wrong, n),
     }[name]
     return proportion(name, successes, of, quantile, undefined)

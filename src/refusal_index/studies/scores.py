@@ -15,6 +15,7 @@ from refusal_index.outcomes.pooled import joint_index, overall_index
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
+from refusal_index.stats.baseline import Payoffs
 from refusal_index.studies.cells import listed
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -125,7 +126,7 @@ def questions_text(runs: Sequence[ComparedRun]) -> str:
 
 def _variant_scores(variant: str, outcomes: pl.DataFrame, options: StudyOptions) -> VariantScores:
     table = contingency_table(outcomes)
-    found = variant_metrics(outcomes, options.penalty, options.confidence_level)
+    found = variant_metrics(outcomes, Payoffs(options.penalty), options.confidence_level)
     return VariantScores(variant, table, {one.name: one for one in found}, outcomes.height - table.n)
 
 

@@ -116,6 +116,7 @@ STUDY_NAMES = (
     "attenuation",
     "grading_sensitivity",
     "operating_point",
+    "response_to_penalty",
 )
 """Each is a module of this package with ``NAME``, ``TITLE``, ``NEEDS`` and ``make``."""
 

@@ -10,6 +10,7 @@ import pytest
 from refusal_index.datasets import DatasetError
 from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes
 from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.datasets.imports.two_files import with_rows_of_forced
 from refusal_index.outcomes import Grade
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
@@ -109,3 +110,45 @@ def test_a_grade_that_is_missing_is_unscored(written):
 def test_the_question_under_another_key_of_the_document(written):
     (one,) = read(written(sample(1, doc={"ask": "Why?", "gold": "so"})), columns={"question": "ask", "answer": "gold"})
     assert (one.question.text, one.question.gold) == ("Why?", "so")
+
+
+OURS = {"dataset": "almanac", "prompts": "default", "variant": "high"}
+FLAGGED = {"metrics": ["is_correct", "is_incorrect", "is_not_attempted"], "is_correct": 0, "is_incorrect": 0}
+
+
+def own(n: int, *, variant: str = "high", **flag: int) -> dict[str, object]:
+    doc = {"question_id": f"id-{n}", "question": "Who?", "answer": "Ann", "topic": "people", "context": None}
+    flags = {**FLAGGED, "is_not_attempted": 0, **flag}
+    return sample(n, doc={**doc, "refusal_index": {**OURS, "variant": variant}}, target="Ann", **flags)
+
+
+def test_samples_of_the_packages_own_tasks_say_what_was_asked(written):
+    (one,) = read(written(own(7, is_not_attempted=1)))
+    assert (one.question.question_id, one.question.topic) == ("id-7", "people")
+    assert (one.dataset, one.variant, one.grade) == ("almanac", "high", R)
+
+
+def test_a_task_of_the_package_without_a_right_answer_needs_no_forcing(written):
+    doc = {**own(1)["doc"], "answer": None}
+    (one,) = read(written({**own(1, is_not_attempted=1), "doc": doc, "target": ""}))
+    assert (one.question.gold, one.needs_forcing) == (None, False)
+
+
+def test_a_task_of_the_package_without_ids_is_named_with_its_line(written):
+    doc = {key: value for key, value in own(1)["doc"].items() if key != "question_id"}
+    with pytest.raises(DatasetError, match=r"line 1: expected a question_id in the 'doc' of a task of this package"):
+        read(written({**own(1, is_correct=1), "doc": doc}))
+
+
+def test_rows_of_the_forced_pass_are_joined_to_those_of_the_first(written):
+    first = read(written(own(1, is_not_attempted=1), own(2, is_incorrect=1), own(3, is_not_attempted=1)))
+    forced = read(written(*(own(n, variant="forced", is_correct=1) for n in (1, 2, 3))))
+    outcomes = [one.outcome() for one in with_rows_of_forced([*first, *forced])]
+    assert [(one.refused, one.wrong, one.forced_grade) for one in outcomes] == [
+        (True, False, C),
+        (False, True, C),
+        (True, False, C),
+    ]
+    assert with_rows_of_forced(first) == first
+    with pytest.raises(DatasetError, match=r"expected the first pass, .* got 3 rows of the forced pass alone"):
+        with_rows_of_forced(forced)

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Ask, Assignment, Response
+from refusal_index.engines.engine import Assignment
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,14 +16,16 @@ import refusal_index as ri
 from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.almanac.batches import BatchLimits
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.engines.engine import ModelError, RunFailedError, WaitingError
+from refusal_index.engines.events import Underway
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits, Settings
-from refusal_index.engines.waves import batch_lane, engine
+from refusal_index.engines.waves import batch_lane, batch_looks, engine
 from refusal_index.engines.waves.batch_openai import OpenAIBatches
 from refusal_index.engines.waves.journal import Journal
+from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.run import carry_out
+from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from tests.engines.waves.batch_server import almanac, in_a_thread
 
 MODEL = "openai-api/almanac/small"
@@ -43,8 +46,8 @@ def serving(tmp_path, monkeypatch):
     return partial(almanac, tmp_path, monkeypatch)
 
 
-def evaluate(**changes):
-    notes = []
+def evaluate(notes=None, **changes):
+    notes = [] if notes is None else notes
 
     def told(event):
         if isinstance(event, Underway):
@@ -117,10 +120,10 @@ def test_a_batch_that_is_cancelled_elsewhere_is_completed_too(serving, local):
 
 def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, local):
     with serving(faults=BatchFaults(delay=0.1)) as server:
-        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac on their way; the same command"):
+        with pytest.raises(WaitingError, match=r"^1 batch with 16 requests at almanac is on its way; the same command"):
             evaluate(detach=True)
         assert server.submitted() == 1
-        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac on their way: another engine"):
+        with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is on its way: another engine"):
             evaluate(engine="http", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
@@ -216,19 +219,24 @@ def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, 
             evaluate()
     monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
     with pytest.raises(
-        ModelError, match=r"may be on its way at http://127.0.0.1:\d+/v1, and its address is http://127"
+        ModelError, match=r"may be on its way at http://127.0.0.1:\d+/v1, and the address of the model is http://127"
     ):
         evaluate()
 
 
 @pytest.mark.slow
 def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
-    with serving(faults=BatchFaults(delay=30)), pytest.raises(WaitingError):
-        evaluate(detach=True)
-    with serving():
+    @web.middleware
+    async def forgetting(request, handler):
+        if request.method == "GET" and request.path.startswith("/v1/batches/"):
+            raise web.HTTPNotFound
+        return await handler(request)
+
+    with serving(forgetting):
         with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be looked at .*404.*forget=(ri-\w+)"):
             evaluate()
-        run, _ = evaluate(engine_option=("poll=0.01", f"forget={journal()[0]['key']}"))
+        key = journal()[0]["key"]
+        run, _ = evaluate(engine="http", engine_option=(f"forget={key}",))
         assert outcomes(run).equals(local)
 
 
@@ -337,7 +345,7 @@ def test_interrupted_it_says_what_stays_on_its_way(serving, local):
     with serving(faults=BatchFaults(delay=0.3)) as server:
         with pytest.raises(WaitingError, match="interrupted"):
             asyncio.run(interrupted())
-        assert notes[-1] == "1 batch with 16 requests at almanac on their way; the same command collects them"
+        assert notes[-1] == "1 batch with 16 requests at almanac is on its way; the same command collects the results"
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert server.submitted() == 2
@@ -377,3 +385,89 @@ def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving
 def test_options_that_are_none_are_told(serving, options, told):
     with serving(), pytest.raises(SettingError, match=told):
         evaluate(engine_option=options)
+
+
+def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_while(serving, local, monkeypatch):
+    down, notes = [], []
+
+    @web.middleware
+    async def failing(request, handler):
+        if down and request.method == "GET":
+            raise web.HTTPServiceUnavailable
+        return await handler(request)
+
+    monkeypatch.setattr(batch_looks, "OUTAGE", 0.1)
+    with serving(failing, faults=BatchFaults(delay=0.1)) as server:
+        down.append(True)
+        with pytest.raises(RunFailedError, match=r"cannot be looked at since \d\d:\d\d \(.*503.*same command resumes"):
+            evaluate(notes)
+        with pytest.raises(WaitingError, match=r"cannot be looked at since .*; 1 batch with 16 .* is on its way"):
+            evaluate(detach=True)
+        down.clear()
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+        assert len(server.asked()) == len(set(server.asked()))
+    assert sum("cannot be looked at" in note for note in notes) == 1, "said once, not at every look"
+
+
+@pytest.mark.slow
+def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
+    monkeypatch.setattr(batch_looks, "OUTAGE", 0.3)
+    Path("set.toml").write_text(
+        f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
+        f'draws = 1\n[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\n'
+    )
+    notes = []
+
+    @contextmanager
+    def watched(_place, _plan):
+        yield lambda event: notes.append(event.note) if isinstance(event, Underway) and event.is_news else None
+
+    async def carried():
+        sweep = prepare_sweep("set.toml", Settings())
+        with sweep.held():
+            return [one async for one in carry_out_sweep(sweep, watched)]
+
+    looked = []
+
+    @web.middleware
+    async def failing(request, handler):
+        if request.method == "GET":
+            looked.append(request.path)
+            if len(looked) > 1:
+                raise web.HTTPServiceUnavailable
+        return await handler(request)
+
+    with serving(failing, faults=BatchFaults(delay=30)):
+        (found,) = asyncio.run(carried())
+    assert (found.status, len(notes)) == ("failed", 1)
+    assert "cannot be looked at since" in found.error
+
+
+def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving, local, monkeypatch):
+    with serving(faults=BatchFaults(delay=0.1)) as server:
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        monkeypatch.setenv("ALMANAC_BASE_URL", "http://127.0.0.1:9/v1")
+        with pytest.raises(ModelError, match=f"is on its way at {server.url}, .*ALMANAC_BASE_URL={server.url} "):
+            evaluate()
+        monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
+        run, _ = evaluate()
+        assert outcomes(run).equals(local)
+        assert server.submitted() == 2
+
+
+def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_is_not(serving, local):
+    with serving(faults=BatchFaults(delay=0.05)):
+        with pytest.raises(WaitingError):
+            evaluate(detach=True)
+        key = journal()[0]["key"]
+        for engine_name in ("batch", "http"):
+            with pytest.raises(SettingError, match=f"forget: no batch .* is called 'ri-no'; on their way: {key}"):
+                evaluate(engine=engine_name, engine_option=("forget=ri-no", f"forget={key}"))
+        assert journal()[-1]["event"] == "submitted", "none is given up as long as one is unknown"
+        run, _ = evaluate(engine="http", engine_option=(f"forget={key}",))
+        assert outcomes(run).equals(local)
+        assert journal()[-1]["event"] == "given_up"
+        evaluate(engine_option=(f"forget={key}", "poll=0.01"), variants="low,high,normal")

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from refusal_index.engines.failures import Kind
 from refusal_index.engines.waves.formats import FORMATS, anthropic_params, format_of, read_result, written
-from refusal_index.engines.waves.result import Result, ResultError, failed, is_lasting
+from refusal_index.engines.waves.result import Result, ResultError, failed
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.protocol import Asked, Message, Placement, StopReason
 from tests.engines.test_chat import ANY_JSON, ask_of
@@ -383,9 +383,9 @@ def test_no_key_and_nothing_that_a_terminal_obeys_is_in_what_is_said_of_a_failur
 
 
 def test_a_failure_that_lasts_is_told_apart():
-    assert is_lasting(openai(401, {}))
-    assert not is_lasting(openai(500, {}))
-    assert not is_lasting(openai(200, chat([LIMA])))
+    assert openai(401, {}).failure.kind is Kind.LASTING
+    assert openai(500, {}).failure.kind is not Kind.LASTING
+    assert openai(200, chat([LIMA])).failure is None
     assert failed("a", "any", None).failure.message == "no reason given"
 
 

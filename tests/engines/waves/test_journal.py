@@ -15,8 +15,10 @@ from refusal_index.engines.waves import journal as module
 from refusal_index.engines.waves.in_flight import JOURNAL, in_flight, journal_of, refuse_in_flight, told_in_flight
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.engines.waves.journal_lines import JournalError
+from refusal_index.engines.waves.wave import custom_id
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.protocol import Asked, Completion, Pass, Reply
 
 ABOUT = ("openai", "https://api.openai.com/v1", "openai/gpt-4.1")
 
@@ -161,15 +163,26 @@ def test_another_engine_is_kept_from_paying_again_and_told_how_they_are_collecte
     _, sent, begun = filled(path)
     folder = RunFolder(path.parent)
     with ReplyStore(None) as store:
-        entries = in_flight(folder, store, {})
+        entries = in_flight(folder, store)
         assert [one.key for one in entries] == [sent, begun]
-        assert told_in_flight(entries) == "2 batches with 4 requests at openai"
-        with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai on their way.*batch.*forget=ri-"):
-            refuse_in_flight(folder, store, {})
+        assert told_in_flight(entries) == "2 batches with 4 requests at openai are on their way"
+        with pytest.raises(SettingError, match=r"2 batches with 4 requests at openai are on their way.*forget=ri-"):
+            refuse_in_flight(folder, store)
+
+
+def test_what_two_models_of_one_role_have_answered_is_not_on_its_way(tmp_path):
+    journal = journal_of(RunFolder(tmp_path))
+    with ReplyStore(None) as store:
+        for model, sha256 in (("openai/writer", "1" * 64), ("openai/answerer", "2" * 64)):
+            journal.begin(*ABOUT[:2], model, [custom_id(model, sha256), f"{model}-2"])
+            reply = Reply(Pass.FIRST, Asked.MODEL, "Lima")
+            store.put([Completion("q1", model, 0, reply, request_sha256=sha256)])
+        entries = in_flight(RunFolder(tmp_path), store)
+    assert [one.requests for one in entries] == [{"openai/writer-2"}, {"openai/answerer-2"}]
 
 
 def test_a_folder_without_a_journal_has_nothing_in_flight(tmp_path):
     with ReplyStore(None) as store:
-        refuse_in_flight(RunFolder(tmp_path), store, {})
-        assert in_flight(RunFolder(tmp_path), store, {}) == []
+        refuse_in_flight(RunFolder(tmp_path), store)
+        assert in_flight(RunFolder(tmp_path), store) == []
     assert not list(tmp_path.iterdir())

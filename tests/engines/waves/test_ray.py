@@ -28,7 +28,7 @@ from refusal_index.engines.waves.ray_actors import result_line
 from refusal_index.engines.waves.ray_cluster import check_address, cluster
 from refusal_index.engines.waves.ray_engine import ray_engine
 from refusal_index.engines.waves.ray_options import read_options
-from refusal_index.engines.waves.ray_shards import Shards
+from refusal_index.engines.waves.ray_shards import Shards, own_name
 from refusal_index.engines.waves.wave import custom_id, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Conversation, StopReason
@@ -154,14 +154,18 @@ def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked
         lines = [
             result_line(name, 200, {"choices": [{"message": {"content": sums(body)}}]}) for name, body in kept.items()
         ]
-        far = Shards(f"file://{tmp_path}/far/run")
+        with again.folder.lock():
+            again.folder.create_or_resume(again.identity, about=again.about)
+        far = Shards(f"file://{tmp_path}/far/{own_name(again.folder.path / 'waves')}")
+        far.make()
         far.write("left", "\n".join([*lines, lines[0][:40]]) + "\n")
         assert cells(run(again)) == cells(whole)
         asked = [body["messages"][-1]["content"] for body in api.answered[len(bodies) :]]
     assert len(kept) == 2
     assert len(asked) == len(bodies) - 2
     assert not set(kept.values()) & set(asked)
-    assert not (tmp_path / "other" / "run" / "waves").exists()
+    assert [one.name for one in (again.folder.path / "waves").iterdir()] == ["storage"]
+    assert len(list((tmp_path / "far").iterdir())) == 2, "each run has a folder of its own, whatever its is called"
     assert list(far.read()) == []
 
 
@@ -316,6 +320,27 @@ def test_a_shard_is_there_whole_or_not_at_all(place, tmp_path):
 def test_storage_of_an_unknown_kind_is_told():
     with pytest.raises(ModelError, match=r"engine_option: expected the URL of a folder in storage"):
         Shards("nosuch://me:hush-hush@bucket/path")
+
+
+def test_runs_that_share_a_storage_have_names_that_stay_theirs(tmp_path):
+    folders = [tmp_path / one / "run" for one in ("a", "b")]
+    for one in folders:
+        one.mkdir(parents=True)
+    first, second = (own_name(one / "waves") for one in folders)
+    assert first != second
+    moved = folders[0].rename(tmp_path / "moved")
+    assert own_name(moved / "waves") == first
+
+
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
+    (tmp_path / "waves").mkdir()
+    (tmp_path / "waves" / "storage").write_text("../another")
+    with pytest.raises(ModelError, match=r"storage: expected the name of this run's shards, got '\.\./another'"):
+        own_name(tmp_path / "waves")
+    (tmp_path / "waves" / "storage").unlink()
+    (tmp_path / "waves" / "storage").symlink_to(tmp_path / "secret")
+    with pytest.raises(ModelError, match="cannot be kept"):
+        own_name(tmp_path / "waves")
 
 
 def test_nothing_is_told_to_the_makers_of_ray(here):

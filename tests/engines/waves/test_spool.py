@@ -166,6 +166,16 @@ def test_a_line_of_ten_megabytes_is_a_line(read):
     assert replies(read([openai_line("a", [(text, StopReason.STOP)])]), "a") == [(text, StopReason.STOP)]
 
 
+def test_a_line_without_end_is_left_out_by_name_and_the_ones_about_it_are_read(read, monkeypatch):
+    whole = [openai_line(name, [LIMA]) for name in ("a", "b")]
+    monkeypatch.setattr(spooling, "LONGEST_LINE", len(json.dumps(whole[0])) + 1)
+    for endless in (b"[" * 5_000, json.dumps(openai_line("c", [("x" * 5_000, StopReason.STOP)])).encode()):
+        spool = read([whole[0], endless, whole[1]])
+        assert len(spool) == 2
+        assert "line 2: expected a line of at most" in spool.unreadable.named[0]
+        assert replies(spool, "b") == [LIMA]
+
+
 def test_more_lines_than_go_to_the_disk_at_once(read, monkeypatch):
     monkeypatch.setattr(spooling, "AT_ONCE", 3)
     spool = read([openai_line(str(number), [LIMA]) for number in range(10)], [openai_line("9", [CUZCO])])

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.engines.engine import Event, Finished, Replied, Response
+from refusal_index.engines.asks import Response
+from refusal_index.engines.events import Event, Finished, Replied
 from refusal_index.engines.failures import Failure
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves import taking

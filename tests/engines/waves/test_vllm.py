@@ -94,6 +94,25 @@ def test_a_wave_is_one_call_with_the_options_that_were_given(calls, monkeypatch,
     assert [one.suffix for one in (tmp_path / "waves").iterdir()] == [".log"], "what is in the store lies nowhere else"
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "usage: vllm run-batch ...\\nvllm run-batch: error: unrecognized arguments: --foo 1",
+            "arguments: --foo 1$",
+        ),
+        ("usage: vllm ...\\nvllm: error: argument --foo: invalid int value: '1'", "argument --foo: invalid int value"),
+    ],
+)
+def test_an_option_that_the_program_does_not_take_is_bad_input_without_its_usage(
+    calls, monkeypatch, tmp_path, said, told
+):
+    program(monkeypatch, tmp_path, before=f"print({said!r}, file=sys.stderr); sys.exit(2)".replace("\\\\n", "\\n"))
+    with pytest.raises(ModelError, match=f"engine_option: the program does not take foo=1: .*{told}") as error:
+        carry(tmp_path, settings=SETTINGS.changed(engine_option=["foo=1"]))
+    assert "usage" not in str(error.value)
+
+
 def test_graders_with_other_weights_are_run_one_after_the_other(calls, monkeypatch, tmp_path):
     program(monkeypatch, tmp_path, before="time.sleep(.1)")
     names = {Asked.MODEL: "vllm/org/model", Asked.GRADER: "vllm/org/judge"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from refusal_index.engines.engine import Response, ask_for
+from refusal_index.engines.asks import Response, ask_for
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.result import Result

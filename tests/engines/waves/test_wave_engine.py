@@ -14,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.engines.asks import Response
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Assignment, Event, Finished, Replied, Response, RunFailedError, Underway
+from refusal_index.engines.engine import Assignment, RunFailedError
+from refusal_index.engines.events import Event, Finished, Replied, Underway
 from refusal_index.engines.failures import Failure, Kind
 from refusal_index.engines.settings import Limits, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -47,7 +49,7 @@ class InMemory:
 
     def __init__(self, script: Script, fate: Fate = lambda _one, _time: None, at_once: int = 1000) -> None:
         self.script, self.fate, self.at_once = script, fate, at_once
-        self.gives_choices, self.most_choices = True, 1000
+        self.gives_choices, self.most_choices, self.largest_wave = True, 1000, None
         self.waves: list[list[str]] = []
         self.times: Counter[str] = Counter()
         self.earlier: frozenset[str] = frozenset()
@@ -105,14 +107,16 @@ def carry(
 
 @given(
     st.integers(0, 10**6), st.sampled_from([GraderKind.EXACT, GraderKind.MODEL, GraderKind.AGREE]), st.integers(1, 3),
-    st.integers(1, 5), st.sampled_from([1, 2, 1000]),
+    st.integers(1, 5), st.sampled_from([1, 2, 1000]), st.sampled_from([1, 3, None]),
 )  # fmt: skip
-def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_once(salt, kind, draws, at_once, most):
+def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_once(
+    salt, kind, draws, at_once, most, largest
+):
     conversations, told = talks(3, kind, draws), list[Event]()
     executor = InMemory(
         Script(salt), lambda one, time: PASSING if (int(one.custom_id[-2:], 16) + time) % 3 == 0 else None, at_once
     )
-    executor.most_choices = most
+    executor.most_choices, executor.largest_wave = most, largest
     store, breaker = carry(conversations, executor, progress=told.append)
     assert breaker.reason is None
     assert became(conversations, store) == became(conversations, conversed(conversations, Script(salt)))
@@ -121,6 +125,38 @@ def test_it_comes_to_the_end_of_every_other_engine_and_tells_of_each_question_on
     responses = sum(one.requests for one in store.replies())
     assert sum(isinstance(one, Replied) for one in told) == responses
     assert not store.failures()
+
+
+def test_no_wave_is_larger_than_its_executor_takes():
+    executor = InMemory(Script(1))
+    executor.largest_wave = 3
+    conversations = talks(5)
+    store, _ = carry(conversations, executor)
+    assert {len(one) for one in executor.waves[:3]} == {3}
+    assert became(conversations, store) == became(conversations, conversed(conversations, Script(1)))
+    asked = [name for wave in executor.waves for name in wave]
+    assert len(set(asked)) == len(asked), "nothing is asked twice"
+
+
+def test_an_executor_is_closed_before_an_error_of_the_store_goes_on(monkeypatch):
+    executor, closed = InMemory(Script(1), at_once=1), list[bool]()
+
+    async def carried(requests: Sequence[Pending], _assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+        try:
+            for one in requests:
+                yield dict(executor._results([one]))
+        finally:
+            closed.append(True)
+
+    def full(_store: ReplyStore, _completions: object) -> None:
+        raise StoreError("no room")
+
+    monkeypatch.setattr(executor, "carry", carried)
+    monkeypatch.setattr(ReplyStore, "put", full)
+    conversations = talks(2)
+    with pytest.raises(StoreError, match="no room"):
+        carry(conversations, executor)
+    assert closed == [True]
 
 
 def test_what_was_finished_before_is_told_of_and_not_asked():

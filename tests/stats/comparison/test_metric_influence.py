@@ -9,10 +9,13 @@ from hypothesis import strategies as st
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import METRIC_NAMES, influence_function, metrics, tetrachoric
+from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.comparison.metric_influence import metric_influence, point_estimate, scaled_influence
 
 COUNTS = st.tuples(*[st.integers(0, 40)] * 4)
 PENALTY = 0.2
+WEIGHTS = (1.0, 0.3, 2.0)
+WORTH = Payoffs(PENALTY, WEIGHTS)
 
 
 def metric_of(name: str, cells) -> np.ndarray:
@@ -25,6 +28,9 @@ def metric_of(name: str, cells) -> np.ndarray:
         "correct_given_attempted": lambda: c / (1 - r),
         "f_score": lambda: 2 / (1 / c + (1 - r) / c),
         "weighted_score": lambda: c - PENALTY * (1 - r),
+        "hallucination_rate": lambda: (1 - c - r) / (1 - c),
+        "omniscience_index": lambda: 100 * (c - (1 - c - r)),
+        "truthfulness_score": lambda: WEIGHTS[0] * c + WEIGHTS[1] * r - WEIGHTS[2] * (1 - c - r),
         "error_rate": lambda: refused_wrong + answered_wrong,
         "refusal_index": lambda: 6 / math.pi * np.arcsin(tetrachoric(*cells) / 2),
     }[name]()
@@ -37,7 +43,7 @@ def outcomes(counts) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("name", METRIC_NAMES)
 @pytest.mark.parametrize("counts", [(710, 30, 210, 50), (10, 90, 90, 10), (30, 1, 2, 7)])
 def test_influence_of_a_cell_is_the_derivative_towards_one_more_question(name: str, counts) -> None:
-    by_cell = point_estimate(name, ContingencyTable(*counts), PENALTY).by_cell
+    by_cell = point_estimate(name, ContingencyTable(*counts), WORTH).by_cell
     proportions, step = np.array(counts) / sum(counts), 1e-6
     for cell in range(4):
         towards = step * (np.eye(4)[cell] - proportions)
@@ -79,7 +85,7 @@ def test_covariance_of_two_runs_against_resampled_questions(name: str, overlap: 
     alone = rng.random(n) >= overlap
     codes[rng.integers(2, size=n)[alone], np.flatnonzero(alone)] = 4
     points = [
-        point_estimate(name, ContingencyTable(*np.bincount(row, minlength=5)[:4].tolist()), PENALTY) for row in codes
+        point_estimate(name, ContingencyTable(*np.bincount(row, minlength=5)[:4].tolist()), WORTH) for row in codes
     ]
     scaled = scaled_influence(points, codes)
 
@@ -95,9 +101,10 @@ def test_covariance_of_two_runs_against_resampled_questions(name: str, overlap: 
 @given(COUNTS, st.sampled_from([0.0, 0.2, 1.0, 3.0]))
 def test_estimates_are_those_of_metrics_and_ok_says_that_there_is_a_standard_error(counts, penalty: float) -> None:
     table = ContingencyTable(*counts)
-    for metric in metrics(table, penalty=penalty):
-        point = point_estimate(metric.name, table, penalty)
-        assert point.estimate == (None if metric.estimate is None else pytest.approx(metric.estimate, abs=1e-15))
+    for metric in metrics(table, penalty=penalty, truthfulness_weights=WEIGHTS):
+        point = point_estimate(metric.name, table, Payoffs(penalty, WEIGHTS))
+        rounding = 1e-13 if metric.name == "omniscience_index" else 1e-15
+        assert point.estimate == (None if metric.estimate is None else pytest.approx(metric.estimate, abs=rounding))
         variance = np.dot(counts, np.square(point.by_cell))
         assert (point.status == "ok") == (variance > 0)
         if point.reason == "no_variation":
@@ -115,6 +122,8 @@ def test_estimates_are_those_of_metrics_and_ok_says_that_there_is_a_standard_err
         ((3, 2, 0, 0), "correct_given_attempted", True),
         ((3, 2, 0, 0), "weighted_score", False),
         ((3, 2, 0, 0), "refusal_rate", False),
+        ((0, 0, 0, 5), "hallucination_rate", True),
+        ((3, 2, 0, 5), "hallucination_rate", False),
     ],
 )
 def test_influence_is_nan_without_a_derivative_and_zero_without_variation(counts, name: str, is_nan: bool) -> None:

@@ -10,7 +10,15 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
-from refusal_index.cli.shared_options import RUNS_HELP, Cluster, ConfidenceLevel, Penalty, Weight
+from refusal_index.cli.shared_options import (
+    RUNS_HELP,
+    Cluster,
+    ConfidenceLevel,
+    Penalty,
+    Truthfulness,
+    Weight,
+    weights_of,
+)
 
 
 def compare(
@@ -30,6 +38,7 @@ def compare(
         str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
     ] = "max-t",
     penalty: Penalty = 1.0,
+    truthfulness_weights: Truthfulness = None,
     confidence_level: ConfidenceLevel = 0.95,
     cluster: Cluster = None,
     weight: Weight = None,
@@ -51,12 +60,14 @@ def compare(
     from refusal_index.outcomes.comparison_results import compare_two, rank_all
     from refusal_index.outcomes.presentation import METRIC_COLUMNS
     from refusal_index.outcomes.sampling import Sampling
+    from refusal_index.outcomes.truthfulness import TruthfulnessWeights
 
     options = CompareOptions(
         variant=variant,
         metric=None if metric is None else one_of("--metric", metric, list(METRIC_COLUMNS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
+        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
         confidence_level=confidence_level,
         seed=seed,
         sampling=Sampling(cluster, weight),

@@ -84,7 +84,7 @@ def confidence(
     names = [one.strip() for one in method.split(",") if one.strip()]
     plan = scored.prepare_confidence(run, names, settings, prompts=prompts, group=group, layer=layer)
     if dry_run:
-        console.show(pending_blocks(pending(plan), plan.prices))
+        console.show(pending_blocks(pending(plan), plan.settings.prices_as_sent))
         return
     found = scoring(plan, partial(scored.measure, plan))
     wanted = [one.name for one in found.methods]

@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from refusal_index.cli import console
 
 
-def ls() -> None:
+def ls(
+    task_files: Annotated[
+        bool,
+        typer.Option(
+            "--task-files",
+            help="Print the folder of the tasks for lm-evaluation-harness and nothing else, for its --include_path.",
+        ),
+    ] = False,
+) -> None:
     """List the datasets, prompt sets and models of the package."""
+    if task_files:
+        from refusal_index.evaluation import lm_eval_tasks
+
+        console.say(str(Path(lm_eval_tasks.__file__).parent))
+        return
     from refusal_index.almanac.models import model_names
     from refusal_index.datasets import dataset_names
     from refusal_index.protocol import load_prompt_set, prompt_set_names

@@ -50,7 +50,7 @@ def prompts(
 
 def _in_one_line(prompt_set: PromptSet) -> str:
     named = ", ".join(prompt_set.variants)
-    return f"{prompt_set.name:<15} {prompt_set.hash[:SHORT_HASH]}  {named}"
+    return f"{prompt_set.name:<18} {prompt_set.hash[:SHORT_HASH]}  {named}"
 
 
 def _differences(prompt_set: PromptSet) -> Iterator[str]:
@@ -64,5 +64,6 @@ def _differences(prompt_set: PromptSet) -> Iterator[str]:
         variant = prompt_set.variant(name)
         family = f"; a paraphrase of {variant.paraphrase_of}" if variant.paraphrase_of else ""
         yield ""
-        yield f"{name}: {len(variant.unanswered)} of {count} examples refuse{family}"
+        target = f"; an answer pays above a confidence of {variant.target:g}" if variant.target is not None else ""
+        yield f"{name}: {len(variant.unanswered)} of {count} examples refuse{family}{target}"
         yield from (f"  {line}" for line in variant.instruction.split("\n"))

@@ -51,18 +51,29 @@ def replies(
 
 def _tell(received: Received, run: Path) -> None:
     taken = received.taken
-    there = f", {taken.there:,} were there before" if taken.there else ""
-    console.say(f"{run}: {taken.replies:,} replies taken in{there}")
+    there = f", {taken.there:,} {'was' if taken.there == 1 else 'were'} there before" if taken.there else ""
+    console.say(f"{run}: {_number(taken.replies, 'reply', 'replies')} taken in{there}")
+    for path in received.empty:
+        console.note(f"{path} is empty: whoever answers the requests has written nothing into it, or not yet")
     for message, count in received.failures.most_common(5):
-        console.say(f"  {count:,} requests failed and stay due: {message}")
+        console.say(f"  {_number(count, 'request')} failed and stay{'s' if count == 1 else ''} due: {message}")
     if received.stray.count:
-        console.say(f"  {received.stray.count:,} failures are of requests that this run does not, or no longer, have")
+        console.say(
+            f"  {_number(received.stray.count, 'failure')} of requests that this run does not or no longer have"
+        )
     _name("hold no result", received.unreadable)
     _name("contradict an earlier result", received.contradicting)
     _name("are another reply than the one that is kept", received.differing)
     _name("are of no request of this run", received.unknown)
-    if received.pending:
-        console.say(f"{received.pending:,} requests are due: 'refusal-index requests {run} --out FILE' writes them")
+    due = f"{_number(received.pending, 'request')} {'is' if received.pending == 1 else 'are'} due"
+    if received.in_flight is not None and received.pending:
+        console.say(f"{due}, and {received.in_flight}: the run's own command with --engine batch collects the results")
+    elif received.pending:
+        console.say(f"{due}: 'refusal-index requests {run} --out FILE' writes them")
+
+
+def _number(count: int, one: str, several: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def _name(what: str, trouble: Trouble) -> None:

@@ -11,7 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Weight
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Truthfulness, Weight, weights_of
 
 _PAGE = "report.html"
 
@@ -25,6 +25,7 @@ def report(
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
+    truthfulness_weights: Truthfulness = None,
     confidence_level: ConfidenceLevel = 0.95,
     cluster: Cluster = None,
     weight: Weight = None,
@@ -43,7 +44,13 @@ def report(
     place = _place(runs) if out is None else out
     _refuse_foreign(place)
     sampling = Sampling(cluster, weight)
-    found = read_report_runs(runs, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
+    found = read_report_runs(
+        runs,
+        penalty=penalty,
+        truthfulness_weights=weights_of(truthfulness_weights),
+        confidence_level=confidence_level,
+        sampling=sampling,
+    )
     tell_left_out(found.left_out)
     try:
         written = write_report(found.runs, place, left_out=found.left_out)

@@ -48,17 +48,18 @@ def requests(
     from refusal_index.evaluation.reopened import reopened
 
     written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
-    _show(written, run)
+    _show(written, run, logprobs=bool(values.get("logprobs")))
 
 
-def _show(written: Written, run: Path) -> None:
+def _show(written: Written, run: Path, *, logprobs: bool) -> None:
     from refusal_index.outcomes.presentation.blocks import Table
 
     for name, count in written.functions.items():
         console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine inspect")
     for style in dict.fromkeys(one.style for one in written.files):
-        if style.leaves_out:
-            console.note(f"note: {style.name}'s format takes no {', '.join(style.leaves_out)}: replies come without")
+        lacks = [one for one in style.leaves_out if logprobs or one != "logprobs"]
+        if lacks:
+            console.note(f"note: {style.name}'s format takes no {', '.join(lacks)}: replies come without")
     if not written.files and not written.functions:
         console.say(f"{run}: nothing is due; 'refusal-index score {run}' prints its results")
     if not written.files:

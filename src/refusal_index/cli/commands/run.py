@@ -45,8 +45,8 @@ def run(
     """
     from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation.looks import bring_to_end
     from refusal_index.evaluation.plan import prepare
-    from refusal_index.evaluation.run import carry_out
     from refusal_index.evaluation.sweep import check_models, prepare_sweep
 
     if config is None:
@@ -55,7 +55,7 @@ def run(
         if dry_run:
             show_dry_run([plan], as_json=json)
             return
-        complete = show_run(carrying(plan, partial(carry_out, plan)), as_json=json)
+        complete = show_run(carrying(plan, partial(bring_to_end, plan)), as_json=json)
     else:
         for name in ONE_MODELS_OWN:
             if name in values:

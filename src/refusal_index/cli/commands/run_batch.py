@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,8 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import OptionError, one_of
+
+SHOWN, LONGEST = 3, 200  # reasons of failures, and their characters
 
 
 def run_batch(
@@ -39,19 +42,23 @@ def run_batch(
         total, failed = _run(input_file, output_file, _name(model))
     except BatchLineError as error:
         raise OptionError(f"--input-file: {input_file}, line {error.line}: {error}") from error
-    failures = f", {failed:,} of which failed" if failed else ""
-    console.note(f"{output_file}: {total:,} requests{failures}")
+    count = failed.total()
+    console.note(f"{output_file}: {total:,} requests{f', {count:,} of which failed' if count else ''}")
+    for message, times in failed.most_common(SHOWN):
+        console.note(f"  {times:,} failed: {message[:LONGEST]}")
+    if len(failed) > SHOWN:
+        console.note(f"  and for {len(failed) - SHOWN:,} more reasons, in the file")
 
 
 def _name(model: str) -> str:
+    from refusal_index.almanac import ALMANAC
     from refusal_index.almanac.models import model_names
-    from refusal_index.almanac.pool import PROVIDER
 
-    return one_of("--model", model, [f"{PROVIDER}/{name}" for name in model_names()]).removeprefix(f"{PROVIDER}/")
+    return one_of("--model", model, [f"{ALMANAC}/{name}" for name in model_names()]).removeprefix(f"{ALMANAC}/")
 
 
-def _run(source: Path, target: Path, name: str) -> tuple[int, int]:
-    """Return how many requests there were, and how many of them failed."""
+def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
+    """Return how many requests there were, and how many of them failed for which reason."""
     import asyncio
 
     from refusal_index.almanac.models import model_folder

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Weight
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Truthfulness, Weight, weights_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,6 +29,7 @@ def score(
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)
     ] = None,
+    truthfulness_weights: Truthfulness = None,
     confidence_level: ConfidenceLevel = 0.95,
     cluster: Cluster = None,
     weight: Weight = None,
@@ -54,7 +56,6 @@ def score(
     from refusal_index.outcomes.presentation.summary import summary_blocks
     from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
     from refusal_index.outcomes.summary import (
-        DEFAULT_PENALTY,
         is_complete,
         summarise,
         summary_document,
@@ -62,10 +63,12 @@ def score(
     )
     from refusal_index.outcomes.table import read_tables
 
+    worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
+    given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
     if rates is not None:
         if files:
             raise OptionError(f"score: expected outcomes or --rates, got both {files[0]} and {rates}; score one")
-        _score_rates(rates, DEFAULT_PENALTY if penalty is None else penalty, confidence_level, as_json=json)
+        _score_rates(rates, given, confidence_level, as_json=json)
         return
     if not files:
         raise OptionError("score: expected outcome tables or a run's folder, or --rates FILE, got nothing")
@@ -77,12 +80,12 @@ def score(
         )
     sampling = Sampling(cluster, weight)
     if folders and sampling == OWN_COLUMNS:
-        complete = _score_run(folders[0], penalty, confidence_level, regrade=regrade, as_json=json)
+        complete = _score_run(folders[0], given, confidence_level, regrade=regrade, as_json=json)
     else:
         table = _folder_outcomes(folders[0], sampling) if folders else read_tables(files, sampling)
-        if penalty is None:
-            penalty = RunFolder(folders[0]).read_about().get("penalty", DEFAULT_PENALTY) if folders else DEFAULT_PENALTY
-        summary = summarise(table, penalty=penalty, confidence_level=confidence_level, sampling=sampling)
+        about = RunFolder(folders[0]).read_about() if folders else {}
+        given = {name: about[name] for name in worth if name in about} | given
+        summary = summarise(table, **given, confidence_level=confidence_level, sampling=sampling)
         summary = with_confidence(summary, table, RunFolder(folders[0]).read_confidence() if folders else None)
         complete = is_complete(summary)
         if json:
@@ -99,14 +102,14 @@ def _folder_outcomes(path: Path, sampling: Sampling) -> pl.DataFrame:
     return read_outcomes_of(path, sampling)
 
 
-def _score_rates(path: Path, penalty: float, confidence_level: float, *, as_json: bool) -> None:
+def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, *, as_json: bool) -> None:
     from refusal_index.outcomes.presentation.blocks import span
     from refusal_index.outcomes.presentation.summary import summary_blocks
     from refusal_index.outcomes.rates import rates_outcomes, read_rates
     from refusal_index.outcomes.summary import summarise, summary_document
 
     rows = read_rates(path)
-    summary = summarise(rates_outcomes(rows), penalty=penalty, confidence_level=confidence_level)
+    summary = summarise(rates_outcomes(rows), **worth, confidence_level=confidence_level)
     if as_json:
         ranges = [{"model": row.model, "dataset": row.dataset, "low": row.low, "high": row.high} for row in rows]
         console.document(summary_document(summary) | {"rounding": ranges})
@@ -119,12 +122,13 @@ def _score_rates(path: Path, penalty: float, confidence_level: float, *, as_json
         console.say(f"  {row.model}: {span(row.low, row.high)} (cells {cells})")
 
 
-def _score_run(path: Path, penalty: float | None, confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
+def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
     from refusal_index.cli.runs import show_run
-    from refusal_index.evaluation.run import ComparabilityError, open_run, rebuild
+    from refusal_index.evaluation.run import open_run
+    from refusal_index.evaluation.writing import ComparabilityError, rebuild
 
     try:
-        run = rebuild(path, penalty=penalty, confidence_level=confidence_level, regrade=regrade)
+        run = rebuild(path, **worth, confidence_level=confidence_level, regrade=regrade)
     except ComparabilityError as error:
         console.note(f"note: {error}; --regrade grades its replies anew")
         run = open_run(path)

@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import OptionError
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Truthfulness, weights_of
 
 
 def sensitivity(
@@ -29,6 +29,7 @@ def sensitivity(
         int | None, typer.Option(help="Of multiple-choice questions: correct for guessing among so many.", min=2)
     ] = None,
     penalty: Penalty = 1.0,
+    truthfulness_weights: Truthfulness = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
     """Show what other decisions would have made of a run's numbers.
@@ -41,6 +42,7 @@ def sensitivity(
     from refusal_index.outcomes.presentation.decisions import decisions_blocks
     from refusal_index.outcomes.runs import read_outcomes_of
     from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
+    from refusal_index.outcomes.truthfulness import TruthfulnessWeights
 
     outcomes = read_outcomes_of(run)
     options = DecisionOptions(
@@ -48,6 +50,7 @@ def sensitivity(
         errors=_rates(grader_error) if grader_error else (0.03, 0.03),
         choices=choices,
         penalty=penalty,
+        truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),
         confidence_level=confidence_level,
     )
     console.show(decisions_blocks(decide_otherwise(outcomes, options), options))

@@ -22,6 +22,12 @@ from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.source import Row
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
+OURS = "refusal_index"
+"""Key of `doc` under which this package's own tasks say what was asked: dataset, prompt set and variant."""
+
+FORCED = "forced"
+"""The variant of the forced pass."""
+
 FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
 """Metrics that say the grade together, as SimpleQA's do."""
 
@@ -97,10 +103,13 @@ def _first_pass(
     words: Translations,
 ) -> FirstPass:
     grade = _of_flags(record) if metric is None else _of_metric(record, metric, words)
+    about = _doc(record).get(OURS)
+    ours = about if isinstance(about, dict) else {}
     return FirstPass(
-        question=_question(record, columns),
+        question=_own_question(record) if ours and not columns else _question(record, columns),
         model=_model(file),
-        dataset=dataset,
+        dataset=_text(ours.get("dataset")) or dataset,
+        variant=_text(ours.get("variant")) or None,
         grade=grade or Grade.UNSCORED,
         reply=_reply(record),
         reason=None if grade else NOT_GRADED,
@@ -130,6 +139,16 @@ def _question(record: Row, columns: Mapping[str, str]) -> Question:
     texts = [_text(value) for value in (record.cells["doc_id"], cells.get("question"), gold, cells.get("topic"))]
     question_id, text, answer, topic = texts
     return Question(question_id, text, answer, topic=topic or None)
+
+
+def _own_question(record: Row) -> Question:
+    """Return the question of a task of this package, with its own id: no gold answer says that there is none."""
+    doc = _doc(record)
+    texts = [_text(doc.get(name)) for name in ("question_id", "question", "answer", "topic", "context")]
+    question_id, text, gold, topic, context = texts
+    if not question_id:
+        raise record.wrong(f"expected a question_id in the 'doc' of a task of this package, got {shortened(doc)}")
+    return Question(question_id, text, gold or None, topic=topic or None, context=context or None)
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Two files, one a pass, joined by question."""
+"""The two passes of rows that come apart, joined by question: two files, or rows that say so by their variant."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from refusal_index.datasets.imports.first_pass import FirstPass, FirstPassError, forced_outcome
+from refusal_index.datasets.imports.lm_eval import FORCED
 
 Key = tuple[str | None, ...]
 
@@ -39,6 +40,23 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
             f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
         )
     return joined
+
+
+def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:
+    """Join the rows of the variant ``forced``, which is the second pass wherever there is one, to the others.
+
+    Raises FirstPassError as `with_forced`, or if there are no others.
+    """
+    first = [one for one in passes if one.variant != FORCED]
+    forced = [one for one in passes if one.variant == FORCED]
+    if not forced:
+        return tuple(passes)
+    if not first:
+        raise FirstPassError(
+            f"expected the first pass, in which a model may refuse, got {len(forced):,} rows of the forced pass alone; "
+            "name the file of the first pass too"
+        )
+    return with_forced(first, forced, "the forced pass")
 
 
 def _key(first: Sequence[FirstPass], forced: Sequence[FirstPass]) -> Callable[[FirstPass], Key]:

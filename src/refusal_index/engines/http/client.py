@@ -15,8 +15,8 @@ import httpx2
 from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
 from refusal_index.engines.accounts import Account
+from refusal_index.engines.asks import Ask, Response, Send
 from refusal_index.engines.chat import chat_body, read_chat, read_refused_prompt
-from refusal_index.engines.engine import Ask, Response, Send
 from refusal_index.engines.error_bodies import unmask
 
 CHAT = "/chat/completions"

@@ -7,12 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from refusal_index.engines.accounts import Account, account_of
+from refusal_index.engines.asks import Ask, Response, Send, completed
 from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, Send, completed
+from refusal_index.engines.engine import Assignment, ModelError
 from refusal_index.engines.error_messages import told
 from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
-from refusal_index.engines.functions import FunctionError, function_failure, function_sender
+from refusal_index.engines.functions import FunctionError, asked_by_name, function_failure, function_sender
 from refusal_index.engines.http.client import client_of, sender
 from refusal_index.engines.preflight import RETRIES, checked, plain_ask, unanswered
 from refusal_index.engines.retrying import patiently
@@ -48,8 +49,8 @@ class HttpEngine:
             function = function_sender(asked, name, objects.get(name))
             if function is not None:
                 self._senders[asked] = function
-            else:
-                self._accounts[asked] = _account(asked, name, objects)
+        for asked, name in asked_by_name(names, objects).items():
+            self._accounts[asked] = _account(asked, name)
 
     @property
     def _at_once(self) -> int:
@@ -100,9 +101,7 @@ class HttpEngine:
         return failure_of(error, told(error), self._names[asked], self._accounts[asked].key_name)
 
 
-def _account(asked: Asked, name: str, objects: Mapping[str, object]) -> Account:
-    if name in objects:
-        raise ModelError(f"model {name!r}: this engine asks servers for models by name; choose {{engine}} inspect")
+def _account(asked: Asked, name: str) -> Account:
     try:
         return account_of(name)
     except ModelError as error:

@@ -16,7 +16,8 @@ from inspect_ai.model._providers._openai_batch import OpenAIBatcher
 from inspect_ai.model._providers.util import batch_log
 from inspect_ai.model._providers.util.batch import Batcher
 
-from refusal_index.engines.engine import Assignment, ModelError, Underway
+from refusal_index.engines.engine import Assignment, ModelError
+from refusal_index.engines.events import Underway
 from refusal_index.errors import RefusalIndexError
 
 COLLECTORS = "_batcher"
@@ -57,7 +58,7 @@ def _collectors(api: ModelAPI) -> list[str]:
     return [name for name in vars(api) if name.endswith(COLLECTORS)]
 
 
-def check_engines_ownes(model: Model | None, graders: Iterable[Model]) -> None:
+def check_batches(model: Model | None, graders: Iterable[Model]) -> None:
     """Raise where requests would be asked one at a time without a word.
 
     Parameters

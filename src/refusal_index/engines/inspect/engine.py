@@ -19,7 +19,7 @@ from refusal_index.engines.concurrency import seldom_collecting
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
-from refusal_index.engines.inspect.batches import batched, batches_under_way, check_engines_ownes, has_batches
+from refusal_index.engines.inspect.batches import batched, batches_under_way, check_batches, has_batches
 from refusal_index.engines.inspect.clean_logs import clean_logs
 from refusal_index.engines.inspect.earlier_runs import LogError, read_header
 from refusal_index.engines.inspect.guard import guarded
@@ -79,7 +79,7 @@ class InspectEngine:
 
     def _batch(self) -> None:
         graders = self._graders.values()
-        check_engines_ownes(self._model if Asked.MODEL in self._names else None, graders)
+        check_batches(self._model if Asked.MODEL in self._names else None, graders)
         for model in {id(one): one for one in (self._model, *graders)}.values():
             if has_batches(model.api):
                 batched(model.api, self._settings.sending.max_retries)
@@ -104,7 +104,8 @@ class InspectEngine:
             function = given or load_function(name, role)
             model = function_model(AnsweringFunction(function, name), config)
         else:
-            model = resolve_model(name, config)
+            greedy = role == "model" and self._settings.decoding.temperature == 0
+            model = resolve_model(name, config, greedy=greedy)
         self._own.append(model)
         return model
 

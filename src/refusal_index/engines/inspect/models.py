@@ -20,6 +20,7 @@ from refusal_index.outcomes.errors import nearest
 
 # Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
 FUNCTIONS = "python"
+HUGGING_FACE = "hf"
 AIOHTTP_PROVIDERS = ("openai-api", "openai")
 
 
@@ -62,10 +63,17 @@ def function_model(function: AnsweringFunction, config: GenerateConfig | None) -
     return Model(api, config or GenerateConfig())
 
 
-def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
+def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bool = False) -> Model:
     """Return the model `name`, not shared with anyone, so that whoever asked for it can close it.
 
     It may be costly: a provider that runs weights on this machine loads them here.
+
+    Parameters
+    ----------
+    name, config
+        The model, and how it generates unless told otherwise.
+    greedy
+        Whether it will be asked at temperature 0, which some providers have to be told when they load a model.
 
     Raises
     ------
@@ -83,6 +91,8 @@ def resolve_model(name: str, config: GenerateConfig | None = None) -> Model:
     arguments: dict[str, Any] = {}
     if provider in AIOHTTP_PROVIDERS:  # and the client sends nothing again by itself
         arguments = {"http_client": DefaultAioHttpClient(), "max_retries": 0}
+    if provider == HUGGING_FACE and greedy:
+        arguments = {"do_sample": False}  # transformers takes no temperature of 0
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name

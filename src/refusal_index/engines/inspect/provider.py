@@ -20,11 +20,12 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
 from refusal_index.almanac.sequence import Completion, TokenLogprob
 
-NAME = "almanac"
+NAME = ALMANAC
 REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime
 STOP_REASONS: dict[str, StopReason] = {"stop": "stop", "length": "max_tokens"}
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, GenerateConfig, Model, get_model
 
-from refusal_index.engines.engine import Ask, Assignment, Response
+from refusal_index.engines.asks import Ask, Response
+from refusal_index.engines.engine import Assignment
 from refusal_index.engines.functions import GradingFunction
 from refusal_index.engines.inspect.batches import has_batches
 from refusal_index.engines.inspect.guard import guard
@@ -85,6 +86,7 @@ async def send(ask: Ask) -> Response:
         usage.output_tokens if usage else 0,
         time.monotonic() - started,
         () if ask.top_logprobs is None else logprobs_of(output),
+        in_batch=waits,
     )
 
 

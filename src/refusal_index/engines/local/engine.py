@@ -6,18 +6,19 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import shared_runtime
 from refusal_index.almanac.sequence import Completion
+from refusal_index.engines.asks import Ask, Response, Send
 from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Ask, Assignment, ModelError, Response, Send
+from refusal_index.engines.engine import Assignment, ModelError
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.functions import FunctionError, function_failure, function_sender
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.protocol import Asked, StopReason, TokenLogprob, write_logprobs
 
-ALMANAC = "almanac"
 AT_ONCE = 64  # fills a batch of the embedded runtime
 STOP_REASONS = {"stop": StopReason.STOP, "length": StopReason.LENGTH}
 

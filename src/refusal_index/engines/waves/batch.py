@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from refusal_index.engines.engine import ModelError
-from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.functions import asked_by_name
+from refusal_index.engines.settings import FORGET, Settings
 from refusal_index.engines.waves.batch_executor import BatchExecutor
 from refusal_index.engines.waves.engine import WaveEngine
 from refusal_index.outcomes.folder import RunFolder
@@ -21,7 +20,7 @@ def batch_engine(settings: Settings, names: Mapping[Asked, str], objects: Mappin
     SettingError
         If a model has no batches, its address, key or client is missing, or an option cannot be used.
     """
-    return WaveEngine(settings, names, objects, BatchExecutor(settings, _away(names, objects)))
+    return WaveEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
 
 
 async def has_news(
@@ -35,20 +34,26 @@ async def has_news(
         As the engine takes them.
     folder
         The run's.
+
+    Raises
+    ------
+    RunFailedError
+        If that cannot be told for now.
     """
-    return await BatchExecutor(settings, _away(names, objects)).has_news(folder)
+    return await BatchExecutor(settings, asked_by_name(names, objects)).has_news(folder)
 
 
-def _away(names: Mapping[Asked, str], objects: Mapping[str, object]) -> dict[Asked, str]:
-    """Return whom batches ask: all but functions."""
-    away = {}
-    for asked, name in names.items():
-        given = objects.get(name)
-        if is_function_name(name) or callable(given):
-            continue
-        if given is not None:
-            raise ModelError(
-                f"model {name!r}: this engine asks providers for models by name; choose {{engine}} inspect"
-            )
-        away[asked] = name
-    return away
+async def give_up(
+    settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], folder: RunFolder
+) -> None:
+    """Give up the batches of a run's folder that settings say, so that another engine may ask the same.
+
+    It takes what `has_news` takes.
+
+    Raises
+    ------
+    SettingError
+        If no batch of this run is called so.
+    """
+    ours = settings.changed(engine_option=[f"{FORGET}={one}" for one in settings.sending.forget])
+    await BatchExecutor(ours, asked_by_name(names, objects)).give_up(folder)

@@ -5,38 +5,35 @@ What is on its way stays there whatever becomes of this process: the journal in 
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from refusal_index.engines.engine import Assignment, Underway
+from refusal_index.engines.engine import Assignment, RunFailedError
+from refusal_index.engines.events import Underway, unwatched
 from refusal_index.engines.failures import RESUMES, EndedError, RequestFailedError
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.batch_files import files_of
 from refusal_index.engines.waves.batch_lane import Lane, NotHandedOverError
+from refusal_index.engines.waves.batch_looks import Looks, given_up
 from refusal_index.engines.waves.batch_options import Options
 from refusal_index.engines.waves.batch_provider import State, told_states
 from refusal_index.engines.waves.batch_providers import provider_of
-from refusal_index.engines.waves.in_flight import journal_of, stored_ids, told_in_flight
+from refusal_index.engines.waves.in_flight import check_forgotten, journal_of, stored_ids, told_in_flight
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.engines.waves.journal_lines import Entry
+from refusal_index.engines.waves.request_files import files_of
 from refusal_index.engines.waves.result import Result
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked
 
-COLLECTS = "the same command collects them"
+COLLECTS = "the same command collects the results"
 SLOWER, SLOWEST = 1.5, 6.0
 """How much longer each wait between looks is than the one before, and the longest than the first."""
 
-OUTAGE = 600.0
-"""Seconds for which a provider may tell nothing of a batch before the command ends; the batch goes on."""
-
-LOOKS_AT_ONCE = 8
+UNKNOWN_MODEL = ("model_not_found", "invalid_model")
+"""Codes of a batch that was refused for whom it asks."""
 
 
 class BatchExecutor:
@@ -58,6 +55,7 @@ class BatchExecutor:
         timeout = float(settings.sending.attempt_timeout)
         self._providers = {name: provider_of(name, timeout) for name in dict.fromkeys(names.values())}
         model = names.get(Asked.MODEL)
+        self.largest_wave: int | None = None  # each wave may take a day
         self.gives_choices = model is None or self._providers[model].style.gives_choices
         self._journal, self._lanes = Journal(), dict[str, Lane]()
         self._held_back: set[str] = set()  # what waits until there is room at its provider
@@ -70,18 +68,33 @@ class BatchExecutor:
         Raises
         ------
         ModelError
-            If it cannot be told whether a batch was handed over.
+            If it cannot be told whether a batch was handed over, or the address is not that where one is.
+        SettingError
+            If a batch is to be given up that nobody knows.
         JournalError
             If the journal cannot be read.
         """
         async with self._connected(folder):
+            await self._forget()
             for lane in self._lanes.values():
                 for entry in lane.entries:
-                    if self._options.forget & {entry.key, entry.batch}:
-                        await lane.forget(entry)
-                    elif entry.batch is None:
+                    if entry.batch is None:
                         await lane.find_again(entry)
+                    else:
+                        lane.check_place(entry)
             yield
+
+    async def give_up(self, folder: RunFolder) -> None:
+        """Give up the batches that are to be, and nothing else; it raises SettingError if nobody knows one of them."""
+        async with self._connected(folder):
+            await self._forget()
+
+    async def _forget(self) -> None:
+        check_forgotten(self._options.forget, [self._journal])
+        for lane in self._lanes.values():
+            for entry in lane.entries:
+                if self._options.forget & {entry.key, entry.batch}:
+                    await lane.forget(entry)
 
     @asynccontextmanager
     async def _connected(self, folder: RunFolder | None) -> AsyncIterator[None]:
@@ -101,28 +114,43 @@ class BatchExecutor:
         return [one for lane in self._lanes.values() for one in lane.entries if one.batch is not None]
 
     async def has_news(self, folder: RunFolder) -> bool:
-        """Whether something can be done about a folder's batches, such as to collect one; errors are news as well."""
+        """Whether something can be done about a folder's batches, such as to collect one; errors are news as well.
+
+        Raises
+        ------
+        RunFailedError
+            If that cannot be told for now.
+        """
         async with self._connected(folder):
             if any(one.batch is None for lane in self._lanes.values() for one in lane.entries):
                 return True
-            try:
-                return any([(await self._lanes[one.model].look(one)).ended for one in self._entries()])
-            except Exception:  # whatever a client raises: the run itself tells of it
-                return True
+            looks = Looks(self._lanes)
+            states = await looks.all(self._entries())
+            if looks.lost or any(state.ended for _, state in states):
+                return True  # the run itself tells of it
+        if looks.silent:
+            raise RunFailedError(looks.told())
+        return False
 
-    async def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    async def carry(
+        self, requests: Sequence[Pending], assignment: Assignment
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Hand over what is not on its way, and yield the results of batches that ended.
 
         It returns once some were there: what follows from them goes out while others are still on their way.
         """
         await self._hand_over(requests, assignment)
         wanted, breaker, wait = frozenset(one.custom_id for one in requests), assignment.breaker, self._options.poll
-        looks = _Looks(self._lanes)
+        looks = Looks(self._lanes, unwatched if self._settings.sending.detach else assignment.progress)
         while entries := [one for one in self._entries() if one.requests & wanted]:
+            on_their_way = f"{told_in_flight(entries)}; {COLLECTS}"
             if breaker.reason is not None:
-                assignment.progress(Underway(f"{told_in_flight(entries)} on their way; {COLLECTS}"))
+                if on_their_way not in breaker.reason:
+                    assignment.progress(Underway(on_their_way))
                 return
-            states = await looks.all(entries, assignment)
+            states = await looks.all(entries)
+            if (lost := looks.lost) is not None:
+                breaker.open(lost)
             assignment.progress(Underway(told_states((self._lanes[one.model].called, how) for one, how in states)))
             ended = [(entry, state) for entry, state in states if state.ended]
             for entry, state in ended:
@@ -133,14 +161,13 @@ class BatchExecutor:
                     self._full.discard(entry.model)
             if ended:
                 return
-            await self._wait(wait, entries, assignment)
+            await self._wait(wait, "; ".join(filter(None, (looks.told(), on_their_way))), assignment)
             wait = min(wait * SLOWER, self._options.poll * SLOWEST)
 
-    async def _wait(self, seconds: float, entries: Sequence[Entry], assignment: Assignment) -> None:
+    async def _wait(self, seconds: float, on_their_way: str, assignment: Assignment) -> None:
         """Wait before the next look, or let the run end where it is not to wait so long."""
         budget, breaker = assignment.budget, assignment.breaker
         left = budget.seconds_left()
-        on_their_way = f"{told_in_flight(entries)} on their way; {COLLECTS}"
         if self._settings.sending.detach:
             breaker.open(on_their_way, planned=True)
         elif budget.ended is not None or (left is not None and left <= 0):
@@ -189,7 +216,8 @@ class BatchExecutor:
                 self._full.add(lane.name)
                 self._held_back |= entry.requests
             else:
-                breaker.open(f"{lane.name}: a batch was refused ({reason}); nothing of it was asked; {RESUMES}")
+                advice = "check the model's name; " if any(one in reason for one in UNKNOWN_MODEL) else ""
+                breaker.open(f"{lane.name}: a batch was refused ({reason}); nothing of it was asked; {advice}{RESUMES}")
             return None
         try:
             results = await lane.collect(entry, state, breaker)
@@ -197,45 +225,10 @@ class BatchExecutor:
             return None
         except RequestFailedError as error:
             breaker.open(
-                f"{lane.name}: the results of {entry.batch} cannot be had ({error}); {RESUMES}; {_given_up(entry)}"
+                f"{lane.name}: the results of {entry.batch} cannot be had ({error}); {RESUMES}; {given_up(entry)}"
             )
             return None
         if not results and not lane.provider.keeps_keys:
             await lane.mistaken(entry)
             return None
         return results
-
-
-def _given_up(entry: Entry) -> str:
-    return f"if it is gone, the engine option forget={entry.key} has its requests sent, and paid for, again"
-
-
-class _Looks:
-    """Looks at batches; a provider that tells nothing of them for a while is borne with."""
-
-    def __init__(self, lanes: Mapping[str, Lane]) -> None:
-        self._lanes, self._since = lanes, dict.fromkeys(lanes, time.monotonic())
-        self._slots = asyncio.Semaphore(LOOKS_AT_ONCE)
-
-    async def all(self, entries: Sequence[Entry], assignment: Assignment) -> list[tuple[Entry, State]]:
-        """Return how each of them stands."""
-        states = await asyncio.gather(*(self._one(entry, assignment) for entry in entries))
-        return list(zip(entries, states, strict=True))
-
-    async def _one(self, entry: Entry, assignment: Assignment) -> State:
-        lane = self._lanes[entry.model]
-        unknown = State(entry.batch or "", "not heard of", ended=False)
-        try:
-            async with self._slots:
-                state = await lane.look(entry)
-        except Exception as error:  # whatever a client raises
-            failure = lane.explain(error)
-            silent = time.monotonic() - self._since[lane.name]
-            if not failure.kind.is_sent_again or silent > OUTAGE:
-                assignment.breaker.open(
-                    f"{lane.name}: {entry.batch} cannot be looked at ({failure.message}); {failure.advice}; "
-                    f"{_given_up(entry)}"
-                )
-            return replace(unknown, status=f"not heard of: {failure.message[:80]}")
-        self._since[lane.name] = time.monotonic()
-        return state

@@ -24,7 +24,7 @@ from refusal_index.engines.waves.batch_provider import Provider, State, place_of
 from refusal_index.engines.waves.formats import read_result
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.engines.waves.journal_lines import Entry
-from refusal_index.engines.waves.result import Result, failed
+from refusal_index.engines.waves.result import Result, failed, in_batch
 from refusal_index.errors import RefusalIndexError
 
 T = TypeVar("T")
@@ -106,11 +106,9 @@ class Lane:
         RunFailedError
             If it cannot be told now.
         """
-        account, when = self.provider.account, time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
-        what = f"a batch of {entry.size:,} requests to {self.name} that was begun {when} may be on its way"
+        self.check_place(entry)
+        what = f"{_told(entry)} may be on its way"
         advice = f"look there, and give {{engine_option}} forget={entry.key} to have them sent, and paid for, again"
-        if entry.place != place_of(account):
-            raise ModelError(f"{what} at {entry.place}, and its address is {place_of(account)} now; {advice}")
         await _settled(entry)
         try:
             found = await self._call(lambda: self.find(entry), CircuitBreaker(), entry.key)
@@ -122,6 +120,17 @@ class Lane:
             await self._give_up(entry, "it never arrived")
         else:
             self._journal.submitted(entry.key, found.id)
+
+    def check_place(self, entry: Entry) -> None:
+        """Raise ModelError if a batch was handed over at another address than the one that the model has now."""
+        account = self.provider.account
+        if entry.place != place_of(account):
+            what = "is" if entry.batch else "may be"
+            raise ModelError(
+                f"{_told(entry)} {what} on its way at {entry.place}, and the address of the model is "
+                f"{place_of(account)} now: with {account.url_name}={entry.place} the same command collects it; "
+                f"{{engine_option}} forget={entry.key} gives it up, and has its requests sent, and paid for, again"
+            )
 
     async def find(self, entry: Entry) -> State | None:
         """Return the batch that an entry of the journal is about, by the provider's list.
@@ -178,7 +187,7 @@ class Lane:
                 continue
             lines += 1
             try:
-                result = read_result(json.loads(line), self.name)
+                result = in_batch(read_result(json.loads(line), self.name))
             except (ValueError, RecursionError):
                 broken += 1
                 continue
@@ -243,6 +252,11 @@ class Lane:
             return f"{self.name}: a batch was refused as too large ({message}); give the engine option requests=1000"
         what = "cannot be handed over" if error.failure.kind.is_sent_again else "was refused"
         return f"{self.name}: a batch {what} ({message}); {error.failure.advice}"
+
+
+def _told(entry: Entry) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(entry.time))
+    return f"a batch of {entry.size:,} requests to {entry.model} that was begun {when}"
 
 
 async def _settled(entry: Entry) -> None:

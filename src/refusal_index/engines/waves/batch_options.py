@@ -52,7 +52,7 @@ class Options:
         return cls(
             _number("poll", values.get("poll", "10"), LONGEST_POLL),
             int(_number("requests", values.get("requests", "50000"), 50_000)),
-            frozenset(value for name, value in given if name == "forget"),
+            settings.sending.forget,
         )
 
 

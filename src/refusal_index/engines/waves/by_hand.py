@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from refusal_index.engines.engine import Assignment
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.waves.formats import is_singly
 from refusal_index.engines.waves.wave import talks_of, wave
 from refusal_index.protocol import Asked
 
@@ -34,7 +35,7 @@ class FilesEngine:
     async def carry(self, assignment: Assignment) -> None:
         """Say how many requests are due, and how to have them written."""
         talks = talks_of(assignment.conversations, assignment.store)
-        due = sum(1 for _ in wave(talks, assignment.settings, self._names))
+        due = sum(1 for _ in wave(talks, assignment.settings, self._names, singly=is_singly(self._names)))
         path = assignment.folder.path if assignment.folder else "RUN"
         assignment.breaker.open(
             f"{due:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' writes them, "

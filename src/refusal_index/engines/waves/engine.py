@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from itertools import islice
 from typing import Protocol
 
-from refusal_index.engines.engine import Assignment, Finished, Underway
+from refusal_index.engines.engine import Assignment
+from refusal_index.engines.events import Finished, Underway
 from refusal_index.engines.failures import RESUMES, Failure
 from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.local.engine import AT_ONCE, LocalEngine
@@ -19,6 +21,9 @@ from refusal_index.engines.waves.taking import Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Conversation, due
+
+LARGEST_WAVE = 100_000
+"""Requests that are held in memory and handed to an executor together, unless they have to be all there at once."""
 
 FIRST_WAIT, LONGEST_WAIT = 2.0, 60.0
 """Seconds before requests that failed are sent again, doubled from wave to wave."""
@@ -31,9 +36,12 @@ class Executor(Protocol):
     ----------
     gives_choices
         Whether one request may ask for several replies.
+    largest_wave
+        How many requests it is handed together at most; None for all, since they had better be on their way together.
     """
 
     gives_choices: bool
+    largest_wave: int | None
 
     def open(self, folder: RunFolder | None) -> AbstractAsyncContextManager[None]:
         """Make ready what it needs, with what it keeps in the run's folder, and free it at the end.
@@ -47,7 +55,7 @@ class Executor(Protocol):
     def on_their_way(self) -> frozenset[str]:
         """Return the ids of requests that were sent by an earlier command, and whose results are still to come."""
 
-    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield results as they come, by id; none for a request is as good as a failure that passes.
 
         It ends early once the breaker of the assignment is open; what can be had later is then left for later.
@@ -101,8 +109,9 @@ class WaveEngine:
             tries.send(requests)
             assignment.progress(Underway(f"{len(requests):,} requests on their way"))
             taken = 0
-            async for results in self._results(requests, assignment):
-                taken += self._take(results, assignment, tries, about)
+            async with aclosing(self._results(requests, assignment)) as groups:
+                async for results in groups:
+                    taken += self._take(results, assignment, tries, about)
             wait = 0.0 if taken else min(max(2 * wait, FIRST_WAIT), LONGEST_WAIT)
 
     def _wave(self, assignment: Assignment, tries: Tries) -> list[Pending]:
@@ -110,7 +119,8 @@ class WaveEngine:
         singly = not (self._executor.gives_choices and tries.give_choices)
         requests = wave(talks, assignment.settings, self._names, singly=singly)
         on_its_way = self._executor.on_their_way()  # also what this command sent, where others came back before
-        return [one for one in requests if one.custom_id in on_its_way or not tries.are_over(one)]
+        wanted = (one for one in requests if one.custom_id in on_its_way or not tries.are_over(one))
+        return list(islice(wanted, self._executor.largest_wave))
 
     def _affordable(self, requests: list[Pending], assignment: Assignment) -> list[Pending]:
         """Return the requests that the budget has room for; those that are on their way already cost nothing more."""
@@ -126,7 +136,7 @@ class WaveEngine:
 
     async def _results(
         self, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncIterator[Mapping[str, Result]]:
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         here = [one for one in requests if one.ask.request.asked in self._own]
         away = [one for one in requests if one.ask.request.asked not in self._own]
         at_once = assignment.settings.sending.max_connections or AT_ONCE
@@ -136,8 +146,9 @@ class WaveEngine:
             some = here[start : start + at_once]
             yield {one.custom_id: one for one in await asyncio.gather(*map(self._called, some))}
         if away:
-            async for results in self._executor.carry(away, assignment):
-                yield results
+            async with aclosing(self._executor.carry(away, assignment)) as groups:
+                async for results in groups:
+                    yield results
 
     async def _called(self, pending: Pending) -> Result:
         try:

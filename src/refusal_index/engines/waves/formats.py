@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.chat import chat_body, count_in, read_chat, read_refused_prompt
-from refusal_index.engines.engine import Ask, Response
 from refusal_index.engines.failures import NoAnswerError
 from refusal_index.engines.waves.result import Result, ResultError, failed
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.text import sound_text
-from refusal_index.protocol import StopReason
+from refusal_index.protocol import Asked, StopReason
 
 Json = dict[str, Any]
 
@@ -51,6 +51,10 @@ class Format:
     most_bytes: int = 200 * MEGABYTE
     gives_choices: bool = True
     leaves_out: tuple[str, ...] = ()
+
+    def takes(self, requests: int, size: int) -> bool:
+        """Whether so many requests, and bytes, may stand in one file."""
+        return requests <= self.most_requests and size <= self.most_bytes
 
 
 def _openai(custom_id: str, ask: Ask, model: str) -> Json:
@@ -139,6 +143,25 @@ def format_of(name: str) -> Format:
     ('anthropic', 'compatible')
     """
     return FORMATS[PROVIDERS.get(name.partition("/")[0], "compatible")]
+
+
+def is_singly(names: Mapping[Asked, str], style: str | None = None) -> bool:
+    """Whether each draw takes a request of its own, as where the model's provider gives one reply at a time.
+
+    Parameters
+    ----------
+    names
+        Who is asked; of those that grade no draws are.
+    style
+        The format; None for what the model's provider takes.
+
+    Examples
+    --------
+    >>> is_singly({Asked.MODEL: "anthropic/claude-sonnet-4-0"}), is_singly({Asked.MODEL: "openai/gpt-4.1"})
+    (True, False)
+    """
+    model = names.get(Asked.MODEL)
+    return model is not None and not (FORMATS[style] if style else format_of(model)).gives_choices
 
 
 def written(pending: Pending, style: Format, model: str) -> str:

@@ -35,7 +35,8 @@ class Journal:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path, self._open, self._known = path, dict[str, Entry](), set[str]()
+        self._path, self._open = path, dict[str, Entry]()
+        self._keys, self._known = set[str](), set[str]()
         self._whole = self._lines = 0  # whole lines that are known, in bytes and in all
         if path is not None:
             self._read_on(path)
@@ -49,6 +50,11 @@ class Journal:
     def known(self) -> frozenset[str]:
         """The provider's names of all batches that it ever told of."""
         return frozenset(self._known)
+
+    @property
+    def told_of(self) -> frozenset[str]:
+        """All batches that it ever told of, by our keys and by the provider's names."""
+        return frozenset(self._keys | self._known)
 
     def begin(self, provider: str, place: str, model: str, requests: Iterable[str]) -> Entry:
         """Write that a batch is about to be handed over, and return it under a new key.
@@ -130,6 +136,7 @@ class Journal:
             if key in self._open:
                 raise JournalError("expected a key that no other batch has")
             about = {name: line[name] for name in ("provider", "place", "model", "time")}
+            self._keys.add(key)
             self._open[key] = Entry(key, requests=frozenset(line["requests"]), size=len(line["requests"]), **about)
         elif key not in self._open:
             raise JournalError(f"expected the key of a batch that was begun, got {shortened(key)}")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 
+from refusal_index.engines.engine import Assignment
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import read_result
@@ -37,6 +39,10 @@ def refuse_left(folder: RunFolder, engine: str) -> None:
             f"the first {left[0].name}), and another engine would pay for them again: go on with the same "
             f"{{engine}}, or take them in by 'refusal-index replies {folder.path} FILE...' and remove them"
         )
+
+
+Answered = Callable[[str, Sequence[Pending], Assignment], AsyncGenerator[Mapping[str, Result], None]]
+"""Has requests to a model, by its name, answered."""
 
 
 class Leftovers:
@@ -84,6 +90,32 @@ class Leftovers:
         for name in [name for name, results in self._files.items() if not results]:
             del self._files[name]
             self._remove(name)
+
+
+async def left_first(
+    left: Leftovers, requests: Sequence[Pending], names: Mapping[Asked, str], assignment: Assignment, answered: Answered
+) -> AsyncGenerator[Mapping[str, Result], None]:
+    """Yield what lies in files, then what is made of the other requests, one model after the other.
+
+    Parameters
+    ----------
+    left
+        What lies there.
+    requests, names, assignment
+        What is asked, of whom, and for what.
+    answered
+        Has requests to one model answered.
+    """
+    found = left.take(requests)
+    if found:
+        yield found
+    left.clear(assignment.store, names)
+    for name in dict.fromkeys(names.values()):
+        asked = [one for one in requests if names[one.ask.request.asked] == name and one.custom_id not in found]
+        if asked and assignment.breaker.reason is None:
+            async with aclosing(answered(name, asked, assignment)) as groups:
+                async for results in groups:
+                    yield results
 
 
 def read_lines(lines: Iterable[str], model: str = "the provider") -> Iterator[Result]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.functions import is_function_name
+from refusal_index.engines.functions import asked_by_name
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.engine import WaveEngine
 from refusal_index.protocol import Asked
@@ -28,8 +28,4 @@ def ray_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[
     # Of an extra, and slow to import.
     from refusal_index.engines.waves.ray_executor import RayExecutor  # noqa: PLC0415
 
-    asked = {one: name for one, name in names.items() if not (is_function_name(name) or callable(objects.get(name)))}
-    for name in asked.values():
-        if name in objects:
-            raise ModelError(f"model {name!r}: this engine asks models by name; choose {{engine}} inspect")
-    return WaveEngine(settings, names, objects, RayExecutor(settings, asked))
+    return WaveEngine(settings, names, objects, RayExecutor(settings, asked_by_name(names, objects)))

@@ -5,25 +5,28 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import ray.data
 
+from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.models import model_names
-from refusal_index.engines.accounts import ALMANAC, Account, account_of
-from refusal_index.engines.engine import Assignment, RunFailedError, Underway
+from refusal_index.engines.accounts import Account, account_of
+from refusal_index.engines.engine import Assignment, RunFailedError
 from refusal_index.engines.error_messages import told
+from refusal_index.engines.events import Underway
 from refusal_index.engines.failures import RESUMES
 from refusal_index.engines.setting import unknown
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.leftover import Leftovers
+from refusal_index.engines.waves.engine import LARGEST_WAVE
+from refusal_index.engines.waves.leftover import Leftovers, left_first
 from refusal_index.engines.waves.ray_cluster import cluster
 from refusal_index.engines.waves.ray_options import read_options
 from refusal_index.engines.waves.ray_pipeline import Place, desk_here, embedded, over_http, shards_of
-from refusal_index.engines.waves.ray_shards import Shards, read_shard
+from refusal_index.engines.waves.ray_shards import Shards, own_name, read_shard
 from refusal_index.engines.waves.ray_vllm import VLLM, check_gpus, check_settings, on_gpus
 from refusal_index.engines.waves.result import Result
 from refusal_index.engines.waves.wave import Pending
@@ -53,9 +56,11 @@ class RayExecutor:
         If an option is none.
     """
 
+    largest_wave: int | None = LARGEST_WAVE
+
     def __init__(self, settings: Settings, names: Mapping[Asked, str]) -> None:
         self._settings, self._names = settings, names
-        self._options = read_options(settings.sending.engine_option)
+        self._options = read_options(settings.sending.own_options)
         self._accounts = {name: account for name in names.values() if (account := _account(name, settings)) is not None}
         # Ray's stage for vLLM hands on one reply only
         self.gives_choices = not any(_provider(name) == VLLM for name in names.values())
@@ -81,16 +86,16 @@ class RayExecutor:
                 self._shards.close()
 
     def _url(self, run: Path) -> str:
-        """Return where shards are kept: those of several runs in one storage lie apart, by the folder's name."""
+        """Return where shards are kept: those of several runs in one storage lie apart."""
         if self._options.storage is None:
             return str((run / FOLDER).absolute())
-        return f"{self._options.storage.rstrip('/')}/{run.absolute().name}"
+        return f"{self._options.storage.rstrip('/')}/{own_name(run / FOLDER.parent)}"
 
     def on_their_way(self) -> frozenset[str]:
         """Return the ids of requests whose results lie in shards."""
         return self._left.ids
 
-    async def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield what lies in shards, then what the cluster makes of the others.
 
         Raises
@@ -98,20 +103,11 @@ class RayExecutor:
         RunFailedError
             If the cluster fails, and not only a part of it.
         """
-        found = self._left.take(requests)
-        if found:
-            yield found
-        self._left.clear(assignment.store, self._names)
-        for name in dict.fromkeys(self._names.values()):
-            asked = [one for one in requests if self._names[one.ask.request.asked] == name]
-            asked = [one for one in asked if one.custom_id not in found]
-            if asked and assignment.breaker.reason is None:
-                async for results in self._answered(name, asked, assignment):
-                    yield results
+        return left_first(self._left, requests, self._names, assignment, self._answered)
 
     async def _answered(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncIterator[Mapping[str, Result]]:
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         dataset, shards = self._dataset(name, requests)
         stream, finished = _Stream(dataset), 0
         self._stream = stream

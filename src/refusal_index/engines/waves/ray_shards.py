@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import uuid
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import fsspec
@@ -16,10 +18,15 @@ from refusal_index.engines.engine import ModelError
 from refusal_index.engines.failures import Failure, Kind
 from refusal_index.engines.waves.formats import read_result
 from refusal_index.engines.waves.result import Result, ResultError
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.files import check_folder, check_plain, write_atomically
 from refusal_index.redaction import redacted
 
 ENDING, MARK = ".jsonl", "driver"
 """What the name of a shard ends in, and the file by which a process finds out whose folder it sees."""
+
+NAME, OWN = "storage", re.compile(r"run-[0-9a-f]{32}")
+"""The file in a run's folder that says what its part of a storage is called, and what such a name looks like."""
 
 
 class Shards:
@@ -115,6 +122,35 @@ class Shards:
             stream.write(content.encode())
         if written != path:
             self._files.move(written, path)
+
+
+def own_name(folder: Path) -> str:
+    """Return what a run's part of a storage is called: a name that nobody else has, and that moves with its folder.
+
+    Parameters
+    ----------
+    folder
+        Where the name is kept; it is made where there is none.
+
+    Raises
+    ------
+    ModelError
+        If what is kept there is no such name, or none can be kept.
+    """
+    place = folder / NAME
+    try:
+        check_folder(folder).mkdir(exist_ok=True)
+        if not os.path.lexists(place):
+            write_atomically(place, f"run-{uuid.uuid4().hex}\n".encode())
+        name = check_plain(place, most=100).read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{place}: the name of this run's shards cannot be kept ({error})") from error
+    if not OWN.fullmatch(name):
+        raise ModelError(
+            f"{place}: expected the name of this run's shards, got {shortened(name)}; put it back, or remove it to "
+            "have what lies in the storage asked again"
+        )
+    return name
 
 
 def _storage(place: str) -> tuple[Any, str]:

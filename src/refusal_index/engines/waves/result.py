@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from refusal_index.engines.engine import Response
+from refusal_index.engines.asks import Response
 from refusal_index.engines.error_messages import told
-from refusal_index.engines.failures import Failure, Kind, failure_of
+from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.errors import RefusalIndexError
 
 PASSING_CODES = (
@@ -73,6 +73,13 @@ class Result:
     failure: Failure | None = None
 
 
+def in_batch(result: Result) -> Result:
+    """Return a result as of a provider's batch."""
+    if result.response is None:
+        return result
+    return replace(result, response=replace(result.response, in_batch=True))
+
+
 class ProviderError(RefusalIndexError, RuntimeError):
     """What a provider says of a request that failed, with the names that errors of clients have."""
 
@@ -121,8 +128,3 @@ def _status_in(error: Mapping[str, Any]) -> int | None:
         return code if 400 <= code < 600 else GOOGLE_CODES.get(code)
     named = (error.get(name) for name in ("code", "type", "status"))
     return next((STATUSES[one] for one in named if isinstance(one, str) and one in STATUSES), None)
-
-
-def is_lasting(result: Result) -> bool:
-    """Whether a result is a failure that will not pass by itself, whatever is asked."""
-    return result.failure is not None and result.failure.kind is Kind.LASTING

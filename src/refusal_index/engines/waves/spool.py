@@ -6,14 +6,13 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
-from refusal_index.engines.engine import Response
+from refusal_index.engines.asks import Response
 from refusal_index.engines.waves.formats import read_result
-from refusal_index.engines.waves.result import Result, ResultError
+from refusal_index.engines.waves.result import Result, ResultError, in_batch
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.text import sound_text
@@ -21,6 +20,9 @@ from refusal_index.protocol import StopReason
 
 AT_ONCE = 5_000  # lines that go to the disk together
 NAMED = 5  # of each kind of trouble, so many are named
+
+LONGEST_LINE = 64 << 20
+"""Most bytes of a line that holds a result: many long replies with their log probabilities come nowhere near it."""
 
 TABLE = """
 PRAGMA journal_mode = OFF;
@@ -97,9 +99,8 @@ class Spool:
         """
         if path.exists() and not path.is_file():  # a pipe would be waited for
             raise ResultFileError(f"{path}: expected a file of results, it is none")
-        rows = self._rows(path)
         try:
-            while some := list(islice(rows, AT_ONCE)):
+            for some in _together(self._rows(path)):
                 self._put(some)
         except OSError as error:
             raise ResultFileError(
@@ -112,12 +113,14 @@ class Spool:
 
     def _rows(self, path: Path) -> Iterator[Row]:
         with path.open("rb") as file:
-            for number, raw in enumerate(file, start=1):
+            for number, raw in enumerate(_lines(file), start=1):
                 if not raw.strip():
                     continue
                 try:
+                    if len(raw) > LONGEST_LINE:
+                        raise ResultError(f"expected a line of at most {LONGEST_LINE:,} bytes, it is longer")
                     line = raw.decode("utf-8-sig")
-                    result = read_result(json.loads(line))
+                    result = in_batch(read_result(json.loads(line)))  # as files of requests are carried, mostly
                 except ResultError as error:
                     self.unreadable.add(f"{path}, line {number}: {error}")
                 except (ValueError, RecursionError) as error:
@@ -172,6 +175,28 @@ class Spool:
             if number >= len(self._used) or not self._used[number]:
                 found.add(f"{path}, line {row}: {shortened(name)}")
         return found
+
+
+def _together(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield rows in portions, none of them with much more text than the longest line."""
+    some: list[Row] = []
+    size = 0
+    for row in rows:
+        some.append(row)
+        size += len(row[2])
+        if len(some) == AT_ONCE or size > LONGEST_LINE:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a file; of one that is too long its beginning, which is longer than `LONGEST_LINE` too."""
+    while raw := file.readline(LONGEST_LINE + 1):
+        yield raw
+        while len(raw) > LONGEST_LINE and not raw.endswith(b"\n"):
+            raw = file.readline(LONGEST_LINE + 1)
 
 
 def _failure(line: str) -> Result | None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from refusal_index.engines.engine import Event, Finished, Progress, Replied, Response, completed, unwatched
+from refusal_index.engines.asks import Response, completed
+from refusal_index.engines.events import Event, Finished, Progress, Replied, unwatched
 from refusal_index.engines.failures import Failure, NoAnswerError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.store_rows import without_keys
 from refusal_index.engines.waves.result import Result, failed
-from refusal_index.engines.waves.wave import Pending, Sheet, Talk, custom_id, one_by_one
+from refusal_index.engines.waves.wave import Pending, Sheet, Talk, custom_id, most_draws, one_by_one
 from refusal_index.outcomes.text import sound_text
 from refusal_index.protocol import Asked, Completion, Conversation, Due
 from refusal_index.redaction import redacted
@@ -82,6 +83,8 @@ def take(
     settings: Settings,
     names: Mapping[Asked, str],
     watch: Watch = Watch(),
+    *,
+    singly: bool = False,
 ) -> Taken:
     """Enter results into the store.
 
@@ -97,13 +100,15 @@ def take(
         Where they go, and how their requests were made and whom they asked.
     watch
         Who is told.
+    singly
+        Whether each draw that is due afterwards takes a request of its own, as `wave` has it.
 
     Raises
     ------
     StoreError
         If replies cannot be kept.
     """
-    taking, most = _Taking(results, store, watch), settings.sending.max_choices
+    taking, most = _Taking(results, store, watch), most_draws(settings, singly=singly)
     for talk in talks:
         taking.compare(talk, names)
         sheet = Sheet(talk, settings, names)

@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import islice
 from pathlib import Path
 
-from refusal_index.engines.engine import Assignment, ModelError, RunFailedError, Underway
+from refusal_index.almanac import ALMANAC
+from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
+from refusal_index.engines.events import Underway
 from refusal_index.engines.failures import RESUMES
-from refusal_index.engines.functions import is_function_name
+from refusal_index.engines.functions import asked_by_name
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.engine import WaveEngine
+from refusal_index.engines.waves.engine import LARGEST_WAVE, WaveEngine
 from refusal_index.engines.waves.formats import FORMATS, written
-from refusal_index.engines.waves.leftover import Leftovers, read_lines
+from refusal_index.engines.waves.leftover import Leftovers, left_first, read_lines
 from refusal_index.engines.waves.result import Result
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.files import check_folder, check_plain
@@ -32,7 +35,7 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked
 from refusal_index.redaction import redacted
 
-VLLM, ALMANAC = "vllm", "almanac"
+VLLM = "vllm"
 OURS = [sys.executable, "-c", "from refusal_index.cli import main; main()", "run-batch"]
 FOLDER, REQUESTS, RESULTS = "waves", ".requests.jsonl", ".results.jsonl"
 RESERVED = ("model", "i", "input-file", "o", "output-file", "served-model-name", "output-tmp-dir")
@@ -45,6 +48,12 @@ AT_ONCE = 5_000  # results that are entered together
 LOOK = 2.0  # seconds between looks at what the program says
 LAST_LINES, LONGEST = 5, 300  # of its output in an error, and their characters
 ROOM = 1 << 20  # bytes on a disk below which a program that said nothing may have had no room to
+
+BAD_OPTION = 2
+"""Status of a program that was given options which it does not have."""
+
+FRAME = str.maketrans("", "", "╭╮╰╯│─")
+REFUSED_OPTION = re.compile(r"unrecognized arguments|argument -|No such option|Invalid value")
 
 TETHER = """
 import os, signal, subprocess, sys, threading, time
@@ -70,9 +79,8 @@ def vllm_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping
     ModelError
         If a model is none that such a program can be asked, or there is no program or no GPU.
     """
-    for asked, name in names.items():
-        if not (is_function_name(name) or callable(objects.get(name))):
-            check_program(asked, name)
+    for asked, name in asked_by_name(names, objects).items():
+        check_program(asked, name)
     return WaveEngine(settings, names, objects, RunBatch(settings, names))
 
 
@@ -151,9 +159,10 @@ class RunBatch:
     """
 
     gives_choices = True
+    largest_wave: int | None = LARGEST_WAVE
 
     def __init__(self, settings: Settings, names: Mapping[Asked, str]) -> None:
-        self._names, self._options = names, checked_options(settings.sending.engine_option)
+        self._names, self._options = names, checked_options(settings.sending.own_options)
         self._left = Leftovers([], len)
 
     @asynccontextmanager
@@ -169,30 +178,21 @@ class RunBatch:
         """Return the ids of requests whose results lie in the folder."""
         return self._left.ids
 
-    async def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncIterator[Mapping[str, Result]]:
+    def carry(self, requests: Sequence[Pending], assignment: Assignment) -> AsyncGenerator[Mapping[str, Result], None]:
         """Yield what lies in the folder, then what the program makes of the others.
 
         Raises
         ------
+        ModelError
+            If the program does not take an option as given.
         RunFailedError
             If the program fails; what it answered before is yielded.
         """
-        found = self._left.take(requests)
-        if found:
-            yield found
-        self._left.clear(assignment.store, self._names)
-        for name in dict.fromkeys(self._names.values()):
-            asked = [
-                one for one in requests
-                if self._names[one.ask.request.asked] == name and one.custom_id not in found
-            ]  # fmt: skip
-            if asked and assignment.breaker.reason is None:
-                async for results in self._answered(name, asked, assignment):
-                    yield results
+        return left_first(self._left, requests, self._names, assignment, self._answered)
 
     async def _answered(
         self, name: str, requests: Sequence[Pending], assignment: Assignment
-    ) -> AsyncIterator[Mapping[str, Result]]:
+    ) -> AsyncGenerator[Mapping[str, Result], None]:
         title = hashlib.sha256("\n".join([name, *sorted(one.custom_id for one in requests)]).encode()).hexdigest()[:16]
         source, target, log = (self._folder / f"{title}{ending}" for ending in (REQUESTS, RESULTS, ".log"))
         for old in (source, target):
@@ -205,6 +205,9 @@ class RunBatch:
         while group := {one.custom_id: one for one in islice(results, AT_ONCE)}:
             yield group
         self._remove(target.name)
+        if status == BAD_OPTION and assignment.breaker.reason is None and (told := _refused_option(log)):
+            given = " ".join(f"{option}={value}" for option, value in self._options)
+            raise ModelError(f"{{engine_option}}: the program does not take {given}: {told}")
         if status and assignment.breaker.reason is None:
             raise RunFailedError(f"{name}: the program ended with status {status}: {_end_of(log)}; {RESUMES}")
 
@@ -254,6 +257,12 @@ def _end_of(log: Path) -> str:
     is_full = shutil.disk_usage(log.parent).free < ROOM
     silent = "it said nothing, and hardly any room is left on the disk" if is_full else "it said nothing"
     return f"{_last_lines(log, LAST_LINES)[-LONGEST:] or silent} (all it said is in {log})"
+
+
+def _refused_option(log: Path) -> str:
+    """Return what a program said of its options, without how it is used; nothing where it said no such thing."""
+    said = " ".join(_last_lines(log, LAST_LINES).translate(FRAME).replace(" / ", " ").split())
+    return said[found.start() :][:LONGEST] if (found := REFUSED_OPTION.search(said)) else ""
 
 
 def _last_lines(log: Path, count: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from refusal_index.engines.engine import Ask, ask_for, variant_of
+from refusal_index.engines.asks import Ask, ask_for, variant_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.protocol import Asked, Completion, Conversation, Due, due
@@ -172,10 +172,15 @@ def wave(
     singly
         Whether each draw takes a request of its own, as for whoever gives one reply only.
     """
-    most = 1 if singly else settings.sending.max_choices
+    most = most_draws(settings, singly=singly)
     for talk in talks:
         sheet = Sheet(talk, settings, names)
         yield from sheet.requests({one.variant: sheet.due(one) for one in talk.conversations}, most)
+
+
+def most_draws(settings: Settings, *, singly: bool) -> int:
+    """Return for how many draws one request asks at most: for one of whoever gives one reply only."""
+    return 1 if singly else settings.sending.max_choices
 
 
 def in_requests(one: Due, most: int) -> list[Due]:

@@ -26,6 +26,9 @@ METRIC_LABELS: Mapping[str, str] = {
     "correct_given_attempted": "C/A",
     "f_score": "F",
     "weighted_score": "Weighted",
+    "hallucination_rate": "Hallucinated",
+    "omniscience_index": "Omniscience",
+    "truthfulness_score": "Truthfulness",
     "error_rate": "Error",
     "refusal_index": "RI",
     "single_draw_refusal_index": "single-draw RI",
@@ -69,16 +72,16 @@ def escape(text: str) -> str:
     )
 
 
-def number(value: float | None) -> str:
-    """Show a number to three digits.
+def number(value: float | None, digits: int = 3) -> str:
+    """Show a number to so many digits.
 
     >>> number(0.25), number(None)
     ('0.250', '-')
     """
-    return UNDEFINED if value is None else f"{value:.3f}"
+    return UNDEFINED if value is None else f"{value:.{digits}f}"
 
 
-def interval(low: float | None, high: float | None) -> str:
+def interval(low: float | None, high: float | None, digits: int = 3) -> str:
     """Show an interval, both ends of which are known or neither.
 
     >>> interval(0.2, 0.25), interval(None, None)
@@ -86,7 +89,7 @@ def interval(low: float | None, high: float | None) -> str:
     """
     if low is None or high is None:
         return UNDEFINED
-    return f"[{low:.3f}, {high:.3f}]"
+    return f"[{low:.{digits}f}, {high:.{digits}f}]"
 
 
 def span(low: float | None, high: float | None) -> str:

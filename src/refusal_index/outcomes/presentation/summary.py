@@ -9,7 +9,7 @@ from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DR
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
 from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE, measures_blocks
 from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
@@ -18,7 +18,10 @@ from refusal_index.stats import Estimate
 
 MIX_SIGN = "+"
 MISSING = "range of the missing"
-METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DRAW))
+OF_ERRORS = ("hallucination_rate", "omniscience_index", "truthfulness_score")
+"""The metrics that set wrong answers against refusals: they have a table of their own."""
+
+METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DRAW, *OF_ERRORS))
 """The metrics that have a column behind the index."""
 
 ONE_DRAW = (
@@ -45,7 +48,7 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     lacks = lacking(summary)
     if lacks is not None:
         yield from (lacks, "")
-    yield summary_table(summary)
+    yield from (summary_table(summary), "", errors_table(summary))
     yield from ("", which_index(summary))
     for pooled in summary.pooled:
         yield from ("", _pooled(summary, pooled))
@@ -100,6 +103,23 @@ def summary_table(summary: Summary) -> Table:
     numbers = ("n", *(column for index in indices for column in (index, level)), *metrics, *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
+
+
+def errors_table(summary: Summary) -> Table:
+    """Make the table of the scores that set wrong answers against refusals, at their weights."""
+    weights = ",".join(f"{weight:g}" for weight in summary.truthfulness_weights)
+    level = f"{percent(summary.confidence_level)} interval"
+    names = (METRIC_COLUMNS[OF_ERRORS[0]], METRIC_COLUMNS[OF_ERRORS[1]], f"{METRIC_COLUMNS[OF_ERRORS[2]]} at {weights}")
+    columns = ("wrong or refused", *(column for name in names for column in (name, level)))
+    rows = ((_title(summary, one), *_errors_row(one)) for one in summary.variants)
+    return Table.of(columns, rows, left=columns[:1])
+
+
+def _errors_row(variant: VariantSummary) -> Iterator[str]:
+    for name in OF_ERRORS:
+        found, digits = variant.metric(name), 1 if name == "omniscience_index" else 3
+        yield number(found.estimate, digits)
+        yield interval(found.low, found.high, digits)
 
 
 def _any_missing(summary: Summary) -> bool:

@@ -1,11 +1,11 @@
 /* Which questions are shown. Texts are searched once each, whatever the number of rows that hold them. */
 
 const LENSES = [
-  ["All", 0],
-  ["Refused though right when forced", 1],
-  ["Confidently wrong", 2],
-  ["Prompts disagree", 8],
-  ["Unscored", 4],
+  ["All", 0, "all"],
+  ["Refused though right when forced", 1, "refused_right"],
+  ["Confidently wrong", 2, "confidently_wrong"],
+  ["Prompts disagree", 8, "divided"],
+  ["Unscored", 4, "unscored"],
 ];
 
 function searcher(data) {
@@ -35,7 +35,9 @@ function filtered(data, chosen, search) {
     const variants = data.runs[questions.run[q]].variants;
     let any = false;
     for (let r = questions.start[q]; r < questions.start[q + 1] && !any; r++) {
-      any = (chosen.variant === null || variants[rows.variant[r]] === chosen.variant)
+      const first = r === questions.start[q] || rows.variant[r] !== rows.variant[r - 1];
+      any = (first || chosen.draw < 0)
+        && (chosen.variant === null || variants[rows.variant[r]] === chosen.variant)
         && (chosen.cell < 0 || rows.cell[r] === chosen.cell)
         && (chosen.first < 0 || rows.first[r] === chosen.first)
         && (chosen.forced < 0 || rows.forced[r] === chosen.forced)
@@ -43,6 +45,6 @@ function filtered(data, chosen, search) {
     }
     if (any) found.push(q);
   }
-  if (chosen.order === 1) found.sort((a, b) => questions.order[a] - questions.order[b]);
+  if (chosen.order >= 0) found.sort((a, b) => questions.order[a] - questions.order[b]);
   return found;
 }

@@ -4,34 +4,25 @@ function options(select, entries) {
   select.replaceChildren(...entries.map(([value, words]) => element("option", { value: String(value), dir: "auto" }, words)));
 }
 
-function fillFilters(data) {
-  const variants = [...new Set(data.runs.flatMap((run) => run.variants))];
-  options(byId("run"), [[-1, "any"], ...data.runs.map((run, i) => [i, plain(run.label)])]);
-  options(byId("variant"), [["", "any"], ...variants.map((name, i) => [i, plain(name)])]);
-  options(byId("cell"), [[-1, "any"], ...CELL_WORDS.map((words, i) => [i, words])]);
-  options(byId("first"), [[-1, "any"], ...GRADES.slice(0, 4).map((grade, i) => [i, grade])]);
-  options(byId("forced"), [[-1, "any"], ...GRADES.map((grade, i) => [i, grade])]);
-  options(byId("topic"), [[-1, "any"], ...data.topics.map((topic, i) => [i, plain(topic)])]);
-  options(byId("order"), [[0, "suspicious first"], [1, "as in the file"]]);
-  byId("field-run").hidden = data.runs.length < 2;
-  byId("field-variant").hidden = variants.length < 2;
-  byId("field-topic").hidden = data.topics.length < 2;
-  return variants;
+function fillFilters(fields) {
+  for (const [field, { words, any, shown }] of Object.entries(fields)) {
+    options(byId(field), [[-1, any], ...words.map((word, place) => [place, word])]);
+    byId(`field-${field}`).hidden = !shown;
+  }
 }
 
-function startLenses(data, update) {
+function startLenses(data, chosen) {
   let lens = 0;
   const counts = LENSES.map(([, bit]) => data.questions.flags.reduce((sum, flags) => sum + (!bit || flags & bit ? 1 : 0), 0));
   const buttons = LENSES.map(([words, bit], place) => {
     const made = element("button", { type: "button", "aria-pressed": String(!bit), "data-lens": String(bit) }, words, element("b", {}, thousands(counts[place])));
     made.hidden = bit > 0 && counts[place] === 0;
-    made.addEventListener("click", () => set(bit));
+    made.addEventListener("click", () => { set(bit); chosen(); });
     return made;
   });
   function set(bit) {
     lens = bit;
     buttons.forEach((one) => one.setAttribute("aria-pressed", String(one.dataset.lens === String(bit))));
-    update();
   }
   byId("lenses").append(...buttons);
   return { get: () => lens, set };
@@ -83,36 +74,54 @@ function startDetail(data, list) {
 }
 
 function startBrowser(data) {
-  const variants = fillFilters(data);
+  const fields = choices(data);
+  fillFilters(fields);
   const search = searcher(data);
   const form = byId("filters");
   const total = thousands(data.questions.id.length);
-  const value = (name) => Number(byId(name).value);
   let list = null;
+  const state = () => ({
+    search: byId("search").value.trim(), lens: lenses.get(),
+    chosen: Object.fromEntries(Object.keys(fields).map((field) => [field, Number(byId(field).value)])),
+  });
   const update = () => {
-    const variant = byId("variant").value;
-    const found = filtered(data, {
-      lens: lenses.get(), search: byId("search").value, variant: variant === "" ? null : variants[Number(variant)],
-      run: value("run"), cell: value("cell"), first: value("first"), forced: value("forced"),
-      topic: value("topic"), order: value("order"),
-    }, search);
+    const { search: words, lens, chosen } = state();
+    const variant = fields.variant.names[chosen.variant] ?? null;
+    const found = filtered(data, { ...chosen, search: words, lens, variant }, search);
     byId("count").textContent = `${thousands(found.length)} of ${total} questions`;
     list.set(found);
+    const address = addressOf(fields, state());
+    document.querySelectorAll(".to-questions").forEach((link) => link.setAttribute("href", address));
   };
-  const lenses = startLenses(data, () => update());
+  const take = ({ search: words, lens, chosen }) => {
+    byId("search").value = words;
+    lenses.set(lens);
+    for (const [field, place] of Object.entries(chosen)) byId(field).value = String(place);
+    update();
+  };
+  const remember = startAddress(fields, { state, take, come: () => {
+    byId("questions").scrollIntoView();
+    list.focus();
+  } });
+  const chosen = (by) => { update(); remember(by); };
+  const lenses = startLenses(data, () => chosen("lens"));
   const open = startDetail(data, () => list);
   list = virtualList({ list: byId("list"), rows: byId("rows"), draw: (q) => drawRow(data, q), open });
   let waiting = 0;
-  form.addEventListener("input", () => { clearTimeout(waiting); waiting = setTimeout(update, 60); });
+  form.addEventListener("input", (event) => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => chosen(event.target.id), 60);
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("reset", () => setTimeout(() => lenses.set(0)));
+  form.addEventListener("reset", () => setTimeout(() => { lenses.set(0); chosen("reset"); }));
   addEventListener("keydown", (event) => {
     if (event.key !== "/" || /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) return;
     event.preventDefault();
     byId("search").focus();
   });
   byId("browser").hidden = false;
-  update();
+  take(readAddress(fields, location.hash) ?? readAddress(fields, ""));
+  if (location.hash.startsWith(`${PLACE}?`)) byId("questions").scrollIntoView();
 }
 
 function startPrinting() {
@@ -127,7 +136,7 @@ function startPrinting() {
 /* A link into a part that is folded opens it. */
 function startLinks() {
   const unfold = () => {
-    const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
+    const target = location.hash.length > 1 ? byId(location.hash.slice(1)) : null;
     const folded = target?.closest("details");
     if (folded) folded.open = true;
   };

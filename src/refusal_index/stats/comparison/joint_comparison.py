@@ -270,7 +270,7 @@ def _joint_influence(
     if joint.rho is None or joint.status != "ok":
         return np.full(refused.shape[1] if design is None else design.clusters.max(initial=-1) + 1, np.nan)
     kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
-    points = [point_estimate("refusal_index", joint.variants[row].table, 0.0) for row in kept]
+    points = [point_estimate("refusal_index", joint.variants[row].table) for row in kept]
     on_index = scaled_influence(points, cell_codes(refused[kept], wrong[kept], scored[kept]), design)
     weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
     return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))

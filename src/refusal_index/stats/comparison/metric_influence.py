@@ -20,7 +20,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, ratio_influence, why_undefined
+from refusal_index.stats.baseline import (
+    DEFAULT_PAYOFFS,
+    METRIC_NAMES,
+    TRUTHFULNESS_WEIGHTS,
+    Payoffs,
+    Weights,
+    checked_payoffs,
+    ratio_influence,
+    why_undefined,
+)
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
@@ -57,6 +66,7 @@ def metric_influence(
     *,
     metric: str = "refusal_index",
     penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> FloatArray:
     """Influence of each question on a metric of each run.
 
@@ -66,6 +76,7 @@ def metric_influence(
         As for `checked_matrices`, one row a run, one column a question.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
 
     Returns
     -------
@@ -77,7 +88,8 @@ def metric_influence(
     Raises
     ------
     TypeError, ValueError
-        As for `checked_matrices`, or if the metric has another name or the penalty is negative.
+        As for `checked_matrices`, or if the metric has another name, or the penalty or the weights are out
+        of range.
 
     References
     ----------
@@ -90,8 +102,8 @@ def metric_influence(
     array([[-0.5, -0.5,  0.5,  0.5]])
     """
     matrices = checked_matrices(refused, wrong, scored)
-    name, cost = checked_metric(metric), checked_penalty(penalty)
-    points = [point_estimate(name, table, cost) for table in row_tables(*matrices)]
+    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    points = [point_estimate(name, table, worth) for table in row_tables(*matrices)]
     return influence_rows(points, cell_codes(*matrices))
 
 
@@ -102,14 +114,14 @@ def checked_metric(metric: str) -> str:
     return metric
 
 
-def point_estimate(metric: str, table: AnyTable, penalty: float) -> PointEstimate:
+def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:
     """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
     if metric == "refusal_index":
         return _refusal_index(table)
     undefined = why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined, NO_INFLUENCE)
-    ratio, (w, x, y, z) = ratio_influence(metric, table, penalty)
+    ratio, (w, x, y, z) = ratio_influence(metric, table, worth)
     if isinstance(table, SampledTable) and table.n_clusters < 2:
         return PointEstimate(ratio, "boundary", ONE_CLUSTER, NO_INFLUENCE)
     by_cell = _unrounded(w), _unrounded(x), _unrounded(y), _unrounded(z)

@@ -23,7 +23,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty, metrics
+from refusal_index.stats.baseline import (
+    METRIC_NAMES,
+    TRUTHFULNESS_WEIGHTS,
+    Payoffs,
+    Weights,
+    checked_payoffs,
+    metrics,
+)
 from refusal_index.stats.comparison.metric_influence import (
     ROUNDING,
     PointEstimate,
@@ -78,7 +85,7 @@ class MetricDifference:
     status: Status
     reason: str | None
     _tables: tuple[AnyTable, ...] = field(repr=False)
-    _penalty: float = field(repr=False)
+    _worth: Payoffs = field(repr=False)
     _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     @property
@@ -116,7 +123,7 @@ class MetricDifference:
         if self.status == "ok" and self.standard_error is not None:
             reach = student_quantile(confidence_level, self._degrees_of_freedom) * self.standard_error
             return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
-        first, second = (metric_estimate(self.name, table, self._penalty, confidence_level) for table in self._tables)
+        first, second = (metric_estimate(self.name, table, self._worth, confidence_level) for table in self._tables)
         return _square_and_add(first, second)
 
 
@@ -151,6 +158,7 @@ def compare_metrics(
     scored: ArrayLike | None = None,
     *,
     penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> Comparison:
@@ -165,6 +173,7 @@ def compare_metrics(
         False where that run has no grade for that question; all True if not given. For runs over different questions
         give the columns of both, scored in one row each.
     penalty : float, default: 1
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     cluster, weight : array_like, shape (n,), optional
         Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
@@ -178,7 +187,8 @@ def compare_metrics(
     TypeError
         If an argument holds something other than truth values.
     ValueError
-        If there are not exactly two rows, the shapes differ, the penalty is negative, or as `SamplingDesign.of`.
+        If there are not exactly two rows, the shapes differ, the penalty or the weights are out of range, or as
+        `SamplingDesign.of`.
 
     References
     ----------
@@ -197,7 +207,7 @@ def compare_metrics(
     (0.231, 0.489)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    cost = checked_penalty(penalty)
+    worth = checked_payoffs(penalty, truthfulness_weights)
     if len(matrices[0]) != 2:
         raise ValueError(
             f"refused must have exactly two rows, the runs to compare, got {len(matrices[0])}; "
@@ -207,16 +217,18 @@ def compare_metrics(
     matrices = matrices if design is None else design.taking_part(matrices)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
     return Comparison(
-        tuple(_difference(name, tables, codes, cost, design) for name in METRIC_NAMES),
+        tuple(_difference(name, tables, codes, worth, design) for name in METRIC_NAMES),
         tables[0].n,
         tables[1].n,
         int(np.count_nonzero(matrices[2].all(axis=0))),
     )
 
 
-def metric_estimate(metric: str, table: AnyTable, penalty: float, confidence_level: float) -> Estimate:
+def metric_estimate(metric: str, table: AnyTable, worth: Payoffs, confidence_level: float) -> Estimate:
     """Estimate a single metric of a table, with its interval."""
-    every = metrics(table, penalty=penalty, confidence_level=confidence_level)
+    every = metrics(
+        table, penalty=worth.penalty, truthfulness_weights=worth.truthfulness, confidence_level=confidence_level
+    )
     return every[METRIC_NAMES.index(metric)]
 
 
@@ -239,10 +251,10 @@ def _difference(
     name: str,
     tables: tuple[AnyTable, ...],
     codes: NDArray[np.intp],
-    penalty: float,
+    worth: Payoffs,
     design: SamplingDesign | None,
 ) -> MetricDifference:
-    points = [point_estimate(name, table, penalty) for table in tables]
+    points = [point_estimate(name, table, worth) for table in tables]
     first, second = (point.estimate for point in points)
     estimate = error = pvalue = None
     degrees_of_freedom = fewest_degrees_of_freedom(codes < 4, design)
@@ -262,7 +274,7 @@ def _difference(
         if len(counts) == len(tables):  # clusters and weights have no such test
             pvalue = float(2 * ndtr(-abs(signed_root(counts, codes)[0])))
     return MetricDifference(
-        name, first, second, estimate, error, pvalue, status, reason, tables, penalty, degrees_of_freedom
+        name, first, second, estimate, error, pvalue, status, reason, tables, worth, degrees_of_freedom
     )
 
 

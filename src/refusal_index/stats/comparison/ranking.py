@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison.metric_influence import (
     checked_metric,
     point_estimate,
@@ -163,6 +163,7 @@ def rank_runs(
     *,
     metric: str = "refusal_index",
     penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = 0.95,
     adjustment: Adjustment = "max-t",
     n_resamples: int = RESAMPLES,
@@ -179,6 +180,7 @@ def rank_runs(
         or none of their questions.
     metric : str in `METRIC_NAMES`, default: "refusal_index"
     penalty : float, default: 1
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
     confidence_level : float, default: 0.95
         Of the intervals. Two runs differ significantly where the adjusted p-value is at most 1 less this.
     adjustment : {"max-t", "holm"}
@@ -226,13 +228,13 @@ def rank_runs(
             f"refused must have two rows or more, the runs to rank, got {len(matrices[0])}; "
             "for a single run use metrics or refusal_index"
         )
-    name, cost = checked_metric(metric), checked_penalty(penalty)
+    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     normal_quantile(confidence_level)
     design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
     matrices = matrices if design is None else design.taking_part(matrices)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
-    points = [point_estimate(name, table, cost) for table in tables]
-    intervals = [_own_interval(name, table, cost, confidence_level) for table in tables]
+    points = [point_estimate(name, table, worth) for table in tables]
+    intervals = [_own_interval(name, table, worth, confidence_level) for table in tables]
     described = [
         RankedRun(row, point.estimate, *interval, point.status, point.reason, "")
         for row, (point, interval) in enumerate(zip(points, intervals, strict=True))
@@ -281,9 +283,9 @@ def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -
 
 
 def _own_interval(
-    metric: str, table: AnyTable, penalty: float, confidence_level: float
+    metric: str, table: AnyTable, worth: Payoffs, confidence_level: float
 ) -> tuple[float | None, float | None]:
-    own = metric_estimate(metric, table, penalty, confidence_level)
+    own = metric_estimate(metric, table, worth, confidence_level)
     return own.low, own.high
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import checked_penalty
+from refusal_index.stats.baseline import Payoffs, checked_penalty, rate_or_score
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile
@@ -88,7 +88,12 @@ def utility(table: ContingencyTable, penalty: float, *, confidence_level: float 
     3 -0.58 [-0.662, -0.505]
     9 -1.84 [-2.079, -1.621]
     """
-    return _mean_score("utility", table, 1.0, checked_penalty(penalty), confidence_level)
+    counts, weights = (
+        (table.answered_right, table.answered_wrong, table.n_refused),
+        (1.0, -checked_penalty(penalty), 0.0),
+    )
+    undefined = None if table.n else "no_questions"
+    return ratio("utility", counts, (weights, (1.0, 1.0, 1.0)), normal_quantile(confidence_level), undefined)
 
 
 def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95) -> Estimate:
@@ -121,10 +126,4 @@ def omniscience_index(table: ContingencyTable, *, confidence_level: float = 0.95
     >>> round(omniscience_index(ContingencyTable(710, 30, 210, 50)).estimate, 6)
     -16.0
     """
-    return _mean_score("omniscience_index", table, 100.0, 100.0, confidence_level)
-
-
-def _mean_score(name: str, table: ContingencyTable, reward: float, price: float, level: float) -> Estimate:
-    counts, weights = (table.answered_right, table.answered_wrong, table.n_refused), (reward, -price, 0.0)
-    undefined = None if table.n else "no_questions"
-    return ratio(name, counts, (weights, (1.0, 1.0, 1.0)), normal_quantile(level), undefined)
+    return rate_or_score("omniscience_index", table, Payoffs(), confidence_level)

@@ -233,6 +233,19 @@ def _described(row: int, result: NoiseCorrectedResult, confidence_level: float) 
     return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
+def influence_range(result: NoiseCorrectedResult) -> float:
+    """Return how far apart the influences of two questions on the index lie at most; NaN where it has none.
+
+    Few of the questions may be drawn repeatedly, each standing for several: those add their range to that of the rest.
+    """
+    if result._quotient is None or result.estimate is None:
+        return math.nan
+    influence, repeated = _on_index(result), result._quotient.repeated
+    whole = influence.size != repeated.size  # of clusters
+    parts = [influence] if whole else [influence[repeated], influence[~repeated]]
+    return float(sum(part.size * np.ptp(part) for part in parts if part.size))
+
+
 def _on_index(result: NoiseCorrectedResult) -> FloatArray:
     """Influence of every question on the index, over their number."""
     part, rho = result._quotient, result.rho

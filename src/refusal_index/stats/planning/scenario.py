@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import checked_penalty, ratio_weights
+from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
 from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.comparison.metric_influence import checked_metric
 from refusal_index.stats.contingency import ContingencyTable, empty_margin
@@ -163,12 +163,14 @@ def _deviation(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
 
 def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
     """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
-    name, cost = checked_metric(metric), checked_penalty(penalty)
+    name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
     if name == "refusal_index":
         return _index_moments(scenario)
     if metric in {"correct_given_attempted", "f_score"} and scenario.refusal_rate == 1:
         return math.nan, math.nan, "everybody_refused"
-    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, cost), float)
+    if metric == "hallucination_rate" and scenario.refusal_rate == scenario.error_rate == 0:
+        return math.nan, math.nan, "all_right"
+    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, worth), float)
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"

@@ -114,7 +114,7 @@ def _variances(
 ) -> tuple[float, FloatArray, FloatArray]:
     """Variance of the index by its questions, and of each graded cell what a mistake moves and how many there are."""
     n, (f_c, f_w) = int(graded.sum()), errors
-    point = point_estimate("refusal_index", ContingencyTable(*(round(x / n * SHARES_OF) for x in true.tolist())), 0.0)
+    point = point_estimate("refusal_index", ContingencyTable(*(round(x / n * SHARES_OF) for x in true.tolist())))
     by_cell = np.array(point.by_cell)
     jump = by_cell[[1, 0, 3, 2]] - by_cell
     # Of the answers graded wrong those that are right are mistaken, and the other way round.

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
+from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison.metric_influence import PointEstimate, point_estimate
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status, reasons_of
@@ -78,6 +78,7 @@ def prediction_powered(
     truly_wrong: ArrayLike,
     inclusion: ArrayLike | None = None,
     penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
 ) -> tuple[PredictionPowered, ...]:
     """Estimate every metric of a run, or its difference between two, from grades and a labelled slice.
 
@@ -92,6 +93,7 @@ def prediction_powered(
         in proportion to others of the same graded cell. The same for all of a cell if not given, as where so many of
         each cell were drawn.
     penalty : float, default: 1
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
         Of the weighted score.
 
     Returns
@@ -134,9 +136,9 @@ def prediction_powered(
     chances = _checked_inclusion(inclusion, known)
     if known.shape != matrices[0].shape:
         raise ValueError(f"labelled must have the shape of refused, {matrices[0].shape}, got {known.shape}")
-    codes, cost = cell_codes(*matrices), checked_penalty(penalty)
+    codes, worth = cell_codes(*matrices), checked_payoffs(penalty, truthfulness_weights)
     runs = [_LabelledRun.of(*row) for row in zip(codes, known, truth, chances, strict=True)]
-    return tuple(_estimated(name, runs, cost) for name in METRIC_NAMES)
+    return tuple(_estimated(name, runs, worth) for name in METRIC_NAMES)
 
 
 def _checked_inclusion(inclusion: ArrayLike | None, labelled: BoolArray) -> FloatArray:
@@ -208,9 +210,9 @@ class _LabelledRun:
         return (mean[self.codes] + weights * residual) / n, variance / n**2
 
 
-def _estimated(name: str, runs: Sequence[_LabelledRun], penalty: float) -> PredictionPowered:
-    plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), penalty) for run in runs]
-    points = [_true_point(name, run, penalty) for run in runs]
+def _estimated(name: str, runs: Sequence[_LabelledRun], worth: Payoffs) -> PredictionPowered:
+    plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), worth) for run in runs]
+    points = [_true_point(name, run, worth) for run in runs]
     graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
     reason = points[0].reason if len(points) == 1 else reasons_of(*points)
     if estimate is None:
@@ -222,10 +224,10 @@ def _estimated(name: str, runs: Sequence[_LabelledRun], penalty: float) -> Predi
     return PredictionPowered(name, estimate, math.sqrt(max(variance, 0.0)), graded, "ok", None)
 
 
-def _true_point(name: str, run: _LabelledRun, penalty: float) -> PointEstimate:
+def _true_point(name: str, run: _LabelledRun, worth: Payoffs) -> PointEstimate:
     if run.lacking:
         return PointEstimate(None, "undefined", run.lacking, (math.nan,) * 4)
-    return point_estimate(name, run.true_table(), penalty)
+    return point_estimate(name, run.true_table(), worth)
 
 
 def _less(values: Sequence[float | None]) -> float | None:

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from refusal_index.stats.baseline import METRIC_NAMES, checked_penalty
+from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison.metric_influence import point_estimate
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.sampled_table import AnyTable
@@ -38,7 +38,9 @@ class ScoringRange:
     reason: str | None
 
 
-def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[ScoringRange, ...]:
+def scoring_ranges(
+    counts: OutcomeCounts, *, penalty: float = 1.0, truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
+) -> tuple[ScoringRange, ...]:
     """Range of every metric over all that missing grades may be, in the order of `METRIC_NAMES`.
 
     A refusal of the forced pass counts as wrong or as right, and a question without a grade as whatever makes the
@@ -50,6 +52,7 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     ----------
     counts : OutcomeCounts
     penalty : float, default: 1
+    truthfulness_weights : tuple of three floats, default: (1, 0, 1)
 
     Returns
     -------
@@ -58,7 +61,7 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     Raises
     ------
     ValueError
-        If the penalty is negative, infinite or NaN.
+        If the penalty or the weights are out of range.
 
     Examples
     --------
@@ -69,20 +72,23 @@ def scoring_ranges(counts: OutcomeCounts, *, penalty: float = 1.0) -> tuple[Scor
     correct_given_attempted   0.189 to  0.208
     f_score                   0.079 to  0.087
     weighted_score           -0.214 to -0.209
+    hallucination_rate        0.220 to  0.225
+    omniscience_index        -16.418 to -15.423
+    truthfulness_score       -0.164 to -0.154
     error_rate                0.905 to  0.920
     refusal_index             0.383 to  0.509
     """
-    cost = checked_penalty(penalty)
+    worth = checked_payoffs(penalty, truthfulness_weights)
     rules = [rule.result.table for rule in scoring_rules(counts)]
     completions = list(_completions(counts))
-    return tuple(_range(name, rules, completions, cost) for name in METRIC_NAMES)
+    return tuple(_range(name, rules, completions, worth) for name in METRIC_NAMES)
 
 
-def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], penalty: float) -> ScoringRange:
-    by_rule = [point_estimate(name, table, penalty) for table in rules]
+def _range(name: str, rules: Sequence[AnyTable], completions: Sequence[AnyTable], worth: Payoffs) -> ScoringRange:
+    by_rule = [point_estimate(name, table, worth) for table in rules]
     # the reason of one that is undefined: an estimate at the boundary has a reason too
     why = next((found.reason for found in by_rule if found.estimate is None), None)
-    found = by_rule if name == "refusal_index" else [point_estimate(name, table, penalty) for table in completions]
+    found = by_rule if name == "refusal_index" else [point_estimate(name, table, worth) for table in completions]
     values = [one.estimate for one in found if one.estimate is not None]
     if why is not None or len(values) < len(found):
         return ScoringRange(name, None, None, why or next(one.reason for one in found if one.estimate is None))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from refusal_index.engines.waves.formats import MEGABYTE, Format, written
@@ -34,13 +35,13 @@ def files_of(
     NotWrittenError
         If there is no room.
     """
-    most, largest = min(most, style.most_requests), min(LARGEST, style.most_bytes)
+    style = replace(style, most_requests=min(most, style.most_requests), most_bytes=min(LARGEST, style.most_bytes))
     lines: list[bytes] = []
     ids: list[str] = []
     size = 0
     for one in requests:
         line = written(one, style, model).encode() + b"\n"
-        if lines and (len(lines) == most or size + len(line) > largest):
+        if lines and not style.takes(len(lines) + 1, size + len(line)):
             yield from _file(folder, lines, ids)
             lines, ids, size = [], [], 0
         lines.append(line)

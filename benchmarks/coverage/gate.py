@@ -1,0 +1,167 @@
+"""Release gates: how often a candidate that is worse than a margin allows passes, and one that is within all fails.
+
+Questions have a latent error score and a refusal score in each model; a part of both is shared by the models, so that
+pairing helps as it does between two versions of one. The candidate is worse in one number by exactly its margin, in the
+others by no more than theirs (then it may pass in 5 % of the cases), in none (then it may fail in 5 %, and how often
+it passes is the power), or by twice the margin (then how often it fails is the power). Margins are those of a gate by
+default. With draws, all questions are drawn twice and the index is that of the probabilities.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from benchmarks.coverage.row import Row, share
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from refusal_index.outcomes.comparison import VariantComparison
+from refusal_index.outcomes.gate_guards import margin_guards
+from refusal_index.outcomes.gate_policy import MARGINS, Policy
+from refusal_index.outcomes.matching import OutcomeMatrix
+from refusal_index.outcomes.runs import Match
+from refusal_index.stats import compare_metrics, compare_noise_corrected, noise_corrected_refusal_index, upper_orthant
+from refusal_index.stats.influence import spearman
+from refusal_index.stats.non_inferiority import Verdict, judge_guards, verdict_of
+
+REFUSAL, ERROR, RHO = 0.4, 0.55, 2 * math.sin(0.4 * math.asin(0.5))
+"""Rates of the baseline, and its copula correlation: an index of .4."""
+
+SHARED = 0.9
+"""Share of the variance of the latent scores that both models have in common."""
+
+SLOPE = 3.0
+"""Of the probabilities in the latent scores, where questions are drawn twice."""
+
+BoolArray = NDArray[np.bool_]
+
+
+class Scenario(NamedTuple):
+    """Which number of the candidate is worse, by how many margins, of how many questions and draws; the least power."""
+
+    metric: str
+    margins: float
+    n: int
+    draws: int = 1
+    power: float = 0.0
+
+    def __str__(self) -> str:
+        worse = f"{self.metric} worse by {self.margins:g} margins" if self.margins else "no difference"
+        return f"{worse}, n {self.n:,}{', 2 draws' if self.draws > 1 else ''}"
+
+
+class Model(NamedTuple):
+    """Refusal rate, error rate and copula correlation of a model."""
+
+    refusal: float
+    error: float
+    rho: float
+
+
+SCENARIOS = (
+    *(Scenario(metric, 1, n) for metric in MARGINS for n in (300, 4000)),
+    *(Scenario(metric, 2, 1000, 1, power) for metric, power in zip(MARGINS, (0.4, 0.97, 0.7, 0.97), strict=True)),
+    Scenario("refusal_index", 1, 2000, draws=2),
+    Scenario("refusal_index", 2, 2000, draws=2, power=0.7),
+    *(Scenario("none", 0, n, 1, power) for n, power in ((300, 0.2), (1000, 0.65), (2000, 0.88), (4000, 0.97))),
+    Scenario("none", 0, 2000, draws=2, power=0.85),
+)
+
+
+def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Every scenario."""
+    for scenario in SCENARIOS:
+        yield from scenario_rows(scenario, max(replicates // 2, 1), rng)
+
+
+def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Yield the error that is bounded by alpha, and the power where there is one."""
+    found = [simulate(scenario, rng) for _ in range(replicates)]
+    passed, failed = (sum(one == verdict for one in found) for verdict in ("pass", "fail"))
+    if scenario.margins == 0:
+        yield share(str(scenario), "fails, though as good", failed, replicates, 0, 0.05)
+        yield share(str(scenario), "passes (power)", passed, replicates, scenario.power, 1)
+        return
+    yield share(str(scenario), "passes, though worse than allowed", passed, replicates, 0, 0.05)
+    if scenario.margins > 1:
+        yield share(str(scenario), "fails (power)", failed, replicates, scenario.power, 1)
+
+
+def simulate(scenario: Scenario, rng: np.random.Generator) -> Verdict:
+    """Gate one candidate."""
+    shared = rng.standard_normal((2, scenario.n))
+    base = Model(REFUSAL, ERROR, RHO)
+    models = candidate_of(scenario.metric, scenario.margins), base
+    drawn = [_draws(model, shared, scenario.draws, rng) for model in models]
+    refused, wrong = (np.stack([model[part][0] for model in drawn]) for part in range(2))
+    index = None
+    if scenario.draws > 1:
+        first, second = (noise_corrected_refusal_index(*one, single=[part[0] for part in one]) for one in drawn)
+        index = compare_noise_corrected(first, second)
+    matrix = OutcomeMatrix(tuple(map(str, range(scenario.n))), refused, wrong, np.ones_like(wrong))
+    found = VariantComparison("v", Match(matrix, True, (0, 0)), compare_metrics(refused, wrong), index)
+    return verdict_of(judge_guards([one.guard for one in margin_guards(found, Policy())]))
+
+
+@cache
+def candidate_of(metric: str, margins: float) -> Model:
+    """Return the model that is worse in one number, by so many margins, and in the others not."""
+    worse = margins * MARGINS.get(metric, 0.0)
+    base = Model(REFUSAL, ERROR, RHO)
+    if metric == "refusal_index":
+        # less index leaves fewer right answers: an error rate that keeps their number is looked for
+        rho = 2 * math.sin((spearman(RHO) - worse) * math.asin(0.5))
+        return _with_error(base._replace(rho=rho), correct_rate(base))
+    if metric == "refusal_rate":
+        return _with_error(base._replace(refusal=REFUSAL + worse), correct_rate(base))
+    if metric == "correct_rate":
+        # answers as good as the baseline's, and fewer: the index and C/A stay
+        return _with_attempted(base, correct_rate(base) - worse)
+    if metric == "correct_given_attempted":
+        attempted = correct_rate(base) / (1 - REFUSAL) - worse
+        refusal = 1 - correct_rate(base) / attempted
+        return _with_error(base._replace(refusal=refusal), correct_rate(base))
+    return base
+
+
+def correct_rate(model: Model) -> float:
+    """Return the share of questions that a model answers, and answers right."""
+    h, k = -ndtri(model.refusal), -ndtri(model.error)
+    return float(upper_orthant(-h, -k, model.rho))
+
+
+def _with_error(model: Model, correct: float) -> Model:
+    """Find the error rate that gives a correct rate."""
+    return model._replace(
+        error=float(brentq(lambda error: correct_rate(model._replace(error=error)) - correct, 1e-3, 1 - 1e-3))
+    )
+
+
+def _with_attempted(model: Model, correct: float) -> Model:
+    """Find the model with this correct rate, and the same share of right answers among those that it gives."""
+    refusal = 1 - correct / (correct_rate(model) / (1 - model.refusal))
+    return _with_error(model._replace(refusal=refusal), correct)
+
+
+def _draws(
+    model: Model, shared: NDArray[np.float64], draws: int, rng: np.random.Generator
+) -> tuple[BoolArray, BoolArray]:
+    """Refusals and errors of one model, shape (draws, n) each."""
+    n = shared.shape[1]
+    error, other = math.sqrt(SHARED) * shared + math.sqrt(1 - SHARED) * rng.standard_normal((2, n))
+    scores = model.rho * error + math.sqrt(1 - model.rho**2) * other, error
+    rates = model.refusal, model.error
+    if draws == 1:
+        refused, wrong = ((score > -ndtri(rate))[np.newaxis] for score, rate in zip(scores, rates, strict=True))
+        return refused, wrong
+    width = math.hypot(1, SLOPE)
+    refused, wrong = (
+        SLOPE * score + rng.standard_normal((draws, n)) > -ndtri(rate) * width
+        for score, rate in zip(scores, rates, strict=True)
+    )
+    return refused, wrong

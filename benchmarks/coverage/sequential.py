@@ -1,0 +1,198 @@
+"""Looks at a run that is not over: how often a verdict is wrong, how often it comes, and after how many questions.
+
+One run: a model that refuses .40 and errs on .55 is asked up to 2,000 questions, to see whether its index is above .2.
+Its true index is .2 for the size of the test, .3 for its power, and .3, .4 and .5 for the questions until it stops.
+A fixed sample is looked at once, peeking means an ordinary test after every hundred questions, group-sequential looks
+are five, and a confidence sequence, tuned at 600 questions, is looked at after every hundred. Ranges are figures of an
+independent simulation of 2,000 replicates, give or take two of its own Monte-Carlo errors.
+
+Two runs: both models answer the same questions, of a latent difficulty that they share in part, and the difference of
+a metric is looked at by `Monitor` with the standard errors of `compare_metrics`. The bound is the true difference for
+the size, and a margin below it for the power; the repeated interval at the stop is to hold the true difference.
+
+Repeated draws: the index of the probabilities rests on 200 questions that were drawn twice, all of them there at the
+first look, and on one draw of all questions until then. Runs either stop at the first of five looks at which the
+ordinary 95 % interval is narrow enough, or are tested at each look against the true index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from benchmarks.coverage.comparison import Scenario, joint_probabilities, true_metrics
+from benchmarks.coverage.defined_index import Scenario as Drawn
+from benchmarks.coverage.defined_index import both, corrected, draw
+from benchmarks.coverage.planning import estimates
+from benchmarks.coverage.row import Row, share
+from numpy.typing import NDArray
+
+from refusal_index.stats import METRIC_NAMES, AtLook, ConfidenceSequence, GroupSequential, Monitor, compare_metrics
+from refusal_index.stats.planning.scenario import PlanningScenario
+from refusal_index.stats.sequential.designs import SequentialDesign
+
+Floats = NDArray[np.float64]
+
+REFUSAL_RATE, ERROR_RATE, BOUND = 0.4, 0.55, 0.2
+MOST, STEP = 2000, 100
+KNOWN_REPLICATES = 2000
+ONE_SIDED_95 = 1.6448536269514722
+FIVE, ANYTIME = GroupSequential.planned(MOST), ConfidenceSequence(tuned_at=600)
+OFTEN = tuple(range(STEP, MOST + 1, STEP))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """When to look and what must be seen, with the figures of an independent simulation.
+
+    `size` and `power` are at a true index of .2 and .3, `questions` the mean number of them at .3, .4 and .5.
+    """
+
+    name: str
+    boundary: dict[int, float]
+    size: float
+    power: float | None = None
+    questions: tuple[int, ...] = ()
+
+
+def boundary(design: SequentialDesign, sizes: Sequence[int]) -> dict[int, float]:
+    """Critical values of a design, by the number of questions."""
+    return {n: design.critical_value(n) for n in sizes}
+
+
+RULES = (
+    Rule("fixed size", {MOST: ONE_SIDED_95}, 0.051, 0.92),
+    Rule("peeking", dict.fromkeys(OFTEN, ONE_SIDED_95), 0.225),
+    Rule("O'Brien-Fleming", boundary(FIVE, FIVE.sizes), 0.050, 0.92, (1357, 768, 494)),
+    Rule("confidence sequence", boundary(ANYTIME, OFTEN), 0.025, 0.70, (1281, 441, 221)),
+)
+
+
+def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """All figures of this module."""
+    yield from one_run_rows(replicates, rng)
+    for rates, half_width in (((0.4, 0.55), 0.15), ((0.74, 0.9), 0.2)):
+        yield from drawn_twice(
+            Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MOST, *both(2, *rates)),
+            half_width,
+            max(replicates // 4, 50),
+            rng,
+        )
+    for metric in ("refusal_index", "correct_given_attempted"):
+        for design, sizes in ((FIVE, FIVE.sizes), (ANYTIME, OFTEN[::2])):
+            yield from two_runs(metric, design, sizes, max(replicates // 4, 50), rng)
+
+
+def one_run_rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Size, power and questions of every rule, all over the same runs."""
+    statistics = {index: distances(index, replicates, rng) for index in (0.2, 0.3, 0.4, 0.5)}
+    for rule in RULES:
+        yield from one_run(rule, statistics)
+
+
+def distances(index: float, replicates: int, rng: np.random.Generator) -> Floats:
+    """Distance from the bound in standard errors after each hundred questions, shape (replicates, looks)."""
+    cells = PlanningScenario(REFUSAL_RATE, ERROR_RATE, index).cells
+    counts = rng.multinomial(STEP, cells, size=(replicates, len(OFTEN))).cumsum(axis=1)
+    found, sigma = estimates(counts)
+    # A table without an index or at its boundary says nothing.
+    return np.nan_to_num((found - BOUND) / (sigma / np.sqrt(OFTEN)), nan=-np.inf)
+
+
+def stops(rule: Rule, statistics: Floats) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Whether each run was found to be above the bound, and after how many questions it stopped."""
+    looks = np.array(list(rule.boundary))
+    above = statistics[:, looks // STEP - 1] > list(rule.boundary.values())
+    found = above.any(axis=1)
+    return found, np.where(found, looks[above.argmax(axis=1)], MOST)
+
+
+def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:
+    """Size, power and questions of one rule."""
+    name = f"{rule.name}, RI above .2, r .40, mu .55"
+    for index, quantity, known in ((0.2, "size", rule.size), (0.3, "power at .3", rule.power)):
+        if known is not None:
+            found, _ = stops(rule, statistics[index])
+            error = 2 * math.sqrt(known * (1 - known) / KNOWN_REPLICATES)
+            yield share(name, quantity, int(found.sum()), found.size, known - error, known + error)
+    for index, questions in zip((0.3, 0.4, 0.5), rule.questions, strict=False):
+        _, asked = stops(rule, statistics[index])
+        own, theirs = (float(asked.std()) / math.sqrt(n) for n in (asked.size, KNOWN_REPLICATES))
+        yield Row(
+            name,
+            f"mean questions at {index:.1g}".replace("0.", "."),
+            float(asked.mean()),
+            own,
+            questions - 2 * theirs,
+            questions + 2 * theirs,
+        )
+
+
+PAIRS = {
+    "size": Scenario((0.3, 0.5), (0.75, 0.6), (0.4, 0.6), MOST),
+    "power": Scenario((0.4, 0.4), (0.55, 0.55), (0.5, 0.5), MOST),
+}
+MARGIN = 0.1
+
+
+def drawn_twice(scenario: Drawn, half_width: float, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Coverage where a run stops once it is narrow enough, and how often its looks put the index above what it is."""
+    covered = above = 0
+    for _ in range(replicates):
+        run = draw(scenario, rng)
+        looks = [(n, corrected(run.until(n))) for n in FIVE.sizes]
+        ends = [found.confidence_interval() for _, found in looks]
+        narrow = (end for (_, found), end in zip(looks, ends, strict=True) if found.status == "ok")
+        low, high = next((end for end in narrow if end[1] - end[0] <= 2 * half_width), ends[-1])
+        covered += low <= scenario.index <= high
+        levels = (1 - 2 * AtLook(FIVE, n).level for n, _ in looks)
+        limits = (found.confidence_interval(level) for (_, found), level in zip(looks, levels, strict=True))
+        above += any(limit.low > scenario.index for limit in limits)
+    yield share(str(scenario), f"coverage at the stop, half-width {half_width:g}", covered, replicates, 0.93, 0.97)
+    yield share(str(scenario), "size of five looks, repeated draws", above, replicates, 0.02, 0.065)
+
+
+def two_runs(
+    metric: str, design: SequentialDesign, sizes: Sequence[int], replicates: int, rng: np.random.Generator
+) -> Iterator[Row]:
+    """How often a difference is found to be above a bound that it is at, or a margin below it."""
+    name = "five looks" if design is FIVE else "confidence sequence"
+    for quantity, scenario in PAIRS.items():
+        cells = joint_probabilities(scenario, rng)
+        truths = (true_metrics(cells.sum(axis=axis)) for axis in (1, 0))
+        first, second = (float(truth[METRIC_NAMES.index(metric)]) for truth in truths)
+        bound = first - second - (MARGIN if quantity == "power" else 0)
+        ended = [monitored(cells, metric, design, sizes, bound, rng) for _ in range(replicates)]
+        above = sum(monitor.decision == "above" for monitor in ended)
+        said = f"{scenario}, {metric}, {name}"
+        low, high = (0.0, 0.05) if quantity == "size" else (0.5, 1.0)
+        yield share(said, f"paired, {quantity}", above, replicates, low, high)
+        last = [(monitor.decided_at or monitor.looks[-1]) for monitor in ended]
+        covered = sum(low <= first - second <= high for low, high in (look.confidence_interval() for look in last))
+        yield share(said, "coverage of the repeated interval at the stop", covered, replicates, 0.9, 1.0)
+        asked = np.array([look.n for look in last])
+        yield Row(
+            said,
+            f"paired, mean questions, {quantity}",
+            float(asked.mean()),
+            float(asked.std()) / math.sqrt(replicates),
+            sizes[0],
+            MOST,
+        )
+
+
+def monitored(
+    cells: Floats, metric: str, design: SequentialDesign, sizes: Sequence[int], bound: float, rng: np.random.Generator
+) -> Monitor:
+    """Ask two models until the difference is certainly on one side of the bound, or all is asked."""
+    codes = np.array(np.divmod(rng.choice(16, MOST, p=cells.ravel()), 4))
+    monitor = Monitor(design, bound)
+    for n in sizes:
+        refused, wrong = codes[:, :n] < 2, codes[:, :n] % 2 == 0
+        found = compare_metrics(refused, wrong)[metric]
+        monitor = monitor.after(n, found.estimate, found.standard_error)
+        if monitor.decision:
+            break
+    return monitor

@@ -1,0 +1,41 @@
+"""``refusal-index export``: runs in the format of another tool, or in a tracker of experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
+from refusal_index.cli.shared_options import Runs
+
+
+def export(
+    runs: Runs,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="csv, every-eval-ever, hf-eval-results (files), mlflow or wandb (trackers, by their own settings)."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="The file (csv) or folder to write; a tracker takes none.")] = None,
+) -> None:
+    """Write runs for another tool, or log them in a tracker.
+
+    Every number has the name that it has in summary.json, with the variant before: normal/refusal_index/low. Exporting
+    again replaces what was there. Exit status: 0 done, 1 a tracker did not take them, 2 bad input.
+    """
+    from refusal_index.exporters.registry import export_runs
+    from refusal_index.exporters.results import ExportError, TrackerError
+
+    try:
+        said = export_runs(runs, to, out)
+    except ExportError as error:
+        raise OptionError(f"{option(error.argument)}: {error.said}") from error
+    except TrackerError as error:
+        console.error(error)
+        raise typer.Exit(INCOMPLETE) from error
+    for line in said:
+        console.say(line)

@@ -1,0 +1,219 @@
+"""``refusal-index gate``: may a candidate take the place of its baseline, or is it within fixed bounds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refusal_index.cli import console
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
+from refusal_index.cli.options import FORECAST, HELP, takes_settings
+
+if TYPE_CHECKING:
+    from refusal_index.outcomes.gate import GateResult
+    from refusal_index.outcomes.gate_policy import Policy
+
+EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
+"""The exit status of each verdict; 2 is bad input, as everywhere."""
+
+STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
+"""Names the file that GitHub shows below a job, where there is one."""
+
+SUFFIXES = {"json": ".json", "markdown": ".md", "junit": ".xml", "badge": ".svg", "report": ".html"}
+
+
+ASKING = tuple(
+    name
+    for name in HELP
+    if name not in ("variants", "log_to", "until", "detach", "penalty", "truthfulness_weights", *FORECAST)
+)
+"""Settings of a candidate that is asked while it is judged."""
+
+
+@takes_settings(*ASKING, looks="With --run: how often to look, after equal portions of the questions.")
+def gate(
+    candidate: Annotated[
+        Path,
+        typer.Argument(
+            help="A run's folder, or an outcome table; with --run, the folder to ask into.", metavar="CANDIDATE"
+        ),
+    ],
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="The run in use, over the same questions: folder or table.", metavar="RUN"),
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(help="What is demanded, in TOML; options add to it.", metavar="FILE")
+    ] = None,
+    margin: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="By how much worse than the baseline a metric may be; may be repeated. [default: refusal_index=0.1, "
+            "correct_rate=0.05, correct_given_attempted=0.05, refusal_rate=0.1]",
+            metavar="METRIC=NUMBER",
+        ),
+    ] = None,
+    at_least: Annotated[
+        list[str] | None, typer.Option(help="Lowest value of the candidate's metric.", metavar="METRIC=NUMBER")
+    ] = None,
+    at_most: Annotated[
+        list[str] | None, typer.Option(help="Highest value of the candidate's metric.", metavar="METRIC=NUMBER")
+    ] = None,
+    variant: Annotated[str | None, typer.Option(help="Judge by this prompt variant. [default: the only one]")] = None,
+    json: Annotated[
+        str | None,
+        typer.Option("--json", help="Write everything as JSON; '-' prints it and nothing else.", metavar="FILE"),
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write it as Markdown; on GitHub it also goes below the job.", metavar="FILE")
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write it as JUnit XML.", metavar="FILE")] = None,
+    badge: Annotated[Path | None, typer.Option(help="Write it as a badge, an SVG.", metavar="FILE")] = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the report of both runs, an HTML file.", metavar="FILE")
+    ] = None,
+    run: Annotated[
+        bool,
+        typer.Option("--run", help="Ask the candidate, only until the verdict is certain, as the options below say."),
+    ] = False,
+    anytime: Annotated[
+        bool,
+        typer.Option(
+            "--anytime",
+            help="With --run: by a confidence sequence, in 20 looks; it stops earlier where a difference is large, and "
+            "later where it is small.",
+        ),
+    ] = False,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Judge whether a model may be released.
+
+    It passes if every guard is shown to lie within its limit, fails if one is shown to lie beyond, and is inconclusive
+    otherwise. Against a baseline four numbers are guarded, so that knowing less, answering everything or refusing
+    everything fails by name: RI, the share of right answers, their share among the answered, and the refusal rate. A
+    run that lacks more than 2 % of its grades can never pass.
+
+    With --run the candidate is asked, with the options of 'refusal-index run', and looked at five times: it stops at
+    the first look at which the verdict is certain. All looks together err as seldom as one. The same command again
+    resumes.
+
+    Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.evaluation.gate import gate as judge
+    from refusal_index.evaluation.gate import write_verdict
+
+    files = {"markdown": markdown, "junit": junit, "badge": badge, "json": None if json in {None, "-"} else Path(json)}
+    places = {form: place for form, place in files.items() if place is not None}
+    for form, place in {**places, **({"report": report} if report else {})}.items():
+        _check_place(form, place)
+    demanded = _policy(policy, margin, at_least, at_most, variant)
+    if run:
+        found = _asked(candidate, baseline, demanded, values, anytime=anytime)
+    else:
+        _refuse_asking(values, anytime=anytime)
+        found = judge(candidate, baseline, demanded)
+    if json == "-":
+        console.document(found.to_document())
+    else:
+        console.show(found.blocks())
+    write_verdict(found, places)
+    if report is not None:
+        _write_report([candidate, *([baseline] if baseline else [])], report)
+    _tell_github(found)
+    raise typer.Exit(EXIT[found.verdict])
+
+
+def _asked(
+    candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any], *, anytime: bool
+) -> GateResult:
+    """Ask the candidate until the verdict is certain; what keeps it from that is no verdict either."""
+    from refusal_index.cli.runs import carrying, tell_notes
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation.gate import read_one
+    from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, gate_while_asking, variant_to_ask
+    from refusal_index.evaluation.plan import prepare
+
+    other = None if baseline is None else read_one(baseline, "baseline")
+    looks = {"looks": ANYTIME_LOOKS} if anytime else {}
+    settings = Settings.of(**{**looks, **values, "variants": variant_to_ask(policy, other)})
+    plan = prepare(settings, out=candidate)
+    tell_notes([plan])
+    try:
+        gated = carrying(plan, partial(gate_while_asking, plan, other, policy, anytime=anytime))
+    except typer.Exit as ended:
+        raise typer.Exit(EXIT["inconclusive"] if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
+    if gated.run.ended is not None:
+        console.note(f"ended early: {gated.run.ended}")
+    return gated.verdict
+
+
+def _refuse_asking(values: Mapping[str, Any], *, anytime: bool) -> None:
+    """Raise where an option would do nothing."""
+    given = [*map(option, values), *(["--anytime"] if anytime else [])]
+    if given:
+        raise OptionError(f"{given[0]}: says how a candidate is asked; expected --run beside it, got none")
+
+
+def _policy(
+    path: Path | None,
+    margin: Sequence[str] | None,
+    at_least: Sequence[str] | None,
+    at_most: Sequence[str] | None,
+    variant: str | None,
+) -> Policy:
+    """Read the policy, and add to it what options say."""
+    from refusal_index.evaluation.gate import policy_of
+
+    tables = {"margins": ("--margin", margin), "at_least": ("--at-least", at_least), "at_most": ("--at-most", at_most)}
+    given = {name: _numbers(option, pairs) for name, (option, pairs) in tables.items() if pairs}
+    return policy_of(path).changed(**given, variant=variant)
+
+
+def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
+    """Read ``METRIC=NUMBER`` pairs."""
+    found = {}
+    for pair in pairs:
+        metric, _, number = (part.strip() for part in pair.partition("="))
+        try:
+            found[metric] = float(number)
+        except ValueError:
+            raise OptionError(
+                f"{option}: expected METRIC=NUMBER, for instance refusal_index=0.1, got {pair!r}"
+            ) from None
+    return found
+
+
+def _check_place(form: str, place: Path) -> None:
+    """Leave alone what no gate wrote: a mistyped option should cost neither a table nor a run."""
+    if place.suffix.lower() != SUFFIXES[form] or place.is_dir():
+        raise OptionError(f"--{form}: expected a file that ends in {SUFFIXES[form]}, got {place}")
+    if (place.parent / "run.json").exists():
+        raise OptionError(f"--{form}: {place} lies in the folder of a run, which is its own; choose another place")
+    if not place.parent.is_dir():
+        raise OptionError(f"--{form}: expected a folder that exists, got {place.parent}; create it or choose another")
+
+
+def _write_report(runs: Sequence[Path], place: Path) -> None:
+    from refusal_index.report import read_report_runs, write_report
+
+    write_report(read_report_runs(list(runs)).runs, place)
+
+
+def _tell_github(found: GateResult) -> None:
+    """Append the verdict to the summary of the job, where one runs."""
+    place = os.environ.get(STEP_SUMMARY)
+    if not place:
+        return
+    from refusal_index.exporters.markdown import to_markdown
+
+    try:
+        with Path(place).open("a", encoding="utf-8") as summary:
+            summary.write(f"{to_markdown(found)}\n")
+    except OSError as error:
+        console.note(f"${STEP_SUMMARY} cannot be written ({error.strerror}); the verdict stands")

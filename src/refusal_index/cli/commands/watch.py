@@ -1,0 +1,104 @@
+"""``refusal-index watch``: each checkpoint that a training leaves in a folder, evaluated once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.options import HELP, takes_settings
+
+if TYPE_CHECKING:
+    from refusal_index.engines.budget import Budget
+    from refusal_index.engines.events import Progress
+    from refusal_index.evaluation.plan import Plan
+    from refusal_index.evaluation.watch import CheckpointResult, Watch
+
+OF_RUNS = tuple(name for name in HELP if name not in ("model", "assume_refusal", "reply_tokens", "seconds_per_request"))
+"""The settings of a run, without the model, which the template says, and without those of a dry run."""
+
+
+@takes_settings(*OF_RUNS)
+def watch(
+    folder: Annotated[Path, typer.Argument(help="Where a training writes its checkpoints.", metavar="DIR")],
+    model_template: Annotated[
+        str,
+        typer.Option(help="The model that a checkpoint is, as in vllm/{path}; also {name} and {step}, of the folder."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of all runs. [default: runs/DIR-panel]", metavar="FOLDER")
+    ] = None,
+    every: Annotated[
+        float,
+        typer.Option(help="Seconds between looks; a checkpoint counts as written once unchanged for as long.", min=0.1),
+    ] = 30.0,
+    once: Annotated[bool, typer.Option("--once", help="Evaluate what is there, and end.")] = False,
+    until_idle: Annotated[
+        float | None, typer.Option(help="End after so many seconds without a new checkpoint.", min=0)
+    ] = None,
+    *,
+    values: Mapping[str, Any],
+) -> None:
+    """Measure each checkpoint of a training as it comes.
+
+    Every folder in DIR that holds a whole checkpoint is evaluated once, in the order of the number in its name, with
+    the options of 'run'. Half-written ones wait. The same command resumes. It goes on until Ctrl-C unless told
+    otherwise; 'refusal-index report' then draws every metric over the steps. Exit status: 0 done, 1 a checkpoint failed
+    or is incomplete, 2 bad input, 130 interrupted.
+    """
+    from refusal_index.cli.runs import asking
+    from refusal_index.engines.budget import Budget
+    from refusal_index.engines.settings import Settings
+    from refusal_index.evaluation.watch import prepare_watch
+
+    if once and until_idle is not None:
+        raise OptionError("--once: expected alone, got --until-idle beside it; leave one of them out")
+    planned = prepare_watch(
+        folder, model_template, values, out=out, every=every, until_idle=0.0 if once else until_idle
+    )
+    budget, found = Budget(Settings.of(**values).limits), list["CheckpointResult"]()
+    try:
+        asking(_carried_out(planned, budget, found), budget)
+    finally:
+        _show(planned, found)
+    if any(one.left_out is None and (one.result is None or one.result.status != "complete") for one in found):
+        raise typer.Exit(INCOMPLETE)
+
+
+async def _carried_out(planned: Watch, budget: Budget, found: list[CheckpointResult]) -> None:
+    from refusal_index.cli import console
+    from refusal_index.evaluation.watch import carry_out_watch
+
+    async for one in carry_out_watch(planned, _watching, budget):
+        found.append(one)
+        if one.error is not None:
+            console.error(f"{one.checkpoint.path}: {one.error}")
+        if one.left_out is not None:
+            console.note(f"{one.checkpoint.path} is left out: {one.left_out}")
+
+
+@contextmanager
+def _watching(plan: Plan) -> Iterator[Progress]:
+    from refusal_index.cli import console
+    from refusal_index.cli.runs import watching
+
+    console.note(plan.called)
+    with watching(plan) as progress:
+        yield progress
+
+
+def _show(planned: Watch, found: list[CheckpointResult]) -> None:
+    from refusal_index.cli import console
+    from refusal_index.evaluation.presentation import set_blocks
+
+    results = [one.result for one in found if one.result is not None]
+    if not results:
+        console.say(f"{planned.folder}: no checkpoint was evaluated")
+        return
+    console.show(set_blocks(results))
+    console.say()
+    console.say(f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' draws their course")

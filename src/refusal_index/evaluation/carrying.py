@@ -1,0 +1,193 @@
+"""Carrying a run out within its folder: asked, resumable at any moment, and summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import Engine, RunFailedError, WaitingError
+from refusal_index.engines.events import Opened, Progress, unwatched
+from refusal_index.engines.registry import BATCH, engine_of, note_on
+from refusal_index.engines.store import ReplyStore, StoreError
+from refusal_index.engines.waves.in_flight import refuse_in_flight
+from refusal_index.engines.waves.leftover import refuse_left
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.results import UnfinishedError
+from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.tracking import tracked
+from refusal_index.evaluation.waves import Wave, ask_waves
+from refusal_index.evaluation.writing import write_results
+from refusal_index.outcomes.stopping import STOPPED
+
+
+async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
+    """Ask what is still to be asked, and write the results into the run's folder.
+
+    Parameters
+    ----------
+    plan
+        The run, as `prepare` returns it.
+    progress
+        Is told what happens; what it raises ends the run, and is raised again.
+    budget
+        What may be used, where several runs share it; None for the run's own.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a model or the folder cannot be used, or the run could not be brought to its end: what was answered is kept.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+    """
+    with opened(plan, progress, budget) as run:
+        return run.results(await run.ask([plan]))
+
+
+@contextmanager
+def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Iterator[OpenRun]:
+    """Hold a run's folder with its store open, ready to have all of its questions asked or some of them first.
+
+    It takes what `carry_out` takes, and raises as that does.
+    """
+    folder = plan.folder
+    with open_store(folder, made=False) as store:
+        to_ask = plan.pending(store) or plan.asked_again(store)
+    # A wrong name or a missing key is told before a folder is made.
+    engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if to_ask else None
+    with tracked(plan, progress) as tracking, folder.lock():
+        folder.create_or_resume(plan.identity, about=plan.about)
+        with open_store(folder) as store:
+            _check_own(plan, store)
+            if engine is not None:
+                refuse_left(folder, plan.settings.sending.engine)
+            if engine is not None and plan.settings.sending.engine != BATCH:
+                _give_up(plan)
+                refuse_in_flight(folder, store)
+            store.retire(plan.asked_again(store))
+            budget = budget or Budget(plan.settings.limits)
+            if engine is not None:
+                budget.count_earlier(folder.path, chain(store.replies(), store.retired()), plan.prices)
+            tracking(_told(plan, store, engine))
+            tracking.watch(store)
+            yield OpenRun(plan, store, engine, tracking, budget)
+
+
+def _check_own(plan: Plan, store: ReplyStore) -> None:
+    """Raise StoreError if another run's store lies in the folder: its questions would be counted among this one's."""
+    ours = {question.question_id for draws in plan.draws.values() for question in draws}
+    others = {one for asked in store.asked().values() for one in asked} - ours
+    if others:
+        raise StoreError(
+            f"{store.path}: it holds {len(others):,} questions that this run does not ask, the first "
+            f"{min(others)[:60]!r}: it is another run's; put back the one of this run, or run into another folder"
+        )
+
+
+def _give_up(plan: Plan) -> None:
+    """Give up the batches that an engine of another kind is told to ask anew."""
+    if plan.settings.sending.forget:
+        from refusal_index.engines.waves.batch import give_up  # noqa: PLC0415 - of one engine only
+
+        run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
+
+
+def _told(plan: Plan, store: ReplyStore, engine: Engine | None) -> Opened:
+    """Return how far a run came before, and what must be said of it."""
+    pending = plan.pending(store)
+    finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
+    notes = (plan.unread(store), note_on(plan.settings.sending, plan.graders) if engine else None)
+    return Opened(finished, "\n".join(filter(None, notes)) or None)
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run whose folder is held and whose store is open.
+
+    Attributes
+    ----------
+    plan, store
+        All that is to be asked, and the replies so far.
+    engine
+        Who carries requests; None where nothing was to be asked when it was opened.
+    progress, budget
+        Who is told, and what may be used.
+    """
+
+    plan: Plan
+    store: ReplyStore
+    engine: Engine | None
+    progress: Progress
+    budget: Budget
+
+    async def ask(self, parts: Iterable[Plan]) -> str | None:
+        """Ask what is still to be asked, and return why it ended before all of it was, as it was told to.
+
+        Parameters
+        ----------
+        parts
+            The plan, or parts of it as `Plan.part` gives them: the next one is taken once the one before was brought to
+            its end, so that what comes next may rest on its results.
+
+        Raises
+        ------
+        RefusalIndexError
+            If a model cannot be asked, or asking could not be brought to its end: what was answered is kept.
+        """
+        waves = (wave for part in parts for wave in self._waves(part))
+        if self.engine is None:
+            for _ in waves:
+                pass
+            return None
+        # What is on its way already is collected whatever is left of the budget.
+        ended = None if self.engine.together else self.budget.used_up()
+        if ended is not None:
+            return ended
+        plan = self.plan
+        how = (plan.settings, plan.folder, self.engine, self.store, self.progress, self.budget, plan.dataset.name)
+        return await ask_waves(waves, *how)
+
+    def _waves(self, part: Plan) -> Iterator[Wave]:
+        """Yield what is due of a part, once the store knows what it asks."""
+        for variant in part.procedures:
+            self.store.ask(variant, part.draws[variant])
+        pending = part.pending(self.store)
+        if pending and part.folder.read_about().get(STOPPED):
+            part.folder.change_about({STOPPED: None})  # it goes on, and may stop elsewhere
+        if self.engine is not None and self.engine.together:
+            yield "", part.by_question(pending, self.store)
+        else:
+            for variant in pending:
+                yield variant, part.conversations(variant, self.store)
+
+    def results(self, ended: str | None = None) -> Run:
+        """Write what was asked so far adds up to, and return it.
+
+        Parameters
+        ----------
+        ended
+            Why asking ended before its end, as `ask` returns it.
+
+        Raises
+        ------
+        RunFailedError
+            If nothing was answered yet; WaitingError if it ended as it was told to.
+        """
+        accounts = self.plan.settings.accounts
+        try:
+            run = write_results(
+                self.plan.folder,
+                self.store,
+                self.plan.prices,
+                penalty=accounts.penalty,
+                truthfulness_weights=accounts.truthfulness_weights,
+            )
+        except UnfinishedError as error:
+            if ended is None:
+                raise RunFailedError(str(error)) from error
+            raise WaitingError(ended) from error
+        return replace(run, ended=ended)

@@ -1,0 +1,112 @@
+"""Gating a release from Python, and writing the verdict for what reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from refusal_index.evaluation.run import Run
+from refusal_index.exporters.badge import to_badge
+from refusal_index.exporters.junit import to_junit
+from refusal_index.exporters.markdown import to_markdown
+from refusal_index.outcomes.errors import OutcomeTableError, checked_path, listed
+from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.gate import GateResult, decide
+from refusal_index.outcomes.gate_policy import Policy, PolicyError, read_policy
+from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.redaction import redacted_in
+
+__all__ = ["Policy", "PolicyError", "gate", "write_verdict"]
+
+
+def gate(
+    candidate: Run | str | Path,
+    baseline: Run | str | Path | None = None,
+    policy: Policy | str | Path | Mapping[str, Any] | None = None,
+) -> GateResult:
+    """Judge whether a model may take the place of another, or lies within fixed bounds.
+
+    The candidate passes if for every guard it is shown that it is not worse than the baseline by more than a margin:
+    by default .1 of the Refusal Index, .05 of the correct rate and of the share of right answers among those given, and
+    .1 of the refusal rate. It fails if for any guard it is shown that it is; else the verdict is inconclusive.
+
+    Parameters
+    ----------
+    candidate, baseline
+        Runs, their folders, or outcome tables, of one model and dataset each. Without a baseline the policy needs
+        bounds.
+    policy
+        A `Policy`, a file such as ``gate.toml``, or its content as a dictionary: ``margins``, ``at_least``,
+        ``at_most``, ``alpha``, ``max_missing`` and ``variant``.
+
+    Returns
+    -------
+    GateResult
+        With ``verdict``, ``why``, ``guards``, ``changed``, ``more_questions`` and ``to_document()``.
+
+    Raises
+    ------
+    RefusalIndexError
+        If a run cannot be read, the runs share no variant or less than half of the questions of the smaller one, or the
+        policy cannot be used.
+
+    References
+    ----------
+    Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics, 24, 295-300.
+    :doi:`10.2307/1267823`
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> asked = {"limit": 40, "variants": "normal", "engine": "local"}
+    >>> from refusal_index import evaluate
+    >>> runs = [evaluate(f"almanac/{name}", out=tempfile.mkdtemp(), **asked) for name in ("base", "base")]
+    >>> gate(*runs).verdict
+    'inconclusive'
+    """
+    other = None if baseline is None else read_one(baseline, "baseline")
+    return decide(read_one(candidate, "candidate"), other, policy_of(policy))
+
+
+def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
+    """Return a policy from whatever stands for one; raises PolicyError if it cannot be used."""
+    if given is None or isinstance(given, Policy):
+        return given or Policy()
+    return Policy.of(given, "policy") if isinstance(given, Mapping) else read_policy(checked_path(given, "policy"))
+
+
+def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
+    """Write the verdict in each of some forms, ``json``, ``markdown``, ``junit`` and ``badge``, to its place.
+
+    Raises NotWrittenError if one cannot be written.
+    """
+    for form, place in places.items():
+        write_atomically(place, FORMS[form](found))
+
+
+def _json(found: GateResult) -> bytes:
+    told = json.dumps(redacted_in(found.to_document()), indent=2, ensure_ascii=False, allow_nan=False)
+    return f"{told}\n".encode()
+
+
+FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
+    "json": _json,
+    "markdown": lambda found: to_markdown(found).encode(),
+    "junit": to_junit,
+    "badge": lambda found: to_badge(found).encode(),
+}
+"""What a verdict can be written as."""
+
+
+def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
+    """Read the one run that is meant; raises RefusalIndexError if it cannot be read, or is several."""
+    place = given.path if isinstance(given, Run) else checked_path(given, argument)
+    found = read_runs([place])
+    if len(found) != 1:
+        raise OutcomeTableError(
+            f"{argument}: expected one model on one dataset, got {len(found)} in {place}: "
+            f"{listed(one.label for one in found)}; name one run, or split the table"
+        )
+    return found[0]

@@ -1,0 +1,124 @@
+"""A candidate that is asked only until a gate's verdict is certain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.events import Progress, unwatched
+from refusal_index.evaluation.gate import read_one
+from refusal_index.evaluation.looks import in_looks, sizes_of
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.run import Run
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.gate import GateResult, decide
+from refusal_index.outcomes.gate_policy import Policy, PolicyError
+from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.stats.sequential.designs import SequentialDesign
+
+ANYTIME_LOOKS = 20
+"""Looks of a confidence sequence unless told otherwise: it pays nothing for more of them."""
+
+TUNED_AT = 0.3
+"""Share of the questions after which a confidence sequence is narrowest."""
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A run that was judged while it was asked, and the verdict.
+
+    Attributes
+    ----------
+    run, verdict
+        What was asked of the candidate, and what was decided at the last look.
+    """
+
+    run: Run
+    verdict: GateResult
+
+
+def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
+    """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
+    known = [] if baseline is None else [name for name in baseline.variants if name is not None]
+    if policy.variant is None and len(known) != 1:
+        told = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt variant to ask with, got {told}; name it with --variant")
+    return policy.variant or known[0]
+
+
+def design_of(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[SequentialDesign, tuple[int, ...]]:
+    """Return how a run is judged while it is asked, and after how many questions it is looked at.
+
+    - `plan`: whose settings say how often.
+    - `alpha`: probability of error of all looks together.
+    - `anytime`: whether by a confidence sequence, in the place of looks that are planned.
+    """
+    sizes = sizes_of(plan, plan.settings.stopping.looks)
+    if not anytime:
+        return GroupSequential(sizes, alpha), sizes
+    return ConfidenceSequence(max(1, round(TUNED_AT * sizes[-1])), alpha), sizes
+
+
+async def gate_while_asking(
+    plan: Plan,
+    baseline: ComparedRun | None,
+    policy: Policy,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+    *,
+    anytime: bool = False,
+) -> Gated:
+    """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
+
+    Parameters
+    ----------
+    plan
+        The candidate's run, of one prompt variant.
+    baseline, policy
+        As `refusal_index.outcomes.gate.decide` takes them.
+    progress, budget
+        As `carry_out` takes them.
+    anytime
+        Whether to judge by a confidence sequence.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `carry_out` and `decide` do, and before anything is asked where the baseline is of other questions.
+    """
+    if baseline is not None:
+        _check_shared([one.question_id for one in plan.dataset.questions], baseline)
+    design, sizes = design_of(plan, policy.alpha, anytime=anytime)
+    found: list[GateResult] = []
+
+    def judged(run: Run, asked: int) -> str | None:
+        result = decide(read_one(run, "candidate"), baseline, policy, look=AtLook(design, asked))
+        found.append(replace(result, looked=_looked(asked, sizes)))
+        return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
+
+    run = await in_looks(plan, sizes, judged, progress, budget)
+    if run.ended is not None:  # in the middle of a look, at whose level what is there is judged
+        asked = run.outcomes["question_id"].n_unique()
+        judged(run, min(size for size in sizes if size >= asked))
+    return Gated(run, found[-1])
+
+
+def _looked(asked: int, sizes: tuple[int, ...]) -> str:
+    return (
+        f"Look {sizes.index(asked) + 1} of {len(sizes)}, after {asked:,} of {sizes[-1]:,} questions; limits and "
+        "p-values allow for all looks together."
+    )
+
+
+def _check_shared(ours: Iterable[str], baseline: ComparedRun) -> None:
+    """Raise OutcomeTableError where too few questions are those of the baseline, before they are paid for."""
+    asked = set(ours)
+    theirs = {one for table in baseline.variants.values() for one in table["question_id"].to_list()}
+    shared = len(asked & theirs)
+    if 2 * shared < len(asked):
+        raise OutcomeTableError(
+            f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
+            f"{len(theirs):,} of the baseline; ask the candidate what the baseline was asked"
+        )

@@ -1,0 +1,238 @@
+"""A run that trackers follow: how far it has come while models are asked, and everything at its end.
+
+Whatever a tracker does, the run goes on: each is called in a thread of its own, and one that fails is named in a line.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+
+from refusal_index.engines.events import Event, Finished, Progress, Replied, Underway, unwatched
+from refusal_index.engines.store import ReplyStore
+from refusal_index.evaluation.plan import Plan
+from refusal_index.exporters.results import read_folder
+from refusal_index.exporters.tracker import Tracker, open_tracker, subject_of, told
+from refusal_index.protocol import Asked, Completion, Conversation, finished_draws
+
+EVERY = 5.0
+"""Seconds between two looks of a tracker at how far a run has come, or more where it takes longer."""
+
+AT_THE_END, WHERE_FAILED = 600.0, 10.0
+"""Seconds to wait for a tracker: with all results, and of a run that failed."""
+
+PROGRESS = "progress"
+"""Stands before the counts, as a variant's name stands before its metrics."""
+
+COUNTED = ("questions", "answered", "refused", "wrong", "unscored", "requests")
+"""What is counted beside tokens and cost."""
+
+
+@contextmanager
+def tracked(plan: Plan, progress: Progress) -> Iterator[Tracking]:
+    """Have the trackers that a run's settings name follow it while the block runs, which closes its folder."""
+    tracking = Tracking(plan, progress)
+    try:
+        yield tracking
+    except BaseException:
+        tracking.abandon()
+        raise
+    tracking.finish()
+
+
+class Tracking:
+    """The trackers that follow a run; it stands between the run and whoever else is told of its progress."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._plan, self._progress = plan, progress
+        self._followers = [_Follower(name, plan) for name in plan.settings.log_to]
+        self._counts = Counts(plan)
+        self._store: ReplyStore | None = None
+        self._looked = 0.0
+
+    def watch(self, store: ReplyStore) -> None:
+        """Count what lies in the store already; what comes goes there."""
+        if self._followers:
+            self._store = store
+            self._counts.begin(store)
+
+    def __call__(self, event: Event) -> None:
+        """Pass an event on, and have the trackers know from time to time."""
+        self._progress(event)
+        if self._store is None or not self._counts.add(event, self._store):
+            return
+        if time.monotonic() - self._looked >= EVERY:
+            self._looked = time.monotonic()
+            for one in self._followers:
+                one.count(self._counts.found())
+                self._tell(one)
+
+    def finish(self) -> None:
+        """Have the trackers log the results in the run's folder, and say where these are to be seen."""
+        for one in self._followers:
+            try:
+                one.finish(self._counts.found()).result(AT_THE_END)
+            except TimeoutError:
+                one.gave_up()
+            self._tell(one)
+
+    def abandon(self) -> None:
+        """Bring what the trackers know of the run to its end as one that failed."""
+        for one in self._followers:
+            one.abandon()
+
+    def _tell(self, follower: _Follower) -> None:
+        for line in follower.news():
+            self._progress(Underway(line, is_news=True))
+            if follower.failed and self._progress is unwatched:
+                warnings.warn(line, stacklevel=2)
+
+
+class Counts:
+    """How far a run has come: its questions by what became of their first draws, and what it took."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._questions = {question.question_id: question for draws in plan.draws.values() for question in draws}
+        self._found: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
+        self._counted: set[tuple[str, str]] = set()
+        self._model, self._graders = (0, 0), (0, 0)
+
+    def begin(self, store: ReplyStore) -> None:
+        """Count what was answered before."""
+        for variant in self._plan.procedures:
+            for conversation in self._plan.each_conversation(variant, store):
+                self._count(conversation, store)
+        for one in store.replies():
+            self._took(one)
+
+    def add(self, event: Event, store: ReplyStore) -> bool:
+        """Count an event, and return whether it counts."""
+        match event:
+            case Replied(completion):
+                self._took(completion)
+            case Finished(variant, question_id):
+                question, procedure = self._questions[question_id], self._plan.procedures[variant]
+                draws = self._plan.draws[variant][question]
+                self._count(Conversation(question, variant, procedure, draws), store)
+            case _:
+                return False
+        return True
+
+    def found(self) -> dict[str, float]:
+        """Return the counts by name, and the cost where it is known."""
+        cost = self._plan.prices.cost(self._model, self._graders)
+        read, written = (own + graders for own, graders in zip(self._model, self._graders, strict=True))
+        took = {"input_tokens": read, "output_tokens": written, **({} if cost is None else {"cost": cost})}
+        return {f"{PROGRESS}/{name}": float(value) for name, value in {**self._found, **took}.items()}
+
+    def _count(self, conversation: Conversation, store: ReplyStore) -> None:
+        """Count a question under a variant, once: engines say of what was finished before that it is."""
+        place = conversation.variant, conversation.question.question_id
+        said = () if place in self._counted else store.said(conversation.question.question_id, conversation.variant)
+        for outcome in finished_draws(conversation, said)[:1]:
+            self._counted.add(place)
+            told = (
+                ("questions", True),
+                ("answered", outcome.refused is False),
+                ("refused", outcome.refused is True),
+                ("wrong", outcome.wrong is True),
+                ("unscored", outcome.refused is None or outcome.wrong is None),
+            )
+            self._found.update(name for name, holds in told if holds)
+
+    def _took(self, one: Completion) -> None:
+        if one.reply.asked is Asked.MODEL:
+            self._model = self._model[0] + one.input_tokens, self._model[1] + one.output_tokens
+        else:
+            self._graders = self._graders[0] + one.input_tokens, self._graders[1] + one.output_tokens
+        self._found["requests"] += one.requests
+
+
+class _Follower:
+    """One tracker, in a thread of its own: what it does or waits for keeps nobody."""
+
+    def __init__(self, name: str, plan: Plan) -> None:
+        self._name, self._plan = name, plan
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._tracker: Tracker | None = None
+        self.failed = False
+        self._thread: threading.Thread | None = None
+        self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
+
+    def count(self, found: dict[str, float]) -> None:
+        """Log how far the run has come, unless the tracker is behind."""
+        if self._jobs.empty():
+            self._do(lambda: self._opened().count(found))
+
+    def finish(self, found: dict[str, float]) -> Future[None]:
+        """Log everything, and say where it is to be seen."""
+        self._do(lambda: self._opened().count(found))
+        return self._do(self._finished, last=True)
+
+    def abandon(self) -> None:
+        """Bring the run to its end as one that failed, where it was begun."""
+        if self._thread is not None:
+            with suppress(TimeoutError):
+                self._do(self._abandoned, last=True).result(WHERE_FAILED)
+
+    def gave_up(self) -> None:
+        """Say that nobody waits for it any longer."""
+        self.failed = True
+        self._lines.put(f"{self._name}: it did not take the results in {AT_THE_END:g} seconds; {self._advice}")
+
+    def news(self) -> Iterator[str]:
+        """Yield what must be said of it, each line once."""
+        while not self._lines.empty():
+            yield self._lines.get()
+
+    def _opened(self) -> Tracker:
+        if self._tracker is None:
+            self._tracker = open_tracker(self._name, subject_of(self._plan.folder, self._plan.called))
+        return self._tracker
+
+    def _finished(self) -> None:
+        self._lines.put(f"{self._name}: {self._opened().finish(read_folder(self._plan.folder.path))}")
+
+    def _abandoned(self) -> None:
+        if self._tracker is not None:
+            self._tracker.abandon()
+
+    def _do(self, work: Callable[[], None], *, last: bool = False) -> Future[None]:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=f"refusal-index {self._name}", daemon=True)
+            self._thread.start()
+        job = _Job(work, last)
+        self._jobs.put(job)
+        return job.done
+
+    def _work(self) -> None:
+        """Do one job after the other; after one that failed the others are passed over."""
+        while True:
+            job = self._jobs.get()
+            if not self.failed:
+                try:
+                    job.work()
+                except BaseException as error:  # a client may even exit
+                    self.failed = True
+                    self._lines.put(f"{self._name}: {told(error)}; {self._advice}")
+            job.done.set_result(None)
+            if job.last:
+                return
+
+
+@dataclass(frozen=True)
+class _Job:
+    """What a tracker is to do."""
+
+    work: Callable[[], None]
+    last: bool
+    done: Future[None] = field(default_factory=Future)

@@ -1,0 +1,236 @@
+"""The results of a run's folder: derived from its replies, summed up and written, now or anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.engines.settings import COMPARABILITY_VERSION
+from refusal_index.engines.store import ReplyStore
+from refusal_index.errors import RefusalIndexError
+from refusal_index.evaluation.confidence_refresh import refresh_scores
+from refusal_index.evaluation.first_passes import mixture
+from refusal_index.evaluation.nothing_lost import check_nothing_lost
+from refusal_index.evaluation.results import Disagreement, derive_into
+from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.stores import open_store
+from refusal_index.outcomes.errors import NotWrittenError
+from refusal_index.outcomes.files import TEMPORARY_SUFFIX, replacing, write_atomically
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.price import UNPRICED, Prices
+from refusal_index.outcomes.regrading import changes_document, grade_changes
+from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.stopping import STOPPED, Stop
+from refusal_index.outcomes.summary import (
+    DEFAULT_CONFIDENCE_LEVEL,
+    DEFAULT_PENALTY,
+    Summary,
+    summarise,
+    summary_document,
+    with_confidence,
+)
+from refusal_index.outcomes.table import defused
+from refusal_index.report import write_report
+from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights
+
+DISAGREEMENTS = "disagreements.csv"
+HELD = 200_000
+"""Outcomes of a run that are held in memory once they are written: a table of more is read when it is asked for."""
+
+BEFORE = "before.parquet"
+"""In the folder of a run that was graded anew: the outcome table under the grader before."""
+
+
+class ComparabilityError(RefusalIndexError, ValueError):
+    """A folder whose results were made by rules that are not those of this release."""
+
+
+def write_results(
+    folder: RunFolder,
+    store: ReplyStore,
+    prices: Prices = UNPRICED,
+    *,
+    penalty: float | None = None,
+    truthfulness_weights: Weights | None = None,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+) -> Run:
+    """Derive the results of a folder from its replies and write them into it; call it inside the folder's lock.
+
+    Prices, penalty and weights are those that the folder was made with, unless others are given.
+
+    Raises
+    ------
+    UnfinishedError
+        If nothing was answered yet.
+    StoreError
+        If replies behind the results that are there have gone: these stay.
+    RunFolderError
+        If the folder is not a run's, or cannot be written.
+    """
+    settings, about = folder.read_complete_settings(), folder.read_about()
+    prices = prices.or_those(Prices.read(about))
+    penalty = about.get("penalty", DEFAULT_PENALTY) if penalty is None else penalty
+    with _advising(folder):
+        _clear_away(folder)
+        with replacing(folder.outcomes) as new:
+            derived = derive_into(new, folder, store, prices)
+            check_nothing_lost(folder, derived.outcomes)
+            summary = summarise(
+                derived.outcomes,
+                usage=derived.usage,
+                prices=prices,
+                penalty=penalty,
+                truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
+                confidence_level=confidence_level,
+                always_alike=always_alike(settings),
+            )
+            outdated = refresh_scores(folder, store, settings, derived.outcomes)
+            summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
+        run = Run(folder, _table(folder), summary, derived.missing, None, len(derived.disagreements), outdated=outdated)
+        return _written(run, settings, derived.disagreements)
+
+
+def _clear_away(folder: RunFolder) -> None:
+    """Remove what was left half-written where the process was killed: parts of a large table take room."""
+    for path in folder.path.glob(f".{folder.outcomes.name}.*{TEMPORARY_SUFFIX}"):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+@contextmanager
+def _advising(folder: RunFolder) -> Iterator[None]:
+    """Say where results cannot be written that nothing is lost, and what makes them."""
+    try:
+        yield
+    except OSError as error:
+        advice = (
+            f"every reply is kept: make room, or mend this, and 'refusal-index score {folder.path}' writes the results"
+        )
+        raise NotWrittenError(Path(error.filename or folder.path), error, advice) from error
+
+
+def _table(folder: RunFolder) -> pl.LazyFrame:
+    """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
+    table = pl.scan_parquet(folder.outcomes)
+    return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
+
+
+def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
+    """Add what must be said where the two passes may be of two models."""
+    if "first_pass" not in settings:
+        return summary
+    said = tuple(mixture(settings["first_pass"]["model"], settings["model"]))
+    variants = tuple(replace(variant, warnings=(*said, *variant.warnings)) for variant in summary.variants)
+    return replace(summary, variants=variants)
+
+
+def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
+    """Write what is made of the outcome table."""
+    folder, changes = run.folder, None
+    stop = Stop.read(folder.read_about())
+    document = {
+        **summary_document(run.summary),
+        STOPPED: None if stop is None else stop.to_document(),
+        "grader": settings.get("grader"),
+    }
+    if "regraded_from" in settings:
+        changes = grade_changes(folder.read_outcomes(folder.path / BEFORE), run.rows)
+        document["regrading"] = {"from": settings["regraded_from"]["grader"], **changes_document(changes)}
+    folder.write_summary(as_json(document))
+    write_report(run.report_runs(), folder.report)
+    _write_disagreements(folder.path / DISAGREEMENTS, disagreements, settings.get("grader") or {})
+    return replace(run, document=document, changes=changes)
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Return a document as JSON text."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
+    """Write the replies that two graders differ over as CSV that a spreadsheet can open without harm, if any."""
+    if not found:
+        path.unlink(missing_ok=True)
+        return
+    rows = [
+        {
+            "question_id": one.question.question_id,
+            "variant": one.variant,
+            "pass": str(one.of),
+            "question": one.question.text,
+            "gold": one.question.gold,
+            "reply": one.reply,
+            "grader": grader.get("name"),
+            "grade": str(one.grade),
+            "second_grader": grader.get("second"),
+            "second_grade": str(one.second_grade),
+        }
+        for one in found
+    ]
+    cells = pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.String()))
+    write_atomically(path, cells.with_columns(defused(name) for name in cells.columns).write_csv().encode())
+
+
+def rebuild(
+    path: Path,
+    *,
+    penalty: float | None = None,
+    truthfulness_weights: Weights | None = None,
+    confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
+    regrade: bool = False,
+) -> Run:
+    """Derive the results of a run's folder anew from its replies, without a request.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    penalty, truthfulness_weights
+        Of the weighted and of the truthfulness score; the run's own unless given.
+    confidence_level
+        Of every interval.
+    regrade
+        Whether to grade anew by the rules of this release where the folder was made by others.
+
+    Raises
+    ------
+    ComparabilityError
+        If the folder was made under another comparability version: what is there is kept.
+    RefusalIndexError
+        If the folder is not a run's, or has no results yet.
+    """
+    folder = RunFolder(path)
+    # Before the lock, which makes a folder where there is none, the settings are read.
+    if not regrade:
+        check_comparable(folder)
+    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
+    with folder.lock():
+        if made != COMPARABILITY_VERSION:
+            folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
+        with open_store(folder) as store:
+            return write_results(
+                folder,
+                store,
+                penalty=penalty,
+                truthfulness_weights=truthfulness_weights,
+                confidence_level=confidence_level,
+            )
+
+
+def check_comparable(folder: RunFolder) -> None:
+    """Raise ComparabilityError if a folder was made by other rules than this release grades by."""
+    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
+    if made != COMPARABILITY_VERSION:
+        raise ComparabilityError(
+            f"{folder.path} was made under comparability version {made}, and this release grades by version "
+            f"{COMPARABILITY_VERSION}: its results are kept as they are"
+        )

@@ -1,0 +1,53 @@
+"""``csv``: every metric of every run in one long table, a row each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from refusal_index.exporters.results import ExportedRun
+from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.table import defused
+
+COLUMNS = {
+    "run": pl.String(),
+    "model": pl.String(),
+    "dataset": pl.String(),
+    "variant": pl.String(),
+    "metric": pl.String(),
+    "estimate": pl.Float64(),
+    "low": pl.Float64(),
+    "high": pl.Float64(),
+    "status": pl.String(),
+    "reason": pl.String(),
+    "n": pl.Int64(),
+}
+
+
+def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
+    """Return one row for each run, variant and metric; numbers unrounded, empty where undefined."""
+    rows = [
+        {
+            "run": str(run.source),
+            "model": run.model,
+            "dataset": run.dataset,
+            "variant": variant.name,
+            "metric": one.name,
+            **{name: getattr(one, name) for name in ("estimate", "low", "high", "status", "reason")},
+            "n": variant.n,
+        }
+        for run in runs
+        for variant in run.variants
+        for one in variant.metrics
+    ]
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
+    """Write the table as CSV that a spreadsheet can open without harm, and return what must be said."""
+    table = metrics_table(runs)
+    text = [name for name, kind in COLUMNS.items() if kind == pl.String()]
+    write_atomically(out, table.with_columns(defused(name) for name in text).write_csv().encode())
+    return [f"{out}: {table.height:,} rows"]

@@ -1,0 +1,47 @@
+r"""A gate's verdict as Markdown, for the summary of a job or a comment; texts of others are shown and never obeyed."""
+
+from __future__ import annotations
+
+import re
+
+from refusal_index.outcomes.gate import GateResult
+from refusal_index.outcomes.presentation.blocks import Table, escape
+from refusal_index.outcomes.presentation.gate import changed_table, guard_table, judged, notes
+from refusal_index.redaction import redacted
+
+PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.|^[-+=]|(?<=^\d)[.)])", re.IGNORECASE)
+"""What means something in Markdown, or in what GitHub and GitLab add to it: @names, #numbers, addresses, formulas."""
+
+ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
+
+
+def to_markdown(found: GateResult) -> str:
+    """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
+    parts = [
+        f"## Refusal Index gate: {found.verdict}",
+        escaped(found.why),
+        escaped(judged(found)),
+        _table(guard_table(found)),
+        *map(escaped, notes(found)),
+    ]
+    if found.changed:
+        title = f"The {len(found.changed)} questions that changed most"
+        parts.append(f"<details><summary>{title}</summary>\n\n{_table(changed_table(found))}\n\n</details>")
+    return "\n\n".join(parts) + "\n"
+
+
+def escaped(text: str) -> str:
+    r"""Return a text in which no character means anything to Markdown or HTML.
+
+    Examples
+    --------
+    >>> print(escaped("a*b <script> [x](http://y) |"))
+    a\*b &lt;script&gt; \[x\](http\://y) \|
+    """
+    return PUNCTUATION.sub(r"\\\1", escape(redacted(text))).translate(ENTITIES)
+
+
+def _table(table: Table) -> str:
+    rule = ["---" if name in table.left else "--:" for name in table.columns]
+    rows = [map(escaped, table.columns), rule, *(map(escaped, row) for row in table.rows)]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,58 @@
+"""The targets by name, and writing runs for one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+from refusal_index.exporters.results import ExportError, read_exported
+from refusal_index.exporters.tracker import TRACKERS, export_to
+from refusal_index.outcomes.errors import NotWrittenError, suggestion
+
+TARGETS = {
+    "csv": "One long table: a row for each run, variant and metric, with its interval.",
+    "every-eval-ever": "Every Eval Ever, schema 0.3.0: an aggregate file and one of samples a run.",
+    "hf-eval-results": "YAML for a model's repository on the Hugging Face Hub.",
+    "mlflow": "A run of MLflow: metrics, parameters, outcome table, report and folder.",
+    "wandb": "A run of Weights & Biases: summary, configuration, outcome table, report and folder.",
+}
+"""What each target is, in a sentence."""
+
+FILES = {
+    "csv": ("csv_table", "a file"),
+    "every-eval-ever": ("every_eval_ever", "a folder"),
+    "hf-eval-results": ("hf_eval_results", "a folder"),
+}
+"""The targets that are files: the module of each, and what it writes into."""
+
+
+def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list[str]:
+    """Write runs in the format of another tool, or log them in a tracker; return what was written, a line each.
+
+    Raises ExportError if there is no such target or it lacks something, TrackerError if a tracker takes no runs,
+    NotWrittenError if files cannot be written, and what `read_exported` raises.
+
+    - `paths`: runs' folders, folders of sets, and outcome tables.
+    - `to`: one of `TARGETS`.
+    - `out`: the file or folder to write; a tracker takes none, as its own settings say where it is.
+    """
+    if to not in TARGETS:
+        raise ExportError("to", f"expected one of {', '.join(TARGETS)}, got {to!r}{suggestion(to, TARGETS)}")
+    if to in TRACKERS:
+        if out is not None:
+            raise ExportError("out", f"expected nothing, got {out}; the settings of {to} say where it logs")
+        return export_to(to, read_exported(paths))
+    module, place = FILES[to]
+    if out is None:
+        raise ExportError("out", f"expected {place} to write, got nothing")
+    if any(path.resolve() == out.resolve() for path in paths):
+        raise ExportError("out", f"{out} is one of the runs and would be lost; choose another place")
+    runs = read_exported(paths)
+    try:
+        said: list[str] = import_module(f"refusal_index.exporters.{module}").export(runs, out)
+    except NotWrittenError:
+        raise
+    except OSError as error:
+        raise NotWrittenError(Path(error.filename or out), error) from error
+    return said

@@ -1,0 +1,218 @@
+"""Runs as exporters take them: what `summary.json` says of them, and their outcome tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import RunFolderError, shortened
+from refusal_index.outcomes.files import read_plain
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.outcomes.summary import SUMMARY_VERSION, summarise, summary_document, with_confidence
+from refusal_index.redaction import redacted_in
+from refusal_index.stats import Estimate
+
+POOLED = "pooled"
+"""Stands for the variant where an estimate is joint over all of them."""
+
+UNNAMED = "all"
+"""Stands for the variant where a table names none, as in the report."""
+
+JOINT = ("refusal_index", "single_draw_refusal_index")
+"""The joint estimates of a model over its variants that are metrics."""
+
+ENDS = ("estimate", "low", "high")
+
+
+class ExportError(RefusalIndexError, ValueError):
+    """An argument of an export that cannot be used as given; `said` is the message without its name."""
+
+    def __init__(self, argument: str, said: str) -> None:
+        super().__init__(f"{argument}: {said}")
+        self.argument, self.said = argument, said
+
+
+class TrackerError(RefusalIndexError, RuntimeError):
+    """A tracker that did not take a run; the run's own results are where they were."""
+
+
+@dataclass(frozen=True)
+class VariantResults:
+    """What one variant of a run comes to, or all of them jointly."""
+
+    name: str
+    n: int | None  # scored questions; None for a joint estimate
+    metrics: tuple[Estimate, ...]
+
+
+@dataclass(frozen=True)
+class ExportedRun:
+    """One model on one dataset, with its results."""
+
+    source: Path  # the folder or file
+    model: str | None
+    dataset: str | None
+    document: Mapping[str, Any]  # its summary as JSON holds it, without keys
+    variants: tuple[VariantResults, ...]  # its metrics by variant, then the joint ones
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of its folder; empty for a file
+    about: Mapping[str, Any] = field(default_factory=dict)
+    table: pl.DataFrame | None = None  # its outcomes; None where they lie in its folder
+
+    @property
+    def folder(self) -> RunFolder | None:
+        """The run's folder; None for a file."""
+        return RunFolder(self.source) if self.source.is_dir() else None
+
+    @cached_property
+    def outcomes(self) -> pl.DataFrame:
+        """One row a question, variant and draw."""
+        return RunFolder(self.source).read_outcomes() if self.table is None else self.table
+
+    @property
+    def title(self) -> str:
+        """What to call it, on one line."""
+        named = f"{self.model or self.source.stem} on {self.dataset}" if self.dataset else self.model
+        return " ".join((named or self.source.stem).split())
+
+    @property
+    def key(self) -> str:
+        """Tells it from every other run on this machine, and stays the same: exporting again replaces what was there.
+
+        It is made of the place and of what the folder was made with, or of the file.
+        """
+        made_with = self.source / "run.json" if self.source.is_dir() else self.source
+        return key_of(made_with, f"{self.model}\0{self.dataset}" if self.folder is None else "")
+
+    @property
+    def level(self) -> float:
+        """The confidence level of every interval."""
+        return float(self.document["confidence_level"])
+
+
+def key_of(made_with: Path, part: str = "") -> str:
+    """Return the key of a run, as `ExportedRun.key` is."""
+    content = read_plain(made_with)
+    return hashlib.sha256(f"{made_with.resolve()}\0{part}\0".encode(errors="replace") + content).hexdigest()[:16]
+
+
+def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:
+    """Read every model and dataset in some folders, sets and outcome tables.
+
+    A folder's results are those of its `summary.json`, as they are; those of a table are computed. Raises
+    RunFolderError if a folder is not a run's or has no results yet, and OutcomeTableError if a file cannot be used.
+    """
+    return tuple(run for path in paths for place in _members(path) for run in _read(place))
+
+
+def read_folder(path: Path) -> ExportedRun:
+    """Read the results in a run's folder; it raises as `read_exported` does."""
+    folder = RunFolder(path)
+    settings, about, document = folder.read_settings(), folder.read_about(), folder.read_summary()
+    if document is None:
+        raise RunFolderError(
+            f"{path} holds no results yet; finish the run, or rebuild them with 'refusal-index score {path}'"
+        )
+    _check(folder, document)
+    return _run(path, document, settings=redacted_in(settings), about=redacted_in(about))
+
+
+def _run(source: Path, document: Mapping[str, Any], **more: Any) -> ExportedRun:
+    """Return a run of one model on one dataset, which a summary holds one of."""
+    document = redacted_in(dict(document))
+    first: Mapping[str, Any] = next(iter(document["variants"]), {})
+    return ExportedRun(source, first.get("model"), first.get("dataset"), document, variants_of(document), **more)
+
+
+def _members(path: Path) -> Iterable[Path]:
+    return [member.folder for member in set_members(path)] or [path]
+
+
+def _read(path: Path) -> Iterator[ExportedRun]:
+    if path.is_dir():
+        yield read_folder(path)
+    else:
+        yield from map(_of_table, read_runs([path]))
+
+
+def _of_table(run: ComparedRun) -> ExportedRun:
+    outcomes = pl.concat(run.variants.values())
+    summary = with_confidence(summarise(outcomes), outcomes, run.confidence)
+    return _run(run.source, summary_document(summary), table=outcomes)
+
+
+def _check(folder: RunFolder, document: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if a summary that lies in a folder, which a stranger may have made, is none."""
+    anew = f"'refusal-index score {folder.path}' makes it anew"
+    version = document.get("summary_version")
+    if version != SUMMARY_VERSION:
+        raise RunFolderError(
+            f"{folder.summary}: expected summary_version {SUMMARY_VERSION}, got {shortened(version)}; {anew}"
+        )
+    try:
+        level = document["confidence_level"]
+        if isinstance(level, bool) or not isinstance(level, float) or not 0 < level < 1:
+            raise ValueError(f"confidence_level is {shortened(level)}")
+        variants_of(document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RunFolderError(
+            f"{folder.summary}: expected the metrics of each variant, got something else ({shortened(error)}); {anew}"
+        ) from error
+
+
+def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
+    """Return the metrics of a summary; raises ValueError and the like where it is none."""
+    own = [
+        VariantResults(
+            _text(one["variant"]) or UNNAMED,
+            _count(one["n"]),
+            tuple(_estimate(*item) for item in one["metrics"].items()),
+        )
+        for one in document["variants"]
+    ]
+    joint = [
+        VariantResults(POOLED, None, tuple(_estimate(name, one[name]) for name in JOINT if one[name] is not None))
+        for one in document["pooled"]
+    ]
+    for one in document["variants"]:
+        _text(one["model"]), _text(one["dataset"])
+    return (*own, *joint)
+
+
+def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
+    estimate, low, high = (_number(value[end]) for end in ENDS)
+    status = value["status"]
+    if status not in ("ok", "boundary", "undefined"):
+        raise ValueError(f"status is {shortened(status)}")
+    method = value.get("method")
+    if method not in (None, "wilson", "score", "profile"):
+        raise ValueError(f"method is {shortened(method)}")
+    return Estimate(estimate, low, high, status=status, reason=_text(value["reason"]), name=name, method=method)
+
+
+def _number(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{shortened(value)} is no number")
+    return float(value)
+
+
+def _count(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{shortened(value)} is no count")
+    return value
+
+
+def _text(value: object) -> str | None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{shortened(value)} is no text")
+    return value

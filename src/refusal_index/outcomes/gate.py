@@ -1,0 +1,238 @@
+"""A release gate: whether a candidate may take the place of its baseline.
+
+The verdict is that of `refusal_index.stats.non_inferiority`, over the guards of a policy. A run that lacks grades of
+more questions than the policy allows can fail and never pass: what is missing is rarely a fair sample.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from refusal_index.outcomes.comparison import CompareOptions, VariantComparison, compare_pair
+from refusal_index.outcomes.counts import completeness
+from refusal_index.outcomes.documents import plain
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.gate_changes import ChangedQuestion, most_changed
+from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, margin_guards
+from refusal_index.outcomes.gate_policy import Policy, PolicyError
+from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.presentation import Block, Shown
+from refusal_index.outcomes.presentation.gate import gate_blocks, sentence
+from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, differing_settings
+from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of
+from refusal_index.outcomes.variant_metrics import never_forced
+from refusal_index.stats import AtLook
+from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
+
+RUNS = ("candidate", "baseline")
+
+
+@dataclass(frozen=True)
+class GuardResult:
+    """A guard with what came of it."""
+
+    named: NamedGuard
+    test: GuardTest
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it, unrounded."""
+        guard, test = self.named.guard, self.test
+        return {
+            "metric": self.named.metric,
+            "kind": "margin" if self.named.against_baseline else "bound",
+            "candidate": self.named.candidate,
+            "baseline": self.named.baseline,
+            "estimate": guard.estimate,
+            "limit": guard.limit,
+            "higher_is_better": guard.higher_is_better,
+            "worst": test.worst,
+            "best": test.best,
+            "pvalue_inside": test.pvalue_inside,
+            "pvalue_beyond": test.pvalue_beyond,
+            "pvalue_holm": test.pvalue_holm,
+            "verdict": test.verdict,
+            "reason": self.named.reason,
+        }
+
+
+@dataclass(frozen=True, repr=False)
+class GateResult(Shown):
+    """What a gate decided, and why.
+
+    Attributes
+    ----------
+    verdict
+        ``"pass"``, ``"fail"`` or ``"inconclusive"``.
+    candidate, baseline
+        The runs; the last is None where there are fixed bounds only.
+    guards
+        Every guard with what came of it.
+    policy, alpha
+        What was demanded, and the probability of error that this verdict was given.
+    variant, match
+        What was judged; the match is None without a baseline.
+    missing
+        Share of the questions without a grade, by run: ``"candidate"`` and ``"baseline"``.
+    changed
+        The questions that changed most.
+    looked
+        Which look it was, of a candidate that is judged while it is asked; else None.
+    """
+
+    verdict: Verdict
+    candidate: ComparedRun
+    baseline: ComparedRun | None
+    guards: tuple[GuardResult, ...]
+    policy: Policy
+    alpha: float
+    variant: str | None
+    match: Match | None
+    questions: int
+    missing: Mapping[str, float]
+    changed: tuple[ChangedQuestion, ...] = ()
+    sampling: Mapping[str, Any] | None = None
+    looked: str | None = None
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """The runs that lack grades of more questions than the policy allows."""
+        return tuple(name for name, share in self.missing.items() if share > self.policy.max_missing)
+
+    @property
+    def more_questions(self) -> int | None:
+        """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
+
+        None where it is settled, where no number would, and where a run is incomplete.
+        """
+        times = times_to_settle([one.test for one in self.guards]) if self.verdict == "inconclusive" else None
+        return None if times is None or self.incomplete else math.ceil((times - 1) * self.questions)
+
+    @property
+    def why(self) -> str:
+        """The reason in one sentence."""
+        return sentence(self)
+
+    @property
+    def settings_that_differ(self) -> tuple[str, ...]:
+        """Settings other than the model in which the runs differ."""
+        return () if self.baseline is None else differing_settings((self.candidate, self.baseline))
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield what came out of it as text."""
+        return gate_blocks(self)
+
+    def to_document(self) -> dict[str, Any]:
+        """Give all of it as JSON holds it, unrounded."""
+        return {
+            "verdict": self.verdict,
+            "why": self.why,
+            "candidate": self.candidate.label,
+            "baseline": None if self.baseline is None else self.baseline.label,
+            "variant": self.variant,
+            "questions": self.questions,
+            "left_out": None if self.match is None else dict(zip(RUNS, self.match.left_out, strict=True)),
+            "alpha": self.alpha,
+            "looked": self.looked,
+            "guards": [plain(one.to_document()) for one in self.guards],
+            "more_questions": self.more_questions,
+            "missing": dict(self.missing),
+            "sampling": self.sampling,
+            "changed": [asdict(one) for one in self.changed],
+            "settings_that_differ": list(self.settings_that_differ),
+            "policy": self.policy.to_document(),
+        }
+
+
+def decide(
+    candidate: ComparedRun,
+    baseline: ComparedRun | None,
+    policy: Policy,
+    *,
+    look: AtLook | None = None,
+) -> GateResult:
+    """Judge a candidate by a policy.
+
+    Raises OutcomeTableError if the runs share no variant, or several and the policy names none, or too few questions,
+    or were never forced; PolicyError if there is nothing to judge by.
+
+    - `candidate`, `baseline`: the runs; None for fixed bounds only.
+    - `look`: where the candidate is looked at several times while it is asked: at which of these looks.
+    """
+    if baseline is None and not policy.has_bounds:
+        raise PolicyError(
+            "gate: expected a baseline to compare with, or fixed bounds, got neither; name a run with --baseline, or "
+            "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
+        )
+    runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
+    found = None if baseline is None else _compared(candidate, baseline, policy)
+    names = {key: _variant(run, policy, found) for key, run in runs.items()}
+    rows = {key: run.variants[names[key]] for key, run in runs.items()}
+    for key, table in rows.items():
+        _check_forced(key, table)
+    guards = [*(margin_guards(found, policy) if found else ()), *bound_guards(candidate, rows["candidate"], policy)]
+    tests = judge_guards([one.guard for one in guards], policy.alpha, look)
+    missing = {key: completeness(first_draws(table)).missing_share or 0.0 for key, table in rows.items()}
+    scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
+    shared = found.match.matrix.question_ids if found else ()
+    design = found.match.matrix.design if found else design_of(scored)
+    result = GateResult(
+        verdict=verdict_of(tests),
+        candidate=candidate,
+        baseline=baseline,
+        guards=tuple(GuardResult(one, test) for one, test in zip(guards, tests, strict=True)),
+        policy=policy,
+        alpha=policy.alpha if look is None else look.level,
+        variant=found.name if found and any(names.values()) else names["candidate"],
+        match=found.match if found else None,
+        questions=len(shared) if found else scored.height,
+        missing=missing,
+        changed=most_changed(rows["candidate"], rows["baseline"], shared) if found else (),
+        sampling=describe(design, OWN_COLUMNS),
+    )
+    return replace(result, verdict="inconclusive") if result.verdict == "pass" and result.incomplete else result
+
+
+def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy) -> VariantComparison:
+    """Compare the candidate with the baseline under the one variant to judge by, question by question."""
+    pair = compare_pair((candidate, baseline), CompareOptions(variant=policy.variant))
+    if len(pair.variants) > 1:
+        raise _several([one.name for one in pair.variants])
+    (found,) = pair.variants
+    if not found.match.paired:
+        matrix = found.match.matrix
+        shared, (ours, theirs) = int(matrix.shared.sum()), matrix.scored.sum(axis=1).tolist()
+        raise OutcomeTableError(
+            f"baseline: expected at least half of the {min(ours, theirs):,} graded questions of the smaller run in "
+            f"both, got {shared:,} shared, of {ours:,} of the candidate and {theirs:,} of the baseline; ask the "
+            "candidate what the baseline was asked"
+        )
+    return found
+
+
+def _variant(run: ComparedRun, policy: Policy, found: VariantComparison | None) -> str | None:
+    """Return the variant of one run that is judged."""
+    if policy.variant is not None:
+        return None if run.has_no_variants else chosen_variant([run], policy.variant)
+    if len(run.variants) == 1:
+        return next(iter(run.variants))
+    if found is not None:
+        return found.name
+    raise _several([str(name) for name in run.variants])
+
+
+def _several(names: list[str]) -> OutcomeTableError:
+    return OutcomeTableError(
+        f"variant: expected one prompt variant to judge by, got {', '.join(names)}; name the one nearest to your "
+        "product's prompt"
+    )
+
+
+def _check_forced(which: str, table: Any) -> None:
+    if never_forced(first_draws(table)):
+        raise OutcomeTableError(
+            f"{which}: expected answers to what was refused, got a first pass that nobody forced, which has no index; "
+            "ask for them with 'refusal-index force'"
+        )

@@ -1,0 +1,137 @@
+"""From outcomes to the guards of a release gate: differences from a baseline, and the candidate's own numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from refusal_index.outcomes.comparison import Difference, VariantComparison, both_numbers
+from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, index_of_probabilities
+from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy
+from refusal_index.outcomes.matching import BoolMatrix, first_draws
+from refusal_index.outcomes.runs import ComparedRun, Match
+from refusal_index.outcomes.sampling import design_of, sampled_table
+from refusal_index.outcomes.settings import always_alike
+from refusal_index.stats import (
+    ConfidenceInterval,
+    NoiseCorrectedDifference,
+    metric_influence,
+    refusal_index,
+)
+from refusal_index.stats.baseline import Payoffs, rate_or_score
+from refusal_index.stats.design import effective_number
+from refusal_index.stats.draws.difference import influence_range
+from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
+from refusal_index.stats.sampled_table import AnyTable
+
+Interval = Callable[[float], ConfidenceInterval]
+
+NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
+"""Why a candidate has no index, though the fault is its own."""
+
+
+@dataclass(frozen=True)
+class NamedGuard:
+    """A guard, and where its number comes from."""
+
+    guard: Guard
+    metric: str  # as summaries call it: the index may be that of single draws
+    against_baseline: bool
+    # first, second: the candidate's number and the baseline's; the last is None for a fixed bound
+    candidate: float | None
+    baseline: float | None
+    reason: str | None  # why the number is undefined or at its boundary
+
+
+def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGuard]:
+    """Yield a guard for each margin, the index first, of a comparison of the candidate with its baseline."""
+    matrix = found.match.matrix
+    refused = matrix.refused[0][matrix.scored[0]]
+    for name, margin in policy.margins.items():
+        higher = HIGHER_IS_BETTER[name]
+        metric, difference = _index(found) if name == INDEX else (name, found.comparison[name])
+        candidate, baseline = both_numbers(difference)
+        limit = -margin if higher else margin
+        pvalue, reason = None, difference.reason
+        if name == INDEX and difference.estimate is None and (none := _one_thing(refused, matrix.design)):
+            pvalue, reason = none
+        interval = _interval(name, difference, found.match)
+        guard = Guard(name, difference.estimate, limit, higher, interval, pvalue)
+        yield NamedGuard(guard, metric, True, candidate, baseline, reason)
+
+
+def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy) -> Iterator[NamedGuard]:
+    """Yield a guard for each fixed bound, of one variant of the candidate."""
+    single = first_draws(rows)
+    table = sampled_table(single) or contingency_table(single)
+    scored = single.drop_nulls(["refused", "wrong"])
+    refused, design = scored["refused"].to_numpy(), design_of(scored)
+    for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
+        for name, bound in bounds.items():
+            metric, estimate, reason, interval = _own_number(name, run, rows, table)
+            pvalue = None
+            if name == INDEX and estimate is None and (none := _one_thing(refused, design)):
+                pvalue, reason = none
+            guard = Guard(name, estimate, bound, higher, interval, pvalue)
+            yield NamedGuard(guard, metric, False, estimate, None, reason)
+
+
+def _index(found: VariantComparison) -> tuple[str, Difference]:
+    """Choose the index of the probabilities where both runs have it with an interval, else that of single draws."""
+    corrected = found.index
+    if corrected is not None and corrected.estimate is not None and corrected.pvalue is not None:
+        return INDEX, corrected
+    return SINGLE_DRAW, found.comparison[INDEX]
+
+
+def _interval(name: str, difference: Difference, found: Match) -> Interval:
+    """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
+    if difference.reason != "constant_difference" or difference.estimate is None:
+        return difference.confidence_interval
+    if isinstance(difference, NoiseCorrectedDifference):
+        widest, n = influence_range(difference.first), difference.n_shared
+    else:
+        influence = metric_influence(*(array[:1] for array in found.matrix.arrays), metric=name)
+        widest, n = float(np.ptp(influence)), len(found.matrix.question_ids)
+    units, estimate = _independent(found.matrix.design, n), difference.estimate
+    return lambda level: constant_interval(estimate, widest, units, level)
+
+
+def _independent(design: Mapping[str, Any], n: int) -> int:
+    """Return how many independent questions n of some with this design are worth at most."""
+    cluster, weight = design.get("cluster"), design.get("weight")
+    clusters = n if cluster is None else len(set(cluster.tolist()))
+    return min(n, clusters, n if weight is None else int(effective_number(weight)))
+
+
+def _one_thing(refused: BoolMatrix, design: Mapping[str, Any]) -> tuple[float, str] | None:
+    """Tell whether a model refused nothing or everything, and how unlikely that is of one that hardly ever does."""
+    if not refused.size or refused.any() != refused.all():
+        return None
+    reason = ALWAYS_REFUSES if refused.all() else NEVER_REFUSES
+    return pvalue_of_none(_independent(design, refused.size)), reason
+
+
+def _own_number(
+    name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable
+) -> tuple[str, float | None, str | None, Interval]:
+    """Return the candidate's own metric: what it is called, the estimate, the reason for none, and the interval."""
+    if name != INDEX:
+        found = rate_or_score(name, table, Payoffs(), 0.9)
+        return name, found.estimate, found.reason, lambda level: _ends(name, table, level)
+    corrected = index_of_probabilities(rows, always_alike(run.settings))
+    if corrected.estimate is not None:
+        return INDEX, corrected.estimate, corrected.reason, corrected.confidence_interval
+    single = refusal_index(table)
+    return SINGLE_DRAW, single.estimate, single.reason, single.confidence_interval
+
+
+def _ends(name: str, table: AnyTable, level: float) -> ConfidenceInterval:
+    found = rate_or_score(name, table, Payoffs(), level)
+    low, high = (float("nan") if end is None else end for end in (found.low, found.high))
+    return ConfidenceInterval(low, high)

@@ -1,0 +1,170 @@
+"""What a release gate demands: margins against a baseline, fixed bounds, and how sure it must be."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Self
+
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.counts import MISSING_LIMIT
+from refusal_index.outcomes.errors import listed, shortened, suggestion
+from refusal_index.outcomes.files import read_plain
+
+HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
+    {
+        "refusal_index": True,
+        "correct_rate": True,
+        "correct_given_attempted": True,
+        "refusal_rate": False,
+        "error_rate": False,
+        "f_score": True,
+        "weighted_score": True,
+        "hallucination_rate": False,
+        "omniscience_index": True,
+        "truthfulness_score": True,
+    }
+)
+"""The metrics that a gate can guard, and on which side of a limit each should lie."""
+
+MARGINS: Mapping[str, float] = MappingProxyType(
+    {"refusal_index": 0.1, "correct_rate": 0.05, "correct_given_attempted": 0.05, "refusal_rate": 0.1}
+)
+"""By how much worse than the baseline a candidate may be, unless told otherwise.
+
+These four are always guarded: an index alone can be kept by a model that knows less, and rates alone by one that
+refuses the wrong questions.
+"""
+
+HUNDREDTHS = frozenset({"omniscience_index"})
+"""Metrics whose unit is a hundredth."""
+
+MOST_BYTES = 1 << 20
+"""Most bytes of a policy."""
+
+
+class PolicyError(RefusalIndexError, ValueError):
+    """What a gate should demand cannot be used as given."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a gate demands.
+
+    Attributes
+    ----------
+    margins
+        By metric, by how much worse than the baseline the candidate may be; those of `MARGINS` are always there.
+    at_least, at_most
+        By metric, fixed bounds of the candidate's own number, whatever the baseline.
+    alpha
+        Probability of passing a candidate that is beyond a limit, and that of failing one that is within all.
+    max_missing
+        Largest share of the questions without a grade with which a run can pass.
+    variant
+        The prompt variant to judge by; None where both have only one in common.
+
+    Examples
+    --------
+    >>> Policy(margins={"refusal_index": 0.15}).margins["refusal_index"]
+    0.15
+    """
+
+    margins: Mapping[str, float] = field(default_factory=dict)
+    at_least: Mapping[str, float] = field(default_factory=dict)
+    at_most: Mapping[str, float] = field(default_factory=dict)
+    alpha: float = 0.05
+    max_missing: float = MISSING_LIMIT
+    variant: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in TABLES:
+            _check_metrics(name, getattr(self, name))
+        for metric, margin in self.margins.items():
+            _check_margin(metric, margin)
+        _check_share("alpha", self.alpha, 0.5)
+        _check_share("max_missing", self.max_missing, 1, from_zero=True)
+        if self.variant is not None and not isinstance(self.variant, str):
+            raise PolicyError(f"variant: expected the name of a prompt variant, got {shortened(self.variant)}")
+        object.__setattr__(self, "margins", MappingProxyType({**MARGINS, **self.margins}))
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], source: str) -> Self:
+        """Take a policy from a document such as ``gate.toml`` holds; errors name its source."""
+        known = [one.name for one in fields(cls)]
+        for key in document:
+            if key not in known:
+                raise PolicyError(
+                    f"{source}: expected keys out of {listed(known)}, got {key!r}{suggestion(str(key), known)}"
+                )
+        try:
+            return cls(**document)
+        except PolicyError as error:
+            raise PolicyError(f"{source}, {error}") from error
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether it demands anything that needs no baseline."""
+        return bool(self.at_least or self.at_most)
+
+    def changed(self, **values: Any) -> Self:
+        """Return it with other values: tables of numbers are added to its own, None changes nothing."""
+        given = {name: value for name, value in values.items() if value is not None}
+        merged = {name: {**getattr(self, name), **given[name]} for name in TABLES if name in given}
+        return replace(self, **{**given, **merged})
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return {
+            one.name: dict(value) if isinstance(value := getattr(self, one.name), Mapping) else value
+            for one in fields(self)
+        }
+
+
+TABLES = ("margins", "at_least", "at_most")
+"""The parts of a policy that hold a number for each of several metrics."""
+
+
+def read_policy(path: Path) -> Policy:
+    """Read a policy from a file of TOML; raises PolicyError if it cannot be used, naming the file and the key."""
+    try:
+        document = tomllib.loads(read_plain(path, MOST_BYTES).decode())
+    except OSError as error:
+        raise PolicyError(f"policy: {path} cannot be read ({error.strerror}); check the path") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: not valid TOML: {error}") from error
+    return Policy.of(document, str(path))
+
+
+def _check_metrics(name: str, given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise PolicyError(f"{name}: expected a number for each of some metrics, got {shortened(given)}")
+    for metric, value in given.items():
+        if metric not in HIGHER_IS_BETTER:
+            raise PolicyError(
+                f"{name}: expected metrics out of {listed(HIGHER_IS_BETTER)}, got {shortened(metric)}"
+                f"{suggestion(str(metric), HIGHER_IS_BETTER)}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
+        if abs(value) > (100 if metric in HUNDREDTHS else 1):
+            raise PolicyError(f"{name}, {metric}: expected a number that it can be, got {value:g}; is it in per cent?")
+
+
+def _check_margin(metric: str, margin: float) -> None:
+    if margin < 0:
+        raise PolicyError(
+            f"margins, {metric}: expected by how much worse the candidate may be, a number from 0, got {margin:g}; "
+            f"leave out the sign: {-margin:g} allows that much"
+        )
+
+
+def _check_share(name: str, value: object, below: float, from_zero: bool = False) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not (0 <= value < below) or (value == 0 and not from_zero):  # type: ignore[operator]
+        start = "from 0" if from_zero else "above 0"
+        raise PolicyError(f"{name}: expected a number {start} and below {below:g}, got {shortened(value)}")

@@ -1,0 +1,197 @@
+"""A gate's verdict as text: why in one sentence, every guard, what is missing, and what changed most."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from refusal_index.outcomes.draws import SINGLE_DRAW
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent
+from refusal_index.outcomes.presentation.blocks import pvalue as shown_pvalue
+
+if TYPE_CHECKING:
+    from refusal_index.outcomes.gate import GateResult, GuardResult
+
+WORDS = {
+    "answered_right": "right",
+    "answered_wrong": "wrong",
+    "refused_right": "refused, though known",
+    "refused_wrong": "refused, rightly",
+}
+"""What a model did with a question."""
+
+SINGLE = (
+    "single-draw RI is the index of one reply a question; with repeated draws in both runs (run --draws 2) the gate is "
+    "about RI, that of the model's probabilities."
+)
+
+
+def gate_blocks(found: GateResult) -> Iterator[Block]:
+    """Yield the verdict, the guards, what to do where it is open, and what changed most."""
+    yield f"{found.verdict.upper()}: {found.why}"
+    yield ""
+    yield judged(found)
+    yield ""
+    yield guard_table(found)
+    for line in notes(found):
+        yield ""
+        yield line
+    if found.changed:
+        yield ""
+        yield "Changed most:"
+        yield changed_table(found)
+
+
+def sentence(found: GateResult) -> str:
+    """Say why in one sentence."""
+    by_verdict = {
+        verdict: [one for one in found.guards if one.test.verdict == verdict]
+        for verdict in ("pass", "fail", "inconclusive")
+    }
+    if found.verdict == "fail":
+        return f"{'; '.join(_failed(one) for one in by_verdict['fail'])}."
+    if by_verdict["inconclusive"]:
+        return f"{'; '.join(_open(one) for one in by_verdict['inconclusive'])}."
+    if found.incomplete:
+        each = listed([f"{percent(round(found.missing[one], 4))} of the {one}'s" for one in found.incomplete])
+        most = percent(found.policy.max_missing)
+        return f"{each} questions have no grade, and more than {most} missing can never pass; run its command again."
+    level = percent(round(1 - found.alpha, 6))
+    return f"every guard lies within its limit with {level} confidence; nearest to it is {_nearest(found)}."
+
+
+def notes(found: GateResult) -> Iterator[str]:
+    """Yield what else there is to know, one sentence or two each."""
+    if found.looked is not None:
+        yield found.looked
+    if found.verdict == "inconclusive" and not found.incomplete:
+        yield more_questions(found)
+    short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
+    if short:
+        yield f"Without a grade: {listed(short)} questions."
+    if any(one.named.metric == SINGLE_DRAW for one in found.guards):
+        yield SINGLE
+    if found.settings_that_differ:
+        yield (
+            f"The runs were not asked alike: {', '.join(found.settings_that_differ)} differ. The difference may come "
+            "from there."
+        )
+
+
+def more_questions(found: GateResult) -> str:
+    """Say how many more questions would settle an inconclusive verdict."""
+    more = found.more_questions
+    if more is None:
+        return (
+            "No number of questions that could be asked would settle it: a number sits on its limit, or there is none."
+        )
+    return f"About {more:,} more questions would settle it with a chance of 80 %, if the numbers stay as they are."
+
+
+def guard_table(found: GateResult) -> Table:
+    """Return every guard as a row."""
+    sure = percent(round(1 - found.alpha, 6))
+    columns = (
+        "guard",
+        "baseline",
+        "candidate",
+        "difference",
+        f"at worst ({sure})",
+        "limit",
+        "p beyond, Holm",
+        "verdict",
+    )
+    return Table.of(columns, map(_cells, found.guards), left=("guard", "verdict"))
+
+
+def changed_table(found: GateResult) -> Table:
+    """Return the questions that changed most as rows."""
+    rows = (
+        (
+            one.question_id,
+            f"{WORDS[one.baseline]} ({one.draws_baseline})",
+            f"{WORDS[one.candidate]} ({one.draws_candidate})",
+            shortened(one.question)[1:-1] if one.question else UNDEFINED,
+        )
+        for one in found.changed
+    )
+    return Table.of(names := ("question_id", "before", "now", "question"), rows, left=names)
+
+
+def guard_name(one: GuardResult) -> str:
+    """Return what a guard is called, as in tables of metrics."""
+    return METRIC_COLUMNS.get(one.named.metric, one.named.metric.replace("_", " "))
+
+
+def allowed(one: GuardResult) -> str:
+    """Say what a guard allows."""
+    guard = one.named.guard
+    if one.named.against_baseline:
+        return f"{abs(guard.limit):g} {'lower' if guard.higher_is_better else 'higher'}"
+    return f"{'at least' if guard.higher_is_better else 'at most'} {guard.limit:g}"
+
+
+def reason_of(one: GuardResult) -> str:
+    """Say why a guard's number is none."""
+    said = (one.named.reason or "it has no interval").replace("first:", "candidate: ").replace("second:", "baseline: ")
+    return said.replace(";", "; ").replace("zero_cell:", "no question is ").replace("_", " ")
+
+
+def judged(found: GateResult) -> str:
+    """Say what is compared with what."""
+    where = f" under {found.variant}" if found.variant else ""
+    if found.baseline is None:
+        return f"{found.candidate.label}{where}: {found.questions:,} questions, against fixed bounds."
+    left = dict(zip(("candidate", "baseline"), found.match.left_out if found.match else (), strict=False))
+    rest = [f"{count:,} of the {name}'s" for name, count in left.items() if count]
+    without = f"; left out, as the other has no grade there: {listed(rest)}" if rest else ""
+    return (
+        f"{found.candidate.label} (candidate) against {found.baseline.label} (baseline){where}: {found.questions:,} "
+        f"questions, each compared with itself{without}."
+    )
+
+
+def _cells(one: GuardResult) -> tuple[str, ...]:
+    named, test = one.named, one.test
+    difference = _signed(named.guard.estimate) if named.against_baseline else UNDEFINED
+    worst = _signed(test.worst) if named.against_baseline else number(test.worst)
+    pvalue = UNDEFINED if test.pvalue_beyond is None else shown_pvalue(test.pvalue_holm)
+    numbers = (number(named.baseline), number(named.candidate), difference, worst)
+    return guard_name(one), *numbers, allowed(one), pvalue, test.verdict
+
+
+def _signed(value: float | None) -> str:
+    return UNDEFINED if value is None else f"{value:+.3f}"
+
+
+def _failed(one: GuardResult) -> str:
+    if one.named.guard.estimate is None:
+        return f"{guard_name(one)} does not exist: {reason_of(one)}"
+    return f"{guard_name(one)} is beyond its limit ({_seen(one)}, Holm p {shown_pvalue(one.test.pvalue_holm)})"
+
+
+def _open(one: GuardResult) -> str:
+    guard, test = one.named.guard, one.test
+    if guard.estimate is None or test.worst is None:
+        return f"{guard_name(one)} cannot be judged: {reason_of(one)}"
+    where = (
+        "looks beyond its limit, though it may be chance"
+        if guard.room(guard.estimate) < 0
+        else "may be beyond its limit"
+    )
+    return f"{guard_name(one)} {where} ({_seen(one)})"
+
+
+def _seen(one: GuardResult) -> str:
+    """Say what was seen, how bad it may be, and what is allowed."""
+    named, test = one.named, one.test
+    if named.against_baseline:
+        return f"{_signed(named.guard.estimate)}, at worst {_signed(test.worst)}, allowed {allowed(one)}"
+    return f"{number(named.candidate)}, at worst {number(test.worst)}, allowed {allowed(one)}"
+
+
+def _nearest(found: GateResult) -> str:
+    """Name the guard that is closest to its limit."""
+    one = min(found.guards, key=lambda one: -(one.test.pvalue_inside or 0.0))
+    return f"{guard_name(one)} ({_seen(one)})"

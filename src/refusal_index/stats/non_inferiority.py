@@ -1,0 +1,276 @@
+r"""Whether a model is worse than it may be, by several numbers at once: pass, fail or inconclusive.
+
+Each guard is a number with a limit that it should not be beyond, such as a difference from a baseline with a margin, or
+a rate with a bound. Two families of tests look at the same guards from either side:
+
+- pass: of every guard the one-sided limit at ``1 - alpha`` lies inside. Each test must reject, so that a model that is
+  beyond one limit passes with a probability of at most alpha, whatever the others do and however they depend on each
+  other: the intersection-union test [1]_, which needs no adjustment.
+- fail: of some guard it is shown that it lies beyond. One rejection is enough, so that the p-values are adjusted by
+  Holm's method, and a model that is inside everywhere fails with a probability of at most alpha.
+
+What is neither is inconclusive: there are too few questions to say.
+
+An index that does not exist, since the model refused nothing or everything, has no interval. Such a guard fails on how
+unlikely that is of a model that refuses, or answers, `HARDLY_EVER` of the questions, and never passes.
+
+References
+----------
+.. [1] Berger, R. L. (1982). Multiparameter hypothesis testing and acceptance sampling. Technometrics, 24, 295-300.
+   :doi:`10.2307/1267823`
+.. [2] Hanley, J. A. and Lippman-Hand, A. (1983). If nothing goes wrong, is everything all right? Interpreting zero
+   numerators. JAMA, 249, 1743-1745. :doi:`10.1001/jama.1983.03330370053031`
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from refusal_index.stats.comparison.pairwise import holm
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
+from refusal_index.stats.sequential.designs import AtLook
+
+Verdict = Literal["pass", "fail", "inconclusive"]
+
+HARDLY_EVER = 0.05
+"""Share of refusals, or of answers, that a model must be shown to fall short of where it has none."""
+
+POWER = 0.8
+"""Chance with which the questions that are asked for would settle an inconclusive guard."""
+
+MOST_TIMES = 100.0
+"""So many times the questions at hand, and more, are as good as none that would settle it."""
+
+LARGEST_QUANTILE, SMALLEST_QUANTILE = 8.0, 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """A number and the limit that it should not be beyond.
+
+    Attributes
+    ----------
+    name : str
+    estimate : float or None
+        None where there is none.
+    limit : float
+        The worst that the number may be.
+    higher_is_better : bool
+        On which side of the limit it should lie.
+    interval : callable
+        From a two-sided confidence level to the interval of the number; both ends NaN where there is none.
+    pvalue_beyond : float or None
+        Of a number that does not exist: how unlikely that is of a number that lies inside. Else None.
+    """
+
+    name: str
+    estimate: float | None
+    limit: float
+    higher_is_better: bool
+    interval: Callable[[float], ConfidenceInterval] = lambda _: NO_INTERVAL
+    pvalue_beyond: float | None = None
+
+    def room(self, value: float) -> float:
+        """Return how far inside the limit a value lies; negative where it is beyond."""
+        return value - self.limit if self.higher_is_better else self.limit - value
+
+    def reach(self, tail: float) -> tuple[float, float]:
+        """Return both one-sided limits of the room at this probability of error; NaN where there are none."""
+        ends = sorted(self.room(end) for end in self.interval(1 - 2 * tail))
+        return (math.nan, math.nan) if any(map(math.isnan, ends)) else (ends[0], ends[1])
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTest:
+    """What came of one guard.
+
+    Attributes
+    ----------
+    guard : Guard
+    verdict : {"pass", "fail", "inconclusive"}
+    worst : float or None
+        One-sided limit of the number at ``1 - alpha``, on the side of the limit: it passes where this lies inside.
+    best : float or None
+        That on the other side.
+    pvalue_inside : float or None
+        One-sided, of the hypothesis that the number lies beyond its limit: small where it lies inside.
+    pvalue_beyond : float or None
+        One-sided, of the hypothesis that it lies inside.
+    pvalue_holm : float
+        The last, adjusted for the number of guards; 1 where there is none.
+    times : float or None
+        How many times the questions at hand would settle it with a chance of `POWER`, if the number stays as it is.
+        None where it is settled, and where no number of questions would: the estimate sits on the limit, or there is
+        none.
+    """
+
+    guard: Guard
+    verdict: Verdict
+    worst: float | None
+    best: float | None
+    pvalue_inside: float | None
+    pvalue_beyond: float | None
+    pvalue_holm: float = 1.0
+    times: float | None = None
+
+
+def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | None = None) -> tuple[GuardTest, ...]:
+    """Test each guard from either side.
+
+    Parameters
+    ----------
+    guards : sequence of Guard
+    alpha : float in (0, 0.5), default: 0.05
+        Probability of passing a model that lies beyond a limit, and that of failing one that lies within all.
+    look : AtLook, optional
+        At one of several looks at a run: the design's alpha then is that of all looks together, and is not given again.
+
+    Returns
+    -------
+    tuple of GuardTest
+        In the order of the guards.
+
+    Raises
+    ------
+    ValueError
+        If there are no guards, or alpha is out of range.
+
+    References
+    ----------
+    .. [1] Berger (1982). :doi:`10.2307/1267823`
+
+    Examples
+    --------
+    >>> within = lambda level: ConfidenceInterval(-0.04, 0.06)
+    >>> beyond = lambda level: ConfidenceInterval(0.5 - level / 2, 0.7 + level / 2)
+    >>> guards = Guard("correct_rate", 0.01, -0.05, True, within), Guard("refusal_rate", 0.6, 0.1, False, beyond)
+    >>> [one.verdict for one in judge_guards(guards)]
+    ['pass', 'inconclusive']
+    """
+    if not guards or not 0 < alpha < 0.5:
+        raise ValueError(f"expected one guard or more and an alpha in (0, 0.5), got {len(guards)} guards and {alpha}")
+    level, alpha = (alpha, alpha) if look is None else (look.level, look.design.alpha)
+    tested = [_tested(guard, level) for guard in guards]
+    pvalues = [1.0 if one.pvalue_beyond is None else one.pvalue_beyond for one in tested]
+    adjusted = holm(pvalues if look is None else [look.pvalue(one) for one in pvalues]).tolist()
+    judged = (_judged(one, pvalue, alpha) for one, pvalue in zip(tested, adjusted, strict=True))
+    return tuple(_with_times(one, level, len(guards)) for one in judged)
+
+
+def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
+    """Return the verdict of all guards: fail where any fails, pass where all pass.
+
+    Examples
+    --------
+    >>> guard = Guard("correct_rate", 0.0, -0.05, True, lambda level: ConfidenceInterval(-0.01, 0.01))
+    >>> verdict_of(judge_guards([guard]))
+    'pass'
+    """
+    verdicts = {one.verdict for one in tests}
+    if "fail" in verdicts:
+        return "fail"
+    return "pass" if verdicts == {"pass"} else "inconclusive"
+
+
+def times_to_settle(tests: Sequence[GuardTest]) -> float | None:
+    """Return how many times the questions at hand would settle an inconclusive verdict; None where none would.
+
+    One guard that proves to be beyond its limit settles it; else every open one has to prove to be within.
+    """
+    open_ones = [one for one in tests if one.verdict == "inconclusive"]
+    beyond = [one.times for one in open_ones if one.times is not None and _is_beyond(one.guard)]
+    if beyond:
+        return min(beyond)
+    within = [one.times for one in open_ones]
+    return None if None in within else max((one for one in within if one is not None), default=None)
+
+
+def constant_interval(estimate: float, influence_range: float, n: int, confidence_level: float) -> ConfidenceInterval:
+    """Interval of a difference that is the same on every question, so that its standard error is 0.
+
+    On a larger share of the questions than ``1 - tail ** (1 / n)`` the models cannot well differ, or one of n would
+    have shown it (the rule of three, [1]_ of two tails); each of them moves the difference by at most the range of its
+    influence.
+
+    Examples
+    --------
+    >>> low, high = constant_interval(0.0, 1.0, 200, 0.9)
+    >>> round(low, 3), round(high, 3)
+    (-0.015, 0.015)
+
+    References
+    ----------
+    .. [1] Hanley and Lippman-Hand (1983). :doi:`10.1001/jama.1983.03330370053031`
+    """
+    reach = never_seen(n, (1 - confidence_level) / 2) * influence_range
+    return ConfidenceInterval(estimate - reach, estimate + reach)
+
+
+def never_seen(n: int, tail: float) -> float:
+    """Return the largest share that something which n questions did not show may have, but for a chance of `tail`."""
+    return -math.expm1(math.log(tail) / n) if n else 1.0
+
+
+def pvalue_of_none(n: int) -> float:
+    """Return the probability that n questions show nothing of what a share of `HARDLY_EVER` does.
+
+    Examples
+    --------
+    >>> round(pvalue_of_none(59), 3)
+    0.048
+    """
+    return float((1 - HARDLY_EVER) ** n)
+
+
+def _tested(guard: Guard, alpha: float) -> GuardTest:
+    """Test one guard by itself, its verdict still open unless it passes."""
+    low, high = guard.reach(alpha)
+    if guard.estimate is None or math.isnan(low):
+        return GuardTest(guard, "inconclusive", None, None, None, guard.pvalue_beyond)
+    worst, best = (guard.limit + room if guard.higher_is_better else guard.limit - room for room in (low, high))
+    beyond = _pvalue_beyond(guard)
+    return GuardTest(guard, "pass" if low > 0 else "inconclusive", worst, best, 1 - beyond, beyond)
+
+
+def _pvalue_beyond(guard: Guard) -> float:
+    """Find the error at which the one-sided limit just reaches the guard's."""
+    room = guard.room(guard.estimate or 0.0)
+    side = 0 if room > 0 else 1
+
+    def end(quantile: float) -> float:
+        return guard.reach(float(ndtr(-quantile)))[side]
+
+    if room == 0 or end(SMALLEST_QUANTILE) * room <= 0:
+        return 0.5
+    if end(LARGEST_QUANTILE) * room > 0:
+        tail = float(ndtr(-LARGEST_QUANTILE))
+    else:
+        tail = float(ndtr(-brentq(end, SMALLEST_QUANTILE, LARGEST_QUANTILE, xtol=1e-6)))
+    return 1 - tail if room > 0 else tail
+
+
+def _judged(test: GuardTest, pvalue_holm: float, alpha: float) -> GuardTest:
+    return replace(test, verdict="fail" if pvalue_holm <= alpha else test.verdict, pvalue_holm=pvalue_holm)
+
+
+def _with_times(test: GuardTest, alpha: float, n_guards: int) -> GuardTest:
+    return replace(test, times=_times(test, alpha, n_guards)) if test.verdict == "inconclusive" else test
+
+
+def _times(test: GuardTest, alpha: float, n_guards: int) -> float | None:
+    """Return how many times the questions would settle one guard: its standard errors shrink with their root."""
+    guard, end = test.guard, test.best if _is_beyond(test.guard) else test.worst
+    if guard.estimate is None or end is None or guard.estimate == guard.limit:
+        return None
+    error = abs(guard.estimate - end) / -float(ndtri(alpha))
+    needed = -float(ndtri(alpha / n_guards if _is_beyond(guard) else alpha)) + float(ndtri(POWER))
+    times = (needed * error / abs(guard.room(guard.estimate))) ** 2
+    return times if times < MOST_TIMES else None
+
+
+def _is_beyond(guard: Guard) -> bool:
+    return guard.estimate is not None and guard.room(guard.estimate) < 0

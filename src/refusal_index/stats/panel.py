@@ -1,0 +1,308 @@
+"""A metric over the steps of a training run, which asks the same questions each time: bands, and since when it differs.
+
+The estimates of k steps share their questions, and so much of their error. Their covariance is that of the influence of
+the questions (`stats.comparison.metric_influence`), and both answers are simulated from the normal distribution that it
+gives, which is what a multiplier bootstrap over the questions draws from:
+
+- *simultaneous bands*: the critical value is the quantile of the largest of the k absolute errors in standard errors,
+  so that all intervals hold at once. Rates and the Refusal Index have theirs on the logit of their range;
+- *change point*: for each split of the steps the mean after it less the mean before it, in standard errors. The largest
+  is held against its distribution where all steps have one value, so that looking at every split costs nothing. The
+  interval of the difference holds for all splits at once, hence also for the one that was chosen by the data. Whether
+  either side of that split still changes within is tested alike: then there was more than one change, or a drift.
+
+What is tested is whether the model at these steps differs on questions like these. That it differs by what it learnt
+and not by the noise of its training, a single training run cannot tell.
+
+References
+----------
+.. [1] Hothorn, T., Bretz, F. and Westfall, P. (2008). Simultaneous inference in general parametric models. Biometrical
+   Journal, 50, 346-363. :doi:`10.1002/bimj.200810425`
+.. [2] Chernozhukov, V., Chetverikov, D. and Kato, K. (2013). Gaussian approximations and multiplier bootstrap for
+   maxima of sums of high-dimensional random vectors. Annals of Statistics, 41, 2786-2819. :arxiv:`1212.6906`
+.. [3] Hawkins, D. M. (1977). Testing a sequence of observations for a shift in location. Journal of the American
+   Statistical Association, 72, 180-186. :doi:`10.1080/01621459.1977.10479935`
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import expit, logit
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.baseline import SCORES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
+from refusal_index.stats.comparison.metric_influence import (
+    ROUNDING,
+    PointEstimate,
+    checked_metric,
+    fewest_degrees_of_freedom,
+    point_estimate,
+    scaled_influence,
+    without_clusters,
+)
+from refusal_index.stats.design import SamplingDesign
+from refusal_index.stats.estimate import Estimate
+from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
+from refusal_index.stats.matrices import cell_codes, checked_matrices
+from refusal_index.stats.sampled_table import tables_of_rows
+
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """The steps of a panel, cut in two.
+
+    Attributes
+    ----------
+    row : int
+        The first step of the second part.
+    before, after : float
+        Mean of the estimates of either part.
+    estimate, low, high : float
+        ``after - before``, and an interval; those of all splits hold at once.
+    """
+
+    row: int
+    before: float
+    after: float
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One metric over the steps.
+
+    Attributes
+    ----------
+    metric : str in `METRIC_NAMES`
+    points : tuple of Estimate
+        One a step. The intervals hold at once, those of steps with a standard error; others have none, and a reason.
+    critical_value : float or None
+        Half-width of the bands in standard errors; None where no step has one.
+    splits : tuple of Split
+        All splits of the steps with a standard error, in their order; empty where there are fewer than two.
+    change : Split or None
+        The one whose difference is largest in standard errors.
+    pvalue : float or None
+        Of the hypothesis that all steps have one value, the choice of the split allowed for.
+    pvalue_within : float or None
+        Of the hypothesis that the steps on either side of that split have one value each: whether there is more to it
+        than one change. None where neither side has two steps.
+    confidence_level : float
+    """
+
+    metric: str
+    points: tuple[Estimate, ...]
+    critical_value: float | None
+    splits: tuple[Split, ...]
+    change: Split | None
+    pvalue: float | None
+    pvalue_within: float | None
+    confidence_level: float
+
+
+def panel(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    metric: str = "refusal_index",
+    penalty: float = 1.0,
+    truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
+    confidence_level: float = 0.95,
+    n_resamples: int = RESAMPLES,
+    rng: Seed = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> Panel:
+    """Follow a metric over the steps of a training run, all asked the same questions.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (k, n)
+        As for `checked_matrices`, one row a step in their order, one column a question.
+    metric : str in `METRIC_NAMES`, default: "refusal_index"
+    penalty : float, default: 1
+    truthfulness_weights : tuple of float
+        As for `metrics`.
+    confidence_level : float, default: 0.95
+        Of all intervals at once.
+    n_resamples : int, default: 10,000
+        Draws of the simulated distributions.
+    rng : int or numpy.random.Generator, optional
+    cluster, weight : array_like, shape (n,), optional
+        As for `SamplingDesign.of`; the distributions are then Student's.
+
+    Returns
+    -------
+    Panel
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `checked_matrices` and `SamplingDesign.of`, or if another argument is not as described.
+
+    Examples
+    --------
+    A model that refuses more from its fourth step on, and errs as it always did:
+
+    >>> rng = np.random.default_rng(1)
+    >>> doubt = rng.standard_normal(400)
+    >>> wrong = np.tile(doubt + rng.standard_normal(400) > 0, (6, 1))
+    >>> caution = np.repeat([-1.0, -0.6], 3)[:, None]
+    >>> refused = doubt + 0.5 * rng.standard_normal((6, 400)) + caution > 0
+    >>> found = panel(refused, wrong, metric="refusal_rate", rng=1)
+    >>> found.change.row, found.pvalue < 0.001
+    (3, True)
+    >>> panel(refused, wrong, metric="refusal_index", rng=1).pvalue > 0.05
+    True
+    """
+    matrices = checked_matrices(refused, wrong, scored)
+    name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
+    normal_quantile(confidence_level)
+    checked_resamples(n_resamples)
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    codes = cell_codes(*matrices)
+    points = [point_estimate(name, table, worth) for table in tables_of_rows(matrices, design)]
+    usable = [row for row, point in enumerate(points) if point.status == "ok"]
+    if not usable:
+        return Panel(name, tuple(_point(name, point) for point in points), None, (), None, None, None, confidence_level)
+    influence = scaled_influence(points, codes, design)[usable]
+    alone = without_clusters(points, codes, design)
+    errors = _Errors.of(influence, None if alone is None else alone[usable])
+    degrees = fewest_degrees_of_freedom(matrices[2][usable], design)
+    drawn = _drawn(influence @ influence.T, n_resamples, np.random.default_rng(rng), degrees)
+    values = np.array([points[row].estimate for row in usable], float)
+    critical = _largest(drawn, errors.of_steps()).quantile(confidence_level)
+    bands = iter(zip(*_band(name, values, critical * errors.of_steps()), strict=True))
+    shown = tuple(_point(name, point, *(next(bands) if point.status == "ok" else (None, None))) for point in points)
+    if len(usable) < 2:
+        return Panel(name, shown, critical, (), None, None, None, confidence_level)
+    splits, best, pvalue = _changes(usable, values, errors, drawn, confidence_level)
+    within = _within(best + 1, values, errors, drawn)
+    return Panel(name, shown, critical, splits, splits[best], pvalue, within, confidence_level)
+
+
+@dataclass(frozen=True, slots=True)
+class _Errors:
+    """Standard errors of sums of the estimates; clusters never make them smaller, which would be chance."""
+
+    influences: tuple[FloatArray, ...]
+
+    @classmethod
+    def of(cls, influence: FloatArray, independent: FloatArray | None) -> "_Errors":
+        return cls((influence,) if independent is None else (influence, independent))
+
+    def of_steps(self) -> FloatArray:
+        return self.of_contrasts(np.eye(len(self.influences[0])))
+
+    def of_contrasts(self, contrasts: FloatArray) -> FloatArray:
+        found = [np.linalg.norm(contrasts @ one, axis=1) for one in self.influences]
+        largest = np.abs(contrasts) @ np.linalg.norm(self.influences[0], axis=1)
+        errors = np.max(found, axis=0)
+        return np.asarray(np.where(errors > ROUNDING * largest, errors, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Largest:
+    """The largest of several absolute statistics, in each of many draws."""
+
+    draws: FloatArray
+
+    def quantile(self, confidence_level: float) -> float:
+        return float(np.quantile(self.draws, confidence_level))
+
+    def pvalue(self, observed: float) -> float:
+        # The data count as one draw, which keeps the test valid for any number of draws.
+        return float((np.count_nonzero(self.draws >= observed) + 1) / (len(self.draws) + 1))
+
+
+def _largest(drawn: FloatArray, errors: FloatArray) -> _Largest:
+    return _Largest(np.max(_studentised(drawn, errors), axis=1))
+
+
+def _studentised(values: FloatArray, errors: FloatArray) -> FloatArray:
+    return np.divide(np.abs(values), errors, out=np.zeros(values.shape), where=errors > 0)
+
+
+def _drawn(
+    covariance: FloatArray, n_resamples: int, rng: np.random.Generator, degrees_of_freedom: float | None
+) -> FloatArray:
+    """Errors of the estimates, shape (draws, k), from their joint distribution."""
+    # The symmetric root is unique, so that the draws depend on the generator alone, and it exists for equal steps too.
+    variances, directions = np.linalg.eigh(covariance)
+    root = directions * np.sqrt(np.maximum(variances, 0)) @ directions.T
+    drawn = rng.standard_normal((n_resamples, len(root))) @ root
+    if degrees_of_freedom is not None:
+        drawn /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
+    return np.asarray(drawn)
+
+
+def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[float], list[float]]:
+    """Return the ends of intervals of such a reach, on the logit of the metric's range where it has one."""
+    if metric in SCORES:
+        return (values - reach).tolist(), (values + reach).tolist()
+    least = -1.0 if metric == "refusal_index" else 0.0
+    width = 1 - least
+    share = (values - least) / width
+    centre, half = logit(share), reach / (width * share * (1 - share))
+    return (least + width * expit(centre - half)).tolist(), (least + width * expit(centre + half)).tolist()
+
+
+def _point(metric: str, point: PointEstimate, low: float | None = None, high: float | None = None) -> Estimate:
+    return Estimate(point.estimate, low, high, point.status, point.reason, metric)
+
+
+def _changes(
+    rows: Sequence[int], values: FloatArray, errors: _Errors, drawn: FloatArray, confidence_level: float
+) -> tuple[tuple[Split, ...], int, float]:
+    """Return all splits, the number of the one that tells most, and the p-value of it."""
+    contrasts = _splits(len(rows))
+    of_splits = errors.of_contrasts(contrasts)
+    differences = np.where(of_splits > 0, contrasts @ values, 0.0)
+    largest = _largest(drawn @ contrasts.T, of_splits)
+    observed = _studentised(differences, of_splits)
+    reach = largest.quantile(confidence_level) * of_splits
+    splits = tuple(
+        Split(
+            row,
+            float(values[:cut].mean()),
+            float(values[cut:].mean()),
+            difference,
+            difference - half,
+            difference + half,
+        )
+        for cut, (row, difference, half) in enumerate(
+            zip(rows[1:], differences.tolist(), reach.tolist(), strict=True), start=1
+        )
+    )
+    return splits, int(np.argmax(observed)), largest.pvalue(float(observed.max()))
+
+
+def _within(cut: int, values: FloatArray, errors: _Errors, drawn: FloatArray) -> float | None:
+    """Test whether the values before a cut are one, and those after it."""
+    k = len(values)
+    before, after = _splits(cut), _splits(k - cut)
+    contrasts = np.zeros((k - 2, k))
+    contrasts[: cut - 1, :cut] = before
+    contrasts[cut - 1 :, cut:] = after
+    of_splits = errors.of_contrasts(contrasts)
+    if not of_splits.any():
+        return None
+    return _largest(drawn @ contrasts.T, of_splits).pvalue(float(_studentised(contrasts @ values, of_splits).max()))
+
+
+def _splits(k: int) -> FloatArray:
+    """Return the contrasts of all splits of k steps, shape (k - 1, k): the mean after less the mean before.
+
+    >>> _splits(3).tolist()
+    [[-1.0, 0.5, 0.5], [-0.5, -0.5, 1.0]]
+    """
+    places, cuts = np.arange(k), np.arange(1, k)[:, None]
+    return np.where(places < cuts, -1 / cuts, 1 / (k - cuts))

@@ -1,0 +1,1 @@
+"""Looking at a run before it is over, and stopping it once something is certain."""

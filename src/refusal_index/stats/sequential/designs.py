@@ -1,0 +1,218 @@
+"""When may a run be looked at, and what must be seen then to stop it.
+
+A design turns the ordinary numbers of one look (an estimate and its standard error) into ones that hold whatever look
+the run is stopped at: a critical value in the place of the normal quantile, and p-values that may be compared with
+alpha at each look.
+
+`GroupSequential` has its looks planned beforehand, with O'Brien and Fleming's boundary: early looks stop only where
+something is overwhelming, and the last one costs next to nothing. `ConfidenceSequence` may be looked at whenever one
+likes, and never ends: it stops earlier where an effect is large, and takes more questions where it is small.
+Both rest on normal limits, as intervals of any metric here do. Their boundaries take estimates for averages over
+questions that are independent; where questions come in clusters that several looks share, or an estimate rests in part
+on repeated draws that were all there at the first look, statistics of two looks are more alike than that, and
+boundaries of this kind then err less often than stated (Slepian's inequality).
+
+References
+----------
+.. [1] O'Brien and Fleming (1979), as cited in `refusal_index.stats.sequential.boundaries`.
+.. [2] Jennison, C. and Turnbull, B. W. (1989). Interim analyses: the repeated confidence interval approach. Journal of
+   the Royal Statistical Society B, 51, 305-361. :doi:`10.1111/j.2517-6161.1989.tb01446.x`
+.. [3] Waudby-Smith, I., Arbour, D., Sinha, R., Kennedy, E. H. and Ramdas, A. (2024). Time-uniform central limit theory
+   and asymptotic confidence sequences. Annals of Statistics, 52, 2613-2640. :doi:`10.1214/24-AOS2408`
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Protocol, Self
+
+from refusal_index.stats._ops import SCALAR
+from refusal_index.stats.arguments import share, whole_number
+from refusal_index.stats.sequential.boundaries import obrien_fleming_constant, obrien_fleming_level
+
+DEFAULT_LOOKS = 5
+MOST_LOOKS = 100
+
+
+class SequentialDesign(Protocol):
+    """What every design can tell of a look after n questions."""
+
+    @property
+    def alpha(self) -> float: ...  # noqa: D102
+
+    def critical_value(self, n: int) -> float:
+        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain."""
+        ...
+
+    def pvalue(self, n: int, statistic: float) -> float:
+        """Return the one-sided p-value of a distance in standard errors, to be held against alpha at any look."""
+        ...
+
+
+@dataclass(frozen=True)
+class GroupSequential:
+    """A few looks, planned before the first question is asked.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        Questions after each look, rising; the last is all of them.
+    alpha : float, default: 0.05
+        Chance to be wrong on one side over all looks together; limits on both sides have the level ``1 - 2 alpha``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there are no looks or more than 100, the sizes do not rise, or alpha is not below 1/2.
+
+    Examples
+    --------
+    >>> design = GroupSequential.planned(2000)
+    >>> design.sizes, [round(design.critical_value(n), 3) for n in design.sizes]
+    ((400, 800, 1200, 1600, 2000), [3.915, 2.768, 2.26, 1.958, 1.751])
+    """
+
+    sizes: tuple[int, ...]
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.sizes) <= MOST_LOOKS:
+            raise ValueError(f"sizes must be of 1 to {MOST_LOOKS} looks, got {len(self.sizes)}")
+        sizes = [whole_number("sizes", size, 1) for size in self.sizes]
+        if any(later <= size for size, later in pairwise(sizes)):
+            raise ValueError(f"sizes must rise from look to look, got {self.sizes}")
+        checked_alpha(self.alpha)
+
+    @classmethod
+    def planned(cls, n_questions: int, looks: int = DEFAULT_LOOKS, alpha: float = 0.05) -> Self:
+        """Plan looks after equal portions of the questions, fewer of them where there are fewer questions."""
+        n = whole_number("n_questions", n_questions, 1)
+        looks = min(whole_number("looks", looks, 1), n)
+        return cls(tuple(math.ceil(n * look / looks) for look in range(1, looks + 1)), alpha)
+
+    @cached_property
+    def fractions(self) -> tuple[float, ...]:
+        """Share of the questions after each look."""
+        return tuple(size / self.sizes[-1] for size in self.sizes)
+
+    def critical_value(self, n: int) -> float:
+        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain.
+
+        Raises
+        ------
+        ValueError
+            If no look was planned after n questions.
+        """
+        return obrien_fleming_constant(self.fractions, self.alpha) / math.sqrt(self._fraction(n))
+
+    def pvalue(self, n: int, statistic: float) -> float:
+        """Return the one-sided p-value of a distance in standard errors: the least alpha that would end a run here.
+
+        Raises
+        ------
+        ValueError
+            If no look was planned after n questions.
+        """
+        constant = statistic * math.sqrt(self._fraction(n))
+        return constant if math.isnan(constant) else min(1.0, obrien_fleming_level(constant, self.fractions))
+
+    def _fraction(self, n: int) -> float:
+        if n not in self.sizes:
+            raise ValueError(
+                f"n must be that of a planned look, one of {', '.join(map(str, self.sizes))}, got {n!r}; "
+                "a ConfidenceSequence may be looked at whenever one likes"
+            )
+        return self.fractions[self.sizes.index(n)]
+
+
+@dataclass(frozen=True)
+class ConfidenceSequence:
+    """As many looks as one likes, at whatever moment: an asymptotic confidence sequence.
+
+    Its limits are the estimate give or take ``sigma sqrt(2 (n t + 1) / (n^2 t) ln(sqrt(n t + 1) / (2 alpha)))`` with
+    ``sigma = standard_error sqrt(n)`` and a t that makes them narrowest after `tuned_at` questions.
+
+    Parameters
+    ----------
+    tuned_at : int
+        Questions after which it is to be narrowest; elsewhere it is wider, and holds all the same. It must be chosen
+        before the first look.
+    alpha : float, default: 0.05
+        As for `GroupSequential`; a single end errs with a chance of at most alpha over all looks together.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `tuned_at` is not a whole number of at least 1, or alpha is not below 1/2.
+
+    Examples
+    --------
+    >>> sequence = ConfidenceSequence(tuned_at=600)
+    >>> [round(sequence.critical_value(n), 3) for n in (100, 600, 2000)]
+    [3.221, 2.764, 2.84]
+    """
+
+    tuned_at: int
+    alpha: float = 0.05
+
+    def __post_init__(self) -> None:
+        whole_number("tuned_at", self.tuned_at, 1)
+        checked_alpha(self.alpha)
+
+    def critical_value(self, n: int) -> float:
+        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain."""
+        growth = whole_number("n", n, 1) * self._scale
+        return math.sqrt(2 * (growth + 1) / growth * math.log(math.sqrt(growth + 1) / (2 * self.alpha)))
+
+    def pvalue(self, n: int, statistic: float) -> float:
+        """Return the one-sided p-value of a distance in standard errors: the least alpha that would end a run here."""
+        if math.isnan(statistic):
+            return statistic
+        growth = whole_number("n", n, 1) * self._scale
+        tail = math.sqrt(growth + 1) * math.exp(-(max(statistic, 0.0) ** 2) * growth / (2 * (growth + 1))) / 2
+        return min(1.0, tail)
+
+    @property
+    def _scale(self) -> float:
+        log = -2 * math.log(2 * self.alpha)
+        return (log + math.log(log + 1)) / self.tuned_at
+
+
+def checked_alpha(alpha: float) -> float:
+    """Return alpha if it is a chance below one half."""
+    if share("alpha", alpha) >= 0.5:
+        raise ValueError(f"alpha must be below 0.5, got {alpha!r}; is it a confidence level?")
+    return alpha
+
+
+@dataclass(frozen=True, slots=True)
+class AtLook:
+    """What becomes of an ordinary test at one look, for whoever has levels and p-values and no standard errors.
+
+    Attributes
+    ----------
+    design : GroupSequential or ConfidenceSequence
+    n : int
+        Questions until then.
+
+    Examples
+    --------
+    >>> look = AtLook(GroupSequential.planned(2000), 800)
+    >>> round(look.level, 5), round(look.pvalue(look.level), 5)
+    (0.00282, 0.05)
+    """
+
+    design: SequentialDesign
+    n: int
+
+    @property
+    def level(self) -> float:
+        """One-sided level of the ordinary test that keeps the design's alpha at this look."""
+        return SCALAR.ndtr(-self.design.critical_value(self.n))
+
+    def pvalue(self, ordinary: float) -> float:
+        """Return an ordinary one-sided p-value as one that may be compared with alpha at every look, and adjusted."""
+        return self.design.pvalue(self.n, -SCALAR.ndtri(ordinary))

@@ -1,0 +1,51 @@
+"""The simulation of release gates: its models are what their names say, and errors and power are what is promised."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.coverage.gate import (
+    ERROR,
+    REFUSAL,
+    RHO,
+    SCENARIOS,
+    Model,
+    Scenario,
+    candidate_of,
+    correct_rate,
+    scenario_rows,
+)
+
+from refusal_index.outcomes.gate_policy import MARGINS
+from refusal_index.stats.influence import spearman
+
+BASE = Model(REFUSAL, ERROR, RHO)
+
+
+def numbers(model: Model) -> dict[str, float]:
+    correct = correct_rate(model)
+    return {
+        "refusal_index": spearman(model.rho),
+        "correct_rate": correct,
+        "correct_given_attempted": correct / (1 - model.refusal),
+        "refusal_rate": -model.refusal,
+    }
+
+
+@pytest.mark.parametrize("metric", MARGINS)
+def test_the_candidate_is_worse_in_one_number_by_its_margin_and_in_no_other_beyond(metric):
+    before, now = numbers(BASE), numbers(candidate_of(metric, 1))
+    lost = {name: before[name] - now[name] for name in MARGINS}
+    assert lost[metric] == pytest.approx(MARGINS[metric], abs=1e-9)
+    assert all(lost[name] < MARGINS[name] for name in MARGINS if name != metric)
+
+
+@pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
+def test_errors_are_bounded_and_power_is_there(scenario):
+    assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
+def test_every_scenario_holds(scenario):
+    assert all(row.holds for row in scenario_rows(scenario, 400, np.random.default_rng(4)))

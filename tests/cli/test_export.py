@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import csv
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from refusal_index.evaluation import checks
+from refusal_index.exporters import tracker
+from tests.cli.conftest import Command
+from tests.cli.making import LOW
+
+
+def test_a_run_becomes_a_table_of_its_summary(ran, command: Command):
+    result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
+    assert (result.exit_code, result.output.split(":")[0]) == (0, "metrics.csv")
+    with Path("metrics.csv").open(newline="") as file:
+        rows = {row["metric"]: row for row in csv.DictReader(file)}
+    (variant,) = json.loads((ran / "summary.json").read_text())["variants"]
+    assert {name: row["status"] for name, row in rows.items()} == {
+        name: value["status"] for name, value in variant["metrics"].items()
+    }
+
+
+@pytest.mark.parametrize("target", ["every-eval-ever", "hf-eval-results"])
+def test_files_of_others_go_into_a_folder(ran, command: Command, target):
+    result = command("export", "r", "--to", target, "--out", "out")
+    assert result.exit_code == 0
+    told = [line.split(": ")[0] for line in result.output.splitlines()]
+    assert sorted(told) == sorted(str(path) for path in Path("out").rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, mlflow, wandb"),
+        (["--to", "csv"], "error: --out: expected a file to write, got nothing"),
+        (["--to", "every-eval-ever"], "error: --out: expected a folder to write, got nothing"),
+        (["--to", "csv", "--out", "r"], "error: --out: r is one of the runs and would be lost"),
+        (["--to", "wandb", "--out", "x"], "error: --out: expected nothing, got x; the settings of wandb say where"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_named(ran, command: Command, arguments, said):
+    result = command("export", "r", *arguments)
+    assert result.exit_code == 2
+    assert result.output.startswith(said)
+    assert "\n" not in result.output.strip()
+
+
+def test_a_folder_that_is_no_run_is_bad_input(command: Command):
+    Path("empty").mkdir()
+    result = command("export", "empty", "--to", "csv", "--out", "x.csv")
+    assert (result.exit_code, Path("x.csv").exists()) == (2, False)
+
+
+def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command: Command):
+    Path("file").write_text("in the way")
+    for target, out in (("csv", "file/x.csv"), ("every-eval-ever", "file"), ("hf-eval-results", "file")):
+        result = command("export", "r", "--to", target, "--out", out)
+        assert result.exit_code == 1
+        assert "cannot be written" in result.output
+    assert Path("file").read_text() == "in the way"
+
+
+def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: Command, monkeypatch):
+    monkeypatch.setattr(checks, "is_installed", lambda _name: False)
+    result = command(*LOW, "--out", "r", "--log-to", "wandb")
+    assert result.exit_code == 2
+    assert result.output == "error: --log-to: wandb is not installed; pip install 'refusal-index[wandb]'\n"
+    assert not Path("r").exists()
+
+
+def test_a_tracker_that_is_not_installed_is_bad_input_of_an_export(ran, command: Command, monkeypatch):
+    monkeypatch.setattr(tracker, "find_spec", lambda _name: None)
+    result = command("export", "r", "--to", "mlflow")
+    assert result.exit_code == 2
+    assert result.output == "error: --to: mlflow is not installed; pip install 'refusal-index[mlflow]'\n"
+
+
+@pytest.mark.slow
+def test_a_run_is_logged_in_both_trackers_as_it_goes(command: Command, monkeypatch, tmp_path):
+    """With both packages themselves: W&B offline, MLflow on a database of SQLite."""
+    wandb, mlflow = (pytest.importorskip(name, reason=f"needs the extra '{name}'") for name in ("wandb", "mlflow"))
+    from refusal_index.exporters.numbers import numbers
+    from tests.exporters.offline_run import logged_in
+
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    try:
+        result = command(*LOW, "--out", "r", "--log-to", "wandb,mlflow", "--price", "1,2")
+        assert result.exit_code == 0
+        document = json.loads(Path("r/summary.json").read_text())
+        logged = logged_in(tmp_path)
+    finally:
+        wandb.teardown()
+    named = numbers(document)
+    assert {name: logged.summary[name] for name in named} == named
+    counted = [one for one in logged.history if "progress/questions" in one][-1]
+    table = document["variants"][0]["table"]
+    assert counted["progress/questions"] == document["variants"][0]["completeness"]["asked"]
+    assert counted["progress/refused"] == table["refused_wrong"] + table["refused_right"]
+    assert counted["progress/wrong"] == table["refused_wrong"] + table["answered_wrong"]
+    assert counted["progress/cost"] == pytest.approx(document["variants"][0]["usage"]["cost"])
+    client = mlflow.MlflowClient()
+    (run,) = client.search_runs([client.get_experiment_by_name("refusal-index").experiment_id])
+    assert {name: run.data.metrics[name] for name in named} == named
+    assert run.data.metrics["progress/questions"] == counted["progress/questions"]
+
+
+@pytest.mark.slow
+def test_a_tracker_without_a_key_costs_a_run_neither_its_result_nor_its_status(command: Command, monkeypatch, tmp_path):
+    wandb = pytest.importorskip("wandb", reason="needs the extra 'wandb'")
+    for name in [name for name in os.environ if name.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "no netrc"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    try:
+        result = command(*LOW, "--out", "r", "--log-to", "wandb")
+    finally:
+        wandb.teardown()
+    assert result.exit_code == 0
+    assert Path("r/report.html").exists()
+    (line,) = (line for line in result.stderr.splitlines() if line.startswith("wandb: "))
+    assert "No API key configured" in line
+    assert line.endswith("'refusal-index export r --to wandb' logs them")

@@ -1,0 +1,144 @@
+"""``gate`` as a pipeline meets it: exit statuses, files, the summary of a job, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from junitparser import JUnitXml
+
+from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+
+N = 500
+
+
+def write(name: str, error: float, refusal: float = 0.3, n: int = N, first: int = 0) -> None:
+    """Write outcomes of a model: the lower `error` the more are wrong, the higher `refusal` the fewer refused."""
+    hard, inclined = np.random.default_rng(1).standard_normal((2, N * 4))
+    rows = (
+        (
+            Identification(name, "d", "normal"),
+            Question(f"q{i}", f"question {i}", "!"),
+            Outcome(bool(0.7 * hard[i] + 0.7 * inclined[i] > refusal), bool(hard[i] > error)),
+        )
+        for i in range(first, first + n)
+    )
+    write_outcomes(outcome_table(rows), Path(f"{name}.parquet"))
+
+
+@pytest.fixture(autouse=True)
+def runs(command, monkeypatch):
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+    write("base", 0.2)
+    write("worse", -0.4)
+    write("slightly", 0.1)
+
+
+def test_exit_statuses_are_the_verdicts(command):
+    assert [
+        command("gate", f"{name}.parquet", "--baseline", "base.parquet").exit_code
+        for name in ("base", "worse", "slightly")
+    ] == [0, 1, 3]
+    done = command("gate", "worse.parquet", "--baseline", "base.parquet")
+    assert done.stdout.startswith("FAIL: correct is beyond its limit")
+    assert "Changed most:" in done.stdout
+
+
+def test_options_add_to_the_policy(command):
+    Path("gate.toml").write_text("[margins]\ncorrect_rate = 0.4\ncorrect_given_attempted = 0.9\n")
+    judged = ("gate", "worse.parquet", "--baseline", "base.parquet", "--policy", "gate.toml")
+    assert command(*judged, "--margin", "refusal_index=0.9", "--margin", "refusal_rate=0.5").exit_code == 0
+    assert command(*judged, "--margin", "refusal_index=0.9", "--margin", "correct_rate=0").exit_code == 1
+    assert (
+        command("gate", "worse.parquet", "--at-least", "correct_rate=0.1", "--at-most", "refusal_rate=0.9").exit_code
+        == 0
+    )
+
+
+def test_the_reference_names_every_key_of_the_document(command):
+    page = (Path(__file__).parents[2] / "docs/reference/files.md").read_text()
+    table = page.partition("<!-- verdict -->")[2].partition("\n## ")[0]
+    cells = [row.split("|")[1] for row in table.splitlines() if row.startswith("| `")]
+    documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    document = json.loads(command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-").stdout)
+    assert documented == set(document)
+    assert all(f"`{key}`" in table for one in ("guards", "changed") for key in document[one][0])
+
+
+def test_every_form_is_written_and_says_the_same(command):
+    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--badge", "g.svg", "--report", "g.html")
+    assert command("gate", "worse.parquet", "--baseline", "base.parquet", *files).exit_code == 1
+    document = json.loads(Path("g.json").read_text())
+    assert document["verdict"] == "fail"
+    (suite,) = JUnitXml.fromfile("g.xml")
+    assert {case.name for case in suite if case.result} == {
+        "verdict",
+        *(one["metric"] for one in document["guards"] if one["verdict"] != "pass"),
+    }
+    assert Path("g.md").read_text().startswith("## Refusal Index gate: fail\n")
+    assert "fail</text>" in Path("g.svg").read_text()
+    assert "worse" in Path("g.html").read_text()
+    printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-")
+    assert json.loads(printed.stdout) == document
+
+
+def test_the_verdict_goes_below_the_job_where_there_is_one(command, monkeypatch):
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("summary.md").absolute()))
+    Path("summary.md").write_text("before\n")
+    assert command("gate", "base.parquet", "--baseline", "base.parquet").exit_code == 0
+    assert Path("summary.md").read_text().startswith("before\n## Refusal Index gate: pass\n")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("nowhere/summary.md").absolute()))
+    done = command("gate", "base.parquet", "--baseline", "base.parquet")
+    assert done.exit_code == 0
+    assert "the verdict stands" in done.stderr
+
+
+def test_a_run_without_enough_grades_never_passes(command):
+    rows = pl.read_parquet("base.parquet")
+    lacking = rows.with_columns(
+        pl.when(pl.int_range(pl.len()) >= 15).then(name).alias(name) for name in ("refused", "wrong")
+    )
+    write_outcomes(lacking.with_columns(first_grade=pl.lit(None, pl.String)), Path("lacking.parquet"))
+    wide = [item for name in ("refusal_index", "correct_rate", "refusal_rate") for item in ("--margin", f"{name}=0.5")]
+    done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
+    assert done.exit_code == 3
+    assert "can never pass" in " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["base.parquet"], "expected a baseline to compare with, or fixed bounds"),
+        (["gone.parquet", "--baseline", "base.parquet"], "gone.parquet"),
+        (["base.parquet", "--baseline", "other.parquet"], "got 100 shared, of 500 of the candidate and 500"),
+        (["base.parquet", "--baseline", "base.parquet", "--margin", "refusal_index=-0.1"], "leave out the sign: 0.1"),
+        (["base.parquet", "--baseline", "base.parquet", "--margin", "0.1"], "--margin: expected METRIC=NUMBER"),
+        (["base.parquet", "--baseline", "base.parquet", "--margin", "ri=0.1"], "expected metrics out of"),
+        (["base.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
+        (["base.parquet", "--baseline", "base.parquet", "--variant", "hihg"], "no variant 'hihg'"),
+        (
+            ["base.parquet", "--baseline", "base.parquet", "--json", "base.parquet"],
+            "--json: expected a file that ends in",
+        ),
+        (["base.parquet", "--baseline", "base.parquet", "--junit", "no/g.xml"], "expected a folder that exists"),
+        (["base.parquet", "--baseline", "base.parquet", "--json", "r/run.json"], "lies in the folder of a run"),
+        (["both.parquet", "--baseline", "base.parquet"], "candidate: expected one model on one dataset, got 2"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_no_verdict(command, arguments, said):
+    write("other", 0.2, first=N - 100)
+    write_outcomes(pl.concat(pl.read_parquet(f"{name}.parquet") for name in ("base", "worse")), Path("both.parquet"))
+    Path("gate.toml").write_text("margin = 0.1\n")
+    Path("r").mkdir()
+    Path("r/run.json").write_text("{}")
+    done = command("gate", *arguments)
+    assert done.exit_code == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+    assert Path("r/run.json").read_text() == "{}"

@@ -1,0 +1,114 @@
+"""The action in the root of the repository: its steps run in a shell as a job would run them, inputs as environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.test_gate import write
+from tests.tiers import one_fast
+
+ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text())
+STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
+EXPRESSION = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
+HOSTILE = '$(touch owned) `touch owned` ";touch owned;" \' && touch owned'
+
+
+def run_step(name: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
+    """Run one step as GitHub does: its text unchanged, its environment made of the inputs."""
+    given = {key: one["default"] for key, one in ACTION["inputs"].items()} | inputs
+    env = {key: EXPRESSION.sub(lambda match: given[match[1]], one) for key, one in STEPS[name]["env"].items()}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS[name]["run"]],
+        check=False,
+        cwd=folder,
+        env={**os.environ, **env, "PATH": path, "GITHUB_OUTPUT": "outputs", "GITHUB_STEP_SUMMARY": "summary.md"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in (folder / "outputs").read_text().splitlines())
+
+
+@pytest.fixture(autouse=True)
+def runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, error in {"base": 0.2, "worse": -0.4, "slightly": 0.1}.items():
+        write(name, error)
+
+
+def test_no_input_is_part_of_a_script():
+    assert all("${{" not in step.get("run", "") for step in ACTION["runs"]["steps"])
+    assert {step["shell"] for step in ACTION["runs"]["steps"] if "run" in step} == {"bash"}
+
+
+def test_every_input_is_used_and_every_output_is_set(tmp_path):
+    used = set(re.findall(r"inputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"])))
+    assert used == set(ACTION["inputs"])
+    assert run_step("Judge it", tmp_path, candidate="base.parquet", baseline="base.parquet").returncode == 0
+    assert set(outputs(tmp_path)) == set(ACTION["outputs"])
+    assert all(one["value"] == f"${{{{ steps.judge.outputs.{name} }}}}" for name, one in ACTION["outputs"].items())
+
+
+@one_fast(
+    ("candidate", "verdict", "status"), [("worse", "fail", 1), ("base", "pass", 0), ("slightly", "inconclusive", 3)]
+)
+def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate, verdict, status):
+    done = run_step("Judge it", tmp_path, candidate=f"{candidate}.parquet", baseline="base.parquet")
+    assert done.returncode == status
+    found = outputs(tmp_path)
+    assert found["verdict"] == verdict
+    assert 0 < float(found["refusal-index"]) < 1
+    assert (tmp_path / found["report"]).exists()
+    assert (tmp_path / "summary.md").read_text().startswith(f"## Refusal Index gate: {verdict}\n")
+    assert {one.name for one in (tmp_path / "refusal-index-gate").iterdir()} == {
+        *("gate.json", "gate.xml", "gate.svg", "report.html")
+    }
+
+
+@pytest.mark.slow
+def test_an_inconclusive_verdict_passes_the_job_where_that_is_wanted(tmp_path):
+    given = {"candidate": "slightly.parquet", "baseline": "base.parquet", "inconclusive": "pass"}
+    assert run_step("Judge it", tmp_path, **given).returncode == 0
+    assert outputs(tmp_path)["verdict"] == "inconclusive"
+
+
+@pytest.mark.slow
+def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path):
+    (tmp_path / "gate.toml").write_text("[at_least]\ncorrect_rate = 0.1\n")
+    assert run_step("Judge it", tmp_path, candidate="base.parquet", policy="gate.toml").returncode == 0
+    (tmp_path / "outputs").unlink()
+    (tmp_path / "gate.toml").write_text("[at_leest]\ncorrect_rate = 0.1\n")
+    done = run_step("Judge it", tmp_path, candidate="base.parquet", policy="gate.toml")
+    assert done.returncode == 2
+    assert "at_least" in done.stderr
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_nothing_that_an_input_says_is_executed(tmp_path):
+    hostile = dict.fromkeys(("candidate", "baseline", "policy", "variant"), HOSTILE)
+    assert run_step("Judge it", tmp_path, **hostile).returncode == 2
+    hostile = dict.fromkeys(("model", "data", "variant", "arguments"), HOSTILE)
+    assert run_step("Ask the candidate", tmp_path, **hostile).returncode == 2
+    assert not (tmp_path / "owned").exists()
+
+
+@pytest.mark.slow
+def test_a_model_is_asked_and_judged_against_its_own_baseline(tmp_path):
+    asked = run_step("Ask the candidate", tmp_path, model="almanac/base", arguments="--limit=60\n--engine=local\n")
+    assert asked.returncode == 0, asked.stderr
+    bounds = tmp_path / "gate.toml"
+    bounds.write_text("[at_least]\ncorrect_rate = 0.05\n")
+    done = run_step("Judge it", tmp_path, policy="gate.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert outputs(tmp_path)["verdict"] == "pass"

@@ -1,0 +1,90 @@
+"""`watch`: each checkpoint of a training once, with exit statuses that say how it went, and a report of the steps."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from refusal_index.almanac.models import model_folder
+
+WATCH = ("watch", "checkpoints", "--model-template", "almanac/{name}", "--limit", "5", "--variants", "normal")
+QUICK = ("--temperature", "0", "--engine", "local", "--every", "0.2")
+
+
+def checkpoint(name: str) -> Path:
+    place = Path("checkpoints") / name
+    shutil.copytree(model_folder("small"), place)
+    for file in place.iterdir():
+        os.utime(file, (1_000_000, 1_000_000))
+    return place
+
+
+def test_it_evaluates_what_is_there_and_the_report_draws_the_steps(command):
+    for name in ("small", "base"):
+        checkpoint(name)
+    result = command(*WATCH, *QUICK, "--once")
+    assert result.exit_code == 0, result.output
+    assert "base, almanac, normal" in result.stdout
+    assert "runs/checkpoints-panel: a folder for each checkpoint" in result.stdout
+    assert command("report", "runs/checkpoints-panel").exit_code == 0
+    page = Path("runs/checkpoints-panel/report.html").read_text(encoding="utf-8")
+    assert "2 steps on " in page
+    again = command(*WATCH, *QUICK, "--until-idle", "0.1")
+    assert again.exit_code == 0, again.output
+
+
+def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_named(command):
+    checkpoint("small")
+    checkpoint("huge")
+    (checkpoint("base") / "model.safetensors").write_bytes(b"\0" * 100)
+    result = command(*WATCH, *QUICK, "--once")
+    assert result.exit_code == 1
+    assert "checkpoints/huge: model 'almanac/huge'" in result.stderr
+    assert "checkpoints/base is left out: model.safetensors is not complete" in result.stderr
+    assert "small on almanac" in result.stderr
+    assert "variant  n" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("watch", "gone", "--model-template", "hf/{path}"), "gone: expected the folder that a training writes"),
+        (("watch", ".", "--model-template", "hf/model"), "expected one of {path}, {name}, {step} in it"),
+        (("watch", ".", "--model-template", "hf/{path}", "--once", "--until-idle", "3"), "--once: expected alone"),
+        (("watch", ".", "--model-template", "hf/{path}", "--dataset", "simpel"), "simpel"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_status_2(command, arguments, told):
+    result = command(*arguments)
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_where_there_is_none_that_is_said(command):
+    Path("checkpoints").mkdir()
+    result = command(*WATCH, "--once")
+    assert result.exit_code == 0
+    assert "no checkpoint was evaluated" in result.stdout
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_it_in_order_with_what_there_is(command):
+    checkpoint("small")
+    program = [str(Path(sys.executable).with_name("refusal-index")), *WATCH, *QUICK]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        until = time.monotonic() + 120
+        while not Path("runs/checkpoints-panel/summary.json").exists() and time.monotonic() < until:
+            time.sleep(0.2)
+        time.sleep(1)
+        watching.send_signal(signal.SIGINT)
+        out, told = watching.communicate(timeout=60)
+    assert watching.returncode == 130
+    assert "interrupted" in told
+    assert "runs/checkpoints-panel: a folder for each checkpoint" in out

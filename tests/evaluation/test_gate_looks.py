@@ -1,0 +1,158 @@
+"""Candidates that are asked while they are judged: verdicts, where they stop, and what is refused before it is paid."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.api import plan_of
+from refusal_index.evaluation.gate import gate, read_one
+from refusal_index.evaluation.gate_looks import Gated, design_of, gate_while_asking, variant_to_ask
+from refusal_index.evaluation.plan import Plan, prepare
+from refusal_index.evaluation.running import run_to_end
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.gate_policy import Policy, PolicyError
+from refusal_index.stats import ConfidenceSequence, GroupSequential
+from tests.evaluation.models import ASKED, number_in
+
+ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
+SETTINGS: dict[str, Any] = {
+    "engine": "local",
+    "variants": "normal",
+    "grader": "exact",
+    "max_retries": 0,
+    "temperature": 0.0,
+}
+TOLERANT = Policy(margins={"correct_rate": 0.2, "correct_given_attempted": 0.3, "refusal_index": 0.4})
+
+
+def model(wrong_of_seven: int, refused: tuple[int, ...] = (0, 1, 6)):
+    """Err on so many numbers of seven, and refuse some."""
+
+    def sums(messages: list[dict[str, str]]) -> str:
+        message = messages[-1]["content"]
+        ASKED[message] += 1
+        number, forced = number_in(message), "leaving the question open is not allowed" in message
+        if number % 7 in refused and not forced:
+            return "<answer>UNANSWERED</answer>"
+        return f"<answer>{'none' if number % 7 < wrong_of_seven else 2 * number}</answer>"
+
+    return sums
+
+
+BASE = model(3)
+
+
+def plan(function: Any = BASE, name: str = "candidate", **settings: Any) -> Plan:
+    return plan_of(function, ROWS, model_name=name, out=name, **SETTINGS | settings)
+
+
+@pytest.fixture
+def baseline():
+    return read_one(ri.evaluate(BASE, ROWS, model_name="base", out="base", **SETTINGS), "baseline")
+
+
+def failed(found: Gated) -> set[str]:
+    return {one.named.guard.name for one in found.verdict.guards if one.test.verdict == "fail"}
+
+
+def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -> Gated:
+    return run_to_end(gate_while_asking(of, baseline, policy, **options))
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_the_same_model_passes_before_all_is_asked(baseline, anytime):
+    found = judged(plan(), baseline, anytime=anytime)
+    assert found.verdict.verdict == "pass"
+    assert found.run.stopped.asked == found.verdict.questions < 400
+    assert "the gate's verdict is pass" in found.run.stopped.why
+    assert f"Look {found.run.stopped.look} of 5, after {found.run.stopped.asked}" in found.verdict.looked
+    assert gate(found.run, "base", TOLERANT).verdict == "pass"
+
+
+def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
+    found = judged(plan(model(6)), baseline)
+    assert found.verdict.verdict == "fail"
+    assert found.run.stopped.look == 1
+    assert failed(found) == {"refusal_index"}
+
+
+@pytest.mark.parametrize("refused", [(), tuple(range(7))], ids=["answers everything", "refuses everything"])
+def test_a_model_without_an_index_never_passes_and_no_look_is_an_exception(baseline, refused):
+    found = judged(plan(model(3, refused)), baseline, Policy(margins={"refusal_rate": 0.99}))
+    assert found.verdict.verdict == "fail"
+    assert failed(found)
+    assert found.run.stopped.asked < 400
+
+
+def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
+    found = judged(plan(), baseline, Policy(margins={"refusal_index": 0.001}))
+    assert found.verdict.verdict == "inconclusive"
+    assert found.run.stopped is None
+    assert found.run.outcomes.height == 400
+
+
+def test_the_level_of_each_look_is_that_of_the_design(baseline):
+    found = judged(plan(looks=4), baseline)
+    design = GroupSequential.planned(400, 4)
+    look = found.run.stopped.look
+    level = ri.stats.AtLook(design, design.sizes[look - 1]).level
+    assert found.verdict.alpha == pytest.approx(level)
+    assert design_of(plan(looks=4), 0.05, anytime=True) == (ConfidenceSequence(120), design.sizes)
+
+
+def test_fixed_bounds_need_no_baseline():
+    found = judged(plan(), None, Policy(at_most={"refusal_rate": 0.7}, at_least={"correct_rate": 0.1}))
+    assert found.verdict.verdict == "pass"
+    assert found.run.stopped.asked < 400
+
+
+def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline):
+    found = judged(plan(max_requests=60), baseline)
+    assert found.run.ended
+    assert found.verdict.verdict == "inconclusive"
+    assert judged(plan(), baseline).verdict.verdict == "pass"
+
+
+def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):
+    first = judged(plan(), baseline)
+    ASKED.clear()
+    again = judged(plan(), baseline)
+    assert not ASKED
+    assert again.verdict.to_document() == first.verdict.to_document()
+
+
+def test_other_questions_than_the_baselines_are_refused_before_anything_is_asked(baseline):
+    ASKED.clear()
+    others = [{**row, "id": f"other{row['id']}"} for row in ROWS]
+    of = plan_of(BASE, others, model_name="candidate", out="candidate", **SETTINGS)
+    with pytest.raises(
+        OutcomeTableError, match="at least half of the 400 questions to ask in it, got 0 shared, of 400"
+    ):
+        judged(of, baseline)
+    assert not ASKED
+    assert not Path("candidate").exists()
+
+
+def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
+    assert variant_to_ask(Policy(), baseline) == "normal"
+    assert variant_to_ask(Policy(variant="high"), None) == "high"
+    with pytest.raises(PolicyError, match="expected one prompt variant to ask with, got none; name it with --variant"):
+        variant_to_ask(Policy(), None)
+
+
+@pytest.mark.slow
+def test_embedded_models_are_judged_as_they_are():
+    asked = {"limit": 1000, "variants": "normal", "engine": "local", "temperature": 0}
+    base = read_one(ri.evaluate("almanac/base", out="base", **asked), "baseline")
+    verdicts = {}
+    for name in ("base", "rash", "small"):
+        of = prepare(Settings.of(model=f"almanac/{name}", **asked), out=Path(name + "-candidate"))
+        found = judged(of, base, Policy())
+        verdicts[name] = found.verdict.verdict
+        assert found.run.stopped.asked < 1000
+    assert verdicts == {"base": "pass", "rash": "fail", "small": "fail"}

@@ -1,0 +1,225 @@
+"""Runs in looks: where they stop, what they hold then, and that they go on from there, whoever carries them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+import refusal_index as ri
+from refusal_index.engines.engine import WaitingError
+from refusal_index.engines.events import Event, Finished, unwatched
+from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.api import plan_of
+from refusal_index.evaluation.looks import half_width_of, in_looks, sizes_of
+from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
+from refusal_index.evaluation.writing import rebuild
+from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.stopping import Until
+from tests.evaluation.models import ASKED, number_in
+from tests.tiers import one_fast
+
+ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(300)]
+SETTINGS = {
+    "engine": "local",
+    "variants": "normal",
+    "grader": "exact",
+    "max_retries": 0,
+    "temperature": 0.0,
+    "model_name": "sums",
+}
+
+
+def reply(number: int, forced: bool) -> str:
+    """Err on three numbers of seven, and refuse two of these and one of the others."""
+    wrong = number % 7 < 3
+    if not forced and number % 7 in (0, 1, 6):
+        return "<answer>UNANSWERED</answer>"
+    return f"<answer>{'none' if wrong else 2 * number}</answer>"
+
+
+def sums(messages: list[dict[str, str]]) -> str:
+    message = messages[-1]["content"]
+    ASKED[message] += 1
+    return reply(number_in(message), "leaving the question open is not allowed" in message)
+
+
+async def interrupted(messages: list[dict[str, str]]) -> str:
+    if ASKED.total() == 80:
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(30)
+    return sums(messages)
+
+
+def measure(**settings: object) -> ri.Run:
+    return ri.evaluate(sums, ROWS, **SETTINGS | settings)
+
+
+def test_it_stops_at_the_first_look_that_is_narrow_enough():
+    run = measure(until="half-width=.25", looks=6, out="run")
+    stop = run.stopped
+    assert (stop.asked, stop.of, stop.look, stop.looks) == (100, 300, 2, 6)
+    assert run.is_complete
+    assert run.ended is None
+    assert run.outcomes["question_id"].n_unique() == 100
+    assert half_width_of(run.summary) <= 0.25
+    earlier = measure(limit=50, out="earlier")
+    assert half_width_of(earlier.summary) > 0.25
+    assert f"{half_width_of(run.summary):.3f}" in stop.why
+
+
+def test_a_run_that_stopped_holds_what_a_run_of_so_many_questions_does():
+    stopped, small = measure(until="half-width=.25", looks=6, out="run"), measure(limit=100, out="small")
+    assert stopped.outcomes.sort("question_id").equals(small.outcomes.sort("question_id"))
+    assert stopped.summary.variants == small.summary.variants
+
+
+def test_where_it_stopped_is_said_wherever_its_numbers_are():
+    run = measure(until="half-width=.25", looks=6, out="run")
+    sentence = run.stopped.sentence
+    assert sentence.startswith(
+        "Asked 100 of 300 questions: stopped as planned at look 2 of 6, since the interval of RI"
+    )
+    assert sentence in repr(run).replace("\n", " ")
+    assert sentence in run.folder.report.read_text()
+    document = json.loads(run.folder.summary.read_text())
+    assert document["complete"] is True
+    assert document["stopped"] == run.stopped.to_document()
+    assert rebuild(run.path).document["stopped"] == document["stopped"]
+    assert ri.open_run(run.path).stopped == run.stopped
+
+
+@one_fast("engine", ["local", "inspect", "http", "batch"])
+def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
+    first = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    assert first.stopped.asked == 100
+    again = measure(until="half-width=.25", looks=6, out="run", engine=engine)
+    assert (again.stopped, again.summary) == (first.stopped, first.summary)
+    further = measure(until="half-width=.2", looks=3, out="run", engine=engine)
+    assert further.stopped.asked == 200
+    whole = measure(out="run", engine=engine)
+    assert whole.stopped is None
+    assert whole.document["stopped"] is None
+    assert whole.outcomes.height == 300
+    assert set(ASKED.values()) == {1}
+
+
+def test_files_hold_the_requests_of_the_look_that_is_due():
+    with pytest.raises(WaitingError, match=r"^50 requests are due"):
+        measure(until="half-width=.25", looks=6, out="run", engine="files")
+
+
+def test_an_end_that_is_never_reached_asks_all():
+    run = measure(until="half-width=.01", out="run")
+    assert run.stopped is None
+    assert run.outcomes.height == 300
+    plain = measure(out="plain")
+    assert run.summary == plain.summary
+
+
+def test_each_question_is_told_to_be_finished_once():
+    told: list[Event] = []
+    measure(until="half-width=.01", looks=3, out="run", progress=told.append)
+    finished = Counter(one.question_id for one in told if isinstance(one, Finished))
+    assert len(finished) == 300
+    assert set(finished.values()) == {1}
+
+
+@one_fast("engine", ["local", "inspect"])
+def test_an_interruption_in_the_middle_of_a_look_is_resumed_there(engine):
+    settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "engine": engine, "max_connections": 1, "out": "run"}
+    with pytest.raises(KeyboardInterrupt):
+        ri.evaluate(interrupted, ROWS, **settings)
+    assert ASKED.total() == 80, "in the second look"
+    ASKED["go on"] = 1000
+    run = ri.evaluate(interrupted, ROWS, **settings)
+    assert (run.stopped.asked, run.stopped.look) == (100, 2)
+    del ASKED["go on"]
+    assert set(ASKED.values()) == {1}
+    undisturbed = measure(until="half-width=.25", looks=6, out="undisturbed")
+    assert run.summary == undisturbed.summary
+
+
+def test_a_budget_that_ends_first_is_said_and_the_look_is_finished_later():
+    run = measure(until="half-width=.25", looks=6, out="run", max_requests=90)
+    assert "90" in run.ended
+    assert run.stopped is None
+    run = measure(until="half-width=.25", looks=6, out="run")
+    assert (run.ended, run.stopped.asked) == (None, 100)
+
+
+def test_a_budget_that_was_used_up_at_the_stop_leaves_it_stated():
+    asked = measure(until="half-width=.25", looks=6, out="run").document["variants"][0]["usage"]["requests"]
+    again = measure(until="half-width=.25", looks=6, out="run", max_requests=asked)
+    assert again.stopped.asked == 100
+
+
+def test_a_look_without_an_index_does_not_end_it():
+    def never(messages: list[dict[str, str]]) -> str:
+        return "<answer>none</answer>"
+
+    run = ri.evaluate(never, ROWS, until="half-width=.9", looks=4, out="run", **SETTINGS)
+    assert half_width_of(run.summary) is None
+    assert run.stopped is None
+    assert run.outcomes.height == 300
+
+
+def test_whoever_decides_sees_every_look_and_the_last_one_stops_nothing():
+    plan, seen = plan_of(sums, ROWS, **SETTINGS, out="run"), []
+    run = run_to_end(in_looks(plan, sizes_of(plan, 4), lambda run, asked: seen.append((asked, run.outcomes.height))))
+    assert seen == [(75, 75), (150, 150), (225, 225), (300, 300)]
+    assert run.outcomes.height == 300
+    run = run_to_end(in_looks(plan, sizes_of(plan, 4), lambda *_: "it is the last"))
+    assert run.stopped is None
+
+
+def test_repeated_draws_are_looked_at_too():
+    settings = SETTINGS | {"temperature": 0.7}
+    run = ri.evaluate(sums, ROWS, until="half-width=.25", looks=6, draws=2, repeat_questions=60, out="run", **settings)
+    drawn = run.outcomes.group_by("question_id").len()["len"].to_list()
+    assert run.stopped is not None
+    assert Counter(drawn)[2] == min(60, run.stopped.asked)
+
+
+def test_a_configuration_says_it_of_each_dataset(tmp_path):
+    Path("set.toml").write_text(
+        '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nengine = "local"\nvariants = "normal"\ntemperature = 0\n'
+        '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
+    )
+    sweep = prepare_sweep("set.toml", Settings())
+
+    async def carried() -> list[ri.Run]:
+        with sweep.held():
+            return [one.run async for one in carry_out_sweep(sweep, lambda *_: nullcontext(unwatched))]
+
+    (run,) = run_to_end(carried())
+    assert run.stopped.asked < 200
+
+
+@pytest.mark.parametrize("given", ["half-width", "half-width=0", "half-width=5", "half-width=nan", "width=.1", 0.05])
+def test_an_end_that_is_none_is_named(given):
+    with pytest.raises(SettingError, match=r"until: expected half-width=NUMBER .* for instance half-width=.05, got"):
+        Settings.of(until=given)
+
+
+def test_an_end_is_read_however_it_is_written():
+    for given in ("half-width=.05", "half_width=0.05", Until(0.05)):
+        assert Settings.of(until=given).stopping.until == Until(0.05)
+
+
+@pytest.mark.parametrize("tampered", [{"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes"])
+def test_a_stop_that_was_tampered_with_is_named(tampered):
+    run = measure(until="half-width=.25", looks=6, out="run")
+    document = json.loads(run.folder.run_json.read_text())
+    document["about"]["stopped"] = tampered
+    run.folder.run_json.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match="about, stopped: expected where it stopped, or null, got"):
+        rebuild(run.path)

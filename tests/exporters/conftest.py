@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from refusal_index.evaluation.api import evaluate
+from refusal_index.evaluation.run import Run
+from tests.evaluation.models import LOCAL, reply_to
+
+ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(40)]
+
+
+def answer(messages: list[dict[str, str]]) -> str:
+    return reply_to(messages[-1]["content"])
+
+
+def a_run(folder: Path, **settings: Any) -> Run:
+    """Measure a function under two variants, with a price."""
+    chosen = {**LOCAL, "variants": "low,high", "price": "1,2", **settings}
+    return evaluate(answer, ROWS, model_name="team/sums", dataset_name="sums", out=folder, **chosen)
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory) -> Run:
+    """A finished run of single draws, so that the index of its probabilities is undefined; no test changes it."""
+    return a_run(tmp_path_factory.mktemp("exported") / "run", draws=1)
+
+
+@pytest.fixture(scope="session")
+def drawn(tmp_path_factory) -> Run:
+    """A finished run of repeated draws."""
+    return a_run(tmp_path_factory.mktemp("exported") / "drawn", draws=2)
+
+
+@pytest.fixture
+def summary(run) -> dict[str, Any]:
+    return json.loads(run.folder.summary.read_text())
+
+
+def leaves(document: Any) -> list[float]:
+    """Return every number of a document, however deep."""
+    if isinstance(document, dict):
+        return [one for item in document.values() for one in leaves(item)]
+    if isinstance(document, list):
+        return [one for item in document for one in leaves(item)]
+    is_number = isinstance(document, int | float) and not isinstance(document, bool)
+    return [float(document)] if is_number else []
+
+
+@pytest.fixture
+def no_trackers(monkeypatch):
+    """Nothing of the reader's own settings of trackers, nor of those of an earlier test."""
+    for name in [name for name in os.environ if name.startswith(("WANDB_", "MLFLOW_"))]:
+        monkeypatch.delenv(name)
+    yield
+    if "wandb" in sys.modules:
+        sys.modules["wandb"].teardown()

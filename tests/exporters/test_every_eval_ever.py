@@ -1,0 +1,174 @@
+"""Against the published schemas: those in `schemas`, as the package every-eval-ever 0.3.0 has them (MIT)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refusal_index.exporters.every_eval_ever import place_of
+from refusal_index.exporters.registry import export_runs
+from refusal_index.exporters.results import ExportedRun
+
+SCHEMAS = Path(__file__).parent / "schemas"
+AGGREGATE, INSTANCE = (
+    json.loads((SCHEMAS / name).read_text()) for name in ("eval.schema.json", "instance_level_eval.schema.json")
+)
+
+
+def exported(source: Path, out: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Export one run, hold both files against their schemas, and return what is in them."""
+    export_runs([source], "every-eval-ever", out)
+    (path,) = out.rglob("*.json")
+    aggregate = json.loads(path.read_text(), parse_constant=pytest.fail)
+    lines = path.with_name(f"{path.stem}_samples.jsonl").read_text().splitlines()
+    samples = [json.loads(line, parse_constant=pytest.fail) for line in lines]
+    jsonschema.validate(aggregate, AGGREGATE)
+    validator = jsonschema.Draft7Validator(INSTANCE)
+    for sample in samples:
+        validator.validate(sample)
+    return aggregate, samples
+
+
+def test_the_schemas_are_those_of_the_version_that_is_written():
+    assert AGGREGATE["version"] == INSTANCE["version"] == "0.3.0"
+
+
+@pytest.mark.parametrize("name", ["run", "drawn"])
+def test_every_defined_score_is_there_with_its_interval(name, request, tmp_path):
+    folder = request.getfixturevalue(name).folder
+    aggregate, _ = exported(folder.path, tmp_path)
+    found = {one["evaluation_result_id"]: one for one in aggregate["evaluation_results"]}
+    undefined = aggregate["source_metadata"]["additional_details"]
+    for variant in json.loads(folder.summary.read_text())["variants"]:
+        for metric, value in variant["metrics"].items():
+            called = f"{variant['variant']}/{metric}"
+            if value["estimate"] is None:
+                assert called not in found
+                assert undefined[f"{called} undefined"] == value["reason"]
+                continue
+            score = found[called]["score_details"]
+            assert score["score"] == value["estimate"]
+            interval = score["uncertainty"]["confidence_interval"]
+            assert (interval["lower"], interval["upper"]) == (value["low"], value["high"])
+            assert (interval["confidence_level"], interval.get("method")) == (0.95, value["method"])
+            assert score["uncertainty"]["num_samples"] == variant["n"]
+            bounds = found[called]["metric_config"]
+            assert bounds["min_score"] <= value["estimate"] <= bounds["max_score"]
+
+
+def test_an_undefined_index_is_left_out_with_its_reason(run, tmp_path):
+    aggregate, _ = exported(run.path, tmp_path)
+    details = aggregate["source_metadata"]["additional_details"]
+    assert details["low/refusal_index undefined"] == "no_repeated_questions"
+
+
+def test_the_penalty_is_the_end_of_the_range_of_the_weighted_score(run, tmp_path):
+    document = json.loads(run.folder.summary.read_text()) | {"penalty": 3.0}
+    source = tmp_path / "of_penalty"
+    source.mkdir()
+    for path in (run.folder.run_json, run.folder.outcomes):
+        (source / path.name).write_bytes(path.read_bytes())
+    (source / "summary.json").write_text(json.dumps(document))
+    aggregate, _ = exported(source, tmp_path / "out")
+    (config,) = (
+        one["metric_config"]
+        for one in aggregate["evaluation_results"]
+        if one["evaluation_result_id"] == "low/weighted_score"
+    )
+    assert (config["min_score"], config["max_score"]) == (-3.0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["run", "drawn"])
+def test_the_correct_rate_is_the_mean_of_the_samples_that_belong_to_it(name, request, tmp_path):
+    aggregate, samples = exported(request.getfixturevalue(name).path, tmp_path)
+    for variant in ("low", "high"):
+        called = f"{variant}/correct_rate"
+        scores = [one["evaluation"]["score"] for one in samples if one.get("evaluation_result_id") == called]
+        (result,) = (one for one in aggregate["evaluation_results"] if one["evaluation_result_id"] == called)
+        assert len(scores) == 40
+        assert sum(scores) / len(scores) == pytest.approx(result["score_details"]["score"], abs=1e-12)
+
+
+def test_samples_say_the_pass_and_whether_it_was_refused(run, tmp_path):
+    _, samples = exported(run.path, tmp_path)
+    high = [one for one in samples if one["metadata"]["variant"] == "high"]
+    first, forced = ([one for one in high if one["metadata"]["pass"] == of] for of in ("first", "forced"))
+    outcomes = run.outcomes.filter(variant="high")
+    assert [one["metadata"]["refused"] == "true" for one in first] == outcomes["refused"].to_list()
+    assert [one["sample_id"] for one in forced] == outcomes.filter("refused")["question_id"].to_list()
+    assert [one["evaluation"]["is_correct"] for one in forced] == (~outcomes.filter("refused")["wrong"]).to_list()
+    assert [one["output"]["raw"] for one in first] == [[reply] for reply in outcomes["first_reply"]]
+
+
+def test_the_files_belong_together_as_its_store_of_results_wants_it(run, tmp_path):
+    aggregate, samples = exported(run.path, tmp_path)
+    said = aggregate["detailed_evaluation_results"]
+    content = (tmp_path / said["file_path"]).read_bytes()
+    assert hashlib.sha256(content).hexdigest() == said["checksum"]
+    assert said["total_rows"] == len(samples)
+    assert {one["evaluation_id"] for one in samples} == {aggregate["evaluation_id"]}
+    assert {one["model_id"] for one in samples} == {aggregate["model_info"]["id"]}
+
+
+def test_exporting_again_replaces_what_was_there(run, tmp_path):
+    exported(run.path, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    exported(run.path, tmp_path)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_nobody_could_grade_is_left_out_and_counted(run, tmp_path):
+    unscored = pl.col("question_id") == "q4"
+    table = run.outcomes.with_columns(
+        pl.when(unscored).then(None).otherwise(pl.col("refused")).alias("refused"),
+        pl.when(unscored).then(None).otherwise(pl.col("wrong")).alias("wrong"),
+        pl.when(unscored).then(pl.lit("unscored")).otherwise(pl.col("first_grade")).alias("first_grade"),
+        pl.when(unscored).then(pl.lit("first_truncated")).otherwise(None).alias("unscored_reason"),
+        pl.when(unscored).then(None).otherwise(pl.col("forced_grade")).alias("forced_grade"),
+    )
+    table.write_parquet(tmp_path / "some.parquet")
+    aggregate, samples = exported(tmp_path / "some.parquet", tmp_path / "out")
+    assert "q4" not in {one["sample_id"] for one in samples}
+    assert aggregate["detailed_evaluation_results"]["additional_details"] == {"unscored_left_out": "2"}
+
+
+def test_a_table_of_two_columns_is_enough(tmp_path):
+    (tmp_path / "own.csv").write_text("refused,wrong\ntrue,true\nfalse,false\nfalse,true\n")
+    aggregate, samples = exported(tmp_path / "own.csv", tmp_path / "out")
+    assert aggregate["model_info"]["id"] == "all"
+    assert [one["evaluation"]["is_correct"] for one in samples] == [False, False, True, False]
+
+
+@given(model=st.text(max_size=200), dataset=st.text(max_size=200))
+def test_whatever_a_model_is_called_its_files_stay_in_the_folder(model, dataset):
+    run = ExportedRun(Path("x.csv"), model, dataset, {}, ())
+    for part in place_of(run):
+        assert part
+        assert not set(part) & set('/\\:*?"<>|\0\n')
+        assert part.lower() not in {"", ".", "..", "data", "con", "nul"}
+        assert not part.endswith((".", " "))
+
+
+@pytest.mark.parametrize("model", ["../../etc/passwd", "a\nb/c\x00d", "data", "openrouter/meta/llama:8b", "CON"])
+def test_a_hostile_model_name_goes_through_the_schemas(model, run, tmp_path):
+    run.outcomes.with_columns(model=pl.lit(model), first_reply=pl.lit("\x1b[31m\u202e</script>\x00")).write_parquet(
+        tmp_path / "hostile.parquet"
+    )
+    aggregate, samples = exported(tmp_path / "hostile.parquet", tmp_path / "out")
+    assert aggregate["model_info"]["id"] == model
+    assert samples[0]["output"]["raw"] == ["\x1b[31m\u202e</script>\x00"]
+
+
+def test_no_key_comes_into_a_sample(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    run.outcomes.with_columns(first_reply=pl.lit("it is swordfish-77")).write_parquet(tmp_path / "told.parquet")
+    _, samples = exported(tmp_path / "told.parquet", tmp_path / "out")
+    assert samples[0]["output"]["raw"] == ["it is [key]"]

@@ -1,0 +1,132 @@
+"""A verdict's files are read by their own tools, and no text of others is obeyed in them."""
+
+from __future__ import annotations
+
+import unicodedata
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from junitparser import Error, Failure, JUnitXml
+from markdown_it import MarkdownIt
+
+from refusal_index.exporters.badge import COLOURS, to_badge
+from refusal_index.exporters.junit import to_junit
+from refusal_index.exporters.markdown import escaped, to_markdown
+from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes.gate import GateResult, decide
+from refusal_index.outcomes.gate_policy import Policy
+from refusal_index.outcomes.presentation.blocks import OBEYED
+from refusal_index.outcomes.runs import ComparedRun, compared_runs
+from refusal_index.outcomes.table import Identification, outcome_table
+
+HOSTILE = (
+    "<script>x()</script>",
+    "]]></testcase><x>&amp;",
+    "a|b`c`*d*_e_[f](http://g)",
+    "\x1b[2J\x00\x85 \u202e\u2028",
+    "one\n\n# two\r\n- three",
+    "![x](javascript:y) www.evil.com evil@evil.com @team #1 $x$ ~~z~~",
+    "\ufffe\uffff\ud800",
+    "![",
+    "- x",
+    "1. x",
+    '"><svg onload="x()">',
+    "{{ 7 * 7 }}",
+    "sk-abc1" + "d" * 30,
+)
+
+
+def run_of(name: str, wrong_from: int, n: int = 120) -> ComparedRun:
+    rng = np.random.default_rng(5)
+    refused = rng.random(n) < 0.4
+    rows = (
+        (
+            Identification(name, "d", "normal"),
+            Question(f"{HOSTILE[i % len(HOSTILE)]} {i}", f"{HOSTILE[-i % len(HOSTILE)]} {i}", "!"),
+            Outcome(bool(refused[i]), i % 3 >= wrong_from),
+        )
+        for i in range(n)
+    )
+    return compared_runs(Path("x.parquet"), outcome_table(rows), {})[0]
+
+
+@pytest.fixture(scope="module", params=HOSTILE)
+def found(request) -> GateResult:
+    return decide(run_of(f"candidate {request.param}", 0), run_of(f"base {request.param}", 2), Policy())
+
+
+def test_junit_is_read_back_with_every_guard(found):
+    (suite,) = JUnitXml.fromstring(to_junit(found))
+    cases = {case.name: case for case in suite}
+    assert list(cases) == ["verdict", *(one.named.metric for one in found.guards)]
+    kinds = {"pass": [], "fail": [Failure], "inconclusive": [Error]}
+    for one in found.guards:
+        assert [type(result) for result in cases[one.named.metric].result] == kinds[one.test.verdict]
+    assert [type(result) for result in cases["verdict"].result] == kinds[found.verdict] == [Failure]
+    assert cases["verdict"].result[0].message == found.why
+    assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in found.guards)
+    assert {"candidate", "baseline", "questions"} == {one.name for one in suite.properties()}
+
+
+def test_markdown_shows_texts_of_others_and_obeys_none(found):
+    text = to_markdown(found)
+    assert not {unicodedata.category(one) for one in text if one != "\n"} & OBEYED
+    assert "sk-abc1" not in text
+    tokens = MarkdownIt("gfm-like", {"html": True, "linkify": False}).parse(text)
+    inline = [child for token in tokens for child in token.children or ()]
+    assert {token.type for token in inline} <= {"text", "softbreak", "text_special"}
+    assert [token.content.strip() for token in tokens if token.type == "html_block"] == [
+        "<details><summary>The 10 questions that changed most</summary>",
+        "</details>",
+    ]
+    kinds = {token.type for token in tokens} - {"inline", "html_block"}
+    assert {kind.partition("_")[0] for kind in kinds} == {
+        "heading",
+        "paragraph",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+    }
+    shown = {"".join(child.content for child in token.children).strip() for token in tokens if token.children}
+    plain = [one.question_id for one in found.changed if one.question_id.isprintable() and "sk-" not in one.question_id]
+    assert plain
+    assert {one.strip() for one in plain} <= shown
+
+
+@pytest.mark.parametrize("text", ["- x", "1. x", "+ x", "= x", "# x", "> x", "    x", "***", "---"])
+def test_no_beginning_of_a_line_begins_a_list_a_heading_or_a_quotation(text):
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(escaped(text.strip() or text))
+    assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+
+
+@pytest.mark.parametrize("text", ["http://evil.com", "WWW.evil.com", "evil@evil.com", "mailto:evil@evil.com", "@team"])
+def test_no_address_and_no_name_is_left_whole_for_github_to_link(text):
+    shown = escaped(text)
+    assert not any(one in shown.lower() for one in ("http:", "www.", "mailto:", "l@", " @"))
+    assert (
+        "".join(token.content for token in MarkdownIt("gfm-like", {"linkify": False}).parseInline(shown)[0].children)
+        == text
+    )
+
+
+def test_badge_is_an_svg_that_says_the_verdict_in_words_and_needs_nothing_else(found):
+    root = ElementTree.fromstring(to_badge(found))  # noqa: S314 - our own
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts[0] == "Refusal Index"
+    assert texts[1].endswith(found.verdict)
+    assert "href" not in to_badge(found)
+    assert COLOURS[found.verdict] in to_badge(found)
+
+
+@pytest.mark.parametrize("colour", COLOURS.values())
+def test_white_text_on_every_colour_of_the_badge_can_be_read(colour):
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    luminance = sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+    assert 1.05 / (luminance + 0.05) >= 4.5

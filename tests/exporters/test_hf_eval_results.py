@@ -1,0 +1,48 @@
+"""Read back by the classes of the Hub's own client."""
+
+from __future__ import annotations
+
+import pytest
+
+yaml = pytest.importorskip("yaml", reason="needs the extra 'eval'")
+hub = pytest.importorskip("huggingface_hub", reason="needs the extra 'eval'")
+
+from refusal_index.exporters.registry import export_runs  # noqa: E402 - after what may not be there
+
+
+def defined(summary):
+    return {
+        f"{variant['variant']}/{name}": value["estimate"]
+        for variant in summary["variants"]
+        for name, value in variant["metrics"].items()
+        if value["estimate"] is not None
+    }
+
+
+def test_entries_of_the_folder_are_read_back_by_the_hub(run, summary, tmp_path):
+    export_runs([run.path], "hf-eval-results", tmp_path)
+    entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
+    found = {one.task_id: one.value for one in entries}
+    assert {name: found[name] for name in defined(summary)} == defined(summary)
+    assert {one.dataset_id for one in entries} == {"sums"}
+    assert {name for name in found if "pooled" not in name} == set(defined(summary))
+    (rate,) = (one for one in entries if one.task_id == "low/correct_rate")
+    low, high = (summary["variants"][0]["metrics"]["correct_rate"][end] for end in ("low", "high"))
+    assert rate.notes.endswith(f"(prompt low, 40 questions, 95 % interval {low:g} to {high:g})")
+
+
+def test_the_model_index_is_read_back_by_the_hub(run, summary, tmp_path):
+    from huggingface_hub.repocard_data import model_index_to_eval_results
+
+    export_runs([run.path], "hf-eval-results", tmp_path)
+    index = yaml.safe_load((tmp_path / "sums.model-index.yaml").read_text())["model-index"]
+    name, results = model_index_to_eval_results(index)
+    assert name == "python:team/sums"
+    found = {one.metric_name: one.metric_value for one in results}
+    assert {name: found[name] for name in defined(summary)} == defined(summary)
+    assert {one.dataset_name for one in results} == {"sums"}
+
+
+def test_several_runs_have_files_of_their_own(run, drawn, tmp_path):
+    export_runs([run.path, drawn.path, run.folder.outcomes], "hf-eval-results", tmp_path)
+    assert len(list((tmp_path / ".eval_results").iterdir())) == 3

@@ -1,0 +1,103 @@
+"""With MLflow itself, on a database of SQLite: what it stored is read back by its own client."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+mlflow = pytest.importorskip("mlflow", reason="needs the extra 'mlflow'")
+pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
+
+from refusal_index.exporters.numbers import numbers  # noqa: E402 - after what may not be there
+from refusal_index.exporters.registry import export_runs  # noqa: E402
+from refusal_index.exporters.results import TrackerError  # noqa: E402
+from tests.exporters.conftest import leaves  # noqa: E402
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory):
+    """Make the tables of its database once: that takes seconds."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def client(database, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{shutil.copy(database, tmp_path)}")
+    return mlflow.MlflowClient()
+
+
+def runs_of(client, name="refusal-index"):
+    return client.search_runs([client.get_experiment_by_name(name).experiment_id])
+
+
+def test_every_number_of_the_summary_is_in_the_store(drawn, client):
+    (said,) = export_runs([drawn.path], "mlflow")
+    (found,) = runs_of(client)
+    document = json.loads(drawn.folder.summary.read_text())
+    assert found.data.metrics == numbers(document)
+    assert sorted(found.data.metrics.values()) == sorted(leaves(document))
+    assert found.info.run_name == "python:team/sums on sums"
+    assert found.info.status == "FINISHED"
+    assert said.endswith(f"experiment refusal-index, run {found.info.run_id}")
+
+
+def test_parameters_table_and_files_are_there(drawn, client):
+    export_runs([drawn.path], "mlflow")
+    (found,) = runs_of(client)
+    assert found.data.params["decoding.temperature"] == "0.7"
+    assert found.data.params["model"] == "python:team/sums"
+    files = {one.path for one in client.list_artifacts(found.info.run_id, "run")}
+    assert {"run/report.html", "run/summary.json", "run/outcomes.parquet", "run/replies.sqlite"} <= files
+    table = mlflow.artifacts.load_dict(f"{found.info.artifact_uri}/outcomes.json")
+    assert table["columns"] == drawn.outcomes.columns
+    assert [tuple(row) for row in table["data"]] == drawn.outcomes.rows()
+
+
+def test_the_table_is_one_to_mlflow(drawn, client, monkeypatch):
+    pytest.importorskip("pandas")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "refusal-index")
+    export_runs([drawn.path], "mlflow")
+    frame = mlflow.load_table("outcomes.json", run_ids=[runs_of(client)[0].info.run_id])
+    assert frame["question_id"].tolist() == drawn.outcomes["question_id"].to_list()
+
+
+def test_exporting_again_is_the_same_run(drawn, client):
+    export_runs([drawn.path], "mlflow")
+    export_runs([drawn.path], "mlflow")
+    (found,) = runs_of(client)
+    assert found.data.metrics == numbers(json.loads(drawn.folder.summary.read_text()))
+
+
+def test_the_experiment_is_the_one_that_its_settings_name(drawn, client, monkeypatch):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "of mine")
+    export_runs([drawn.path], "mlflow")
+    assert len(runs_of(client, "of mine")) == 1
+
+
+def test_a_server_that_is_down_is_told_on_one_line_without_its_password(drawn, monkeypatch):
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:hush-hush@127.0.0.1:9")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(TrackerError) as raised:
+        export_runs([drawn.path], "mlflow")
+    assert "\n" not in str(raised.value)
+    assert "hush-hush" not in str(raised.value)
+
+
+def test_variants_of_any_name_are_metrics(drawn, client, tmp_path):
+    import polars as pl
+
+    drawn.outcomes.with_columns(variant=pl.concat_str(pl.lit("../a;b\n/"), pl.col("variant"))).write_parquet(
+        tmp_path / "hostile.parquet"
+    )
+    export_runs([tmp_path / "hostile.parquet"], "mlflow")
+    (found,) = runs_of(client)
+    assert "_a_b_low/correct_rate" in found.data.metrics

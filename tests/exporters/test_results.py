@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import json
+import shutil
+
+import polars as pl
+import pytest
+
+from refusal_index.exporters.results import read_exported
+from refusal_index.outcomes.errors import RunFolderError
+
+
+def test_a_folder_says_what_its_summary_says(run, summary):
+    (found,) = read_exported([run.path])
+    low = summary["variants"][0]["metrics"]
+    assert [one.name for one in found.variants] == ["low", "high", "pooled"]
+    assert {one.name: one.estimate for one in found.variants[0].metrics} == {
+        name: value["estimate"] for name, value in low.items()
+    }
+    assert (found.model, found.dataset) == ("python:team/sums", "sums")
+    assert found.document == summary
+    assert found.settings["decoding"]["temperature"] == 0.7
+
+
+def test_a_table_comes_to_the_same_numbers_as_its_folder(run):
+    (folder,), (table,) = read_exported([run.path]), read_exported([run.folder.outcomes])
+    assert table.variants == folder.variants
+    assert table.outcomes.equals(folder.outcomes)
+
+
+def test_a_set_stands_for_its_runs_and_a_table_for_its_models(run, tmp_path):
+    both = pl.concat([run.outcomes, run.outcomes.with_columns(model=pl.lit("another"))])
+    both.write_parquet(tmp_path / "both.parquet")
+    found = read_exported([tmp_path / "both.parquet"])
+    assert [one.model for one in found] == ["python:team/sums", "another"]
+    assert found[0].key != found[1].key
+
+
+def test_a_key_stays_the_same_and_tells_folders_apart(run, drawn, tmp_path):
+    shutil.copytree(run.path, tmp_path / "copy")
+    keys = [read_exported([path])[0].key for path in (run.path, run.path, drawn.path, tmp_path / "copy")]
+    assert keys[0] == keys[1]
+    assert len(set(keys)) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("summary_version",), 99, "expected summary_version"),
+        (("confidence_level",), "0.95", "confidence_level is '0.95'"),
+        (("confidence_level",), 7.0, "confidence_level is 7.0"),
+        (("variants",), "many", "expected the metrics of each variant"),
+        (("variants", 0, "metrics"), [1, 2], "expected the metrics of each variant"),
+        (("variants", 0, "variant"), 3, "3 is no text"),
+        (("variants", 0, "n"), "many", "'many' is no count"),
+        (("variants", 0, "metrics", "correct_rate", "estimate"), "=1+1", "'=1+1' is no number"),
+        (("variants", 0, "metrics", "correct_rate", "estimate"), True, "True is no number"),
+        (("variants", 0, "metrics", "correct_rate", "status"), "fine", "status is 'fine'"),
+        (("variants", 0, "metrics", "correct_rate", "method"), ["m"], "method is ['m']"),
+        (("pooled",), {"a": 1}, "expected the metrics of each variant"),
+    ],
+)
+def test_a_summary_that_was_tampered_with_is_named_with_what_makes_it_anew(run, tmp_path, place, value, said):
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    document = json.loads((folder / "summary.json").read_text())
+    *way, last = place
+    within = document
+    for part in way:
+        within = within[part]
+    within[last] = value
+    (folder / "summary.json").write_text(json.dumps(document))
+    with pytest.raises(RunFolderError) as raised:
+        read_exported([folder])
+    assert said in str(raised.value)
+    assert f"'refusal-index score {folder}' makes it anew" in str(raised.value)
+
+
+def test_a_folder_without_results_says_what_makes_them(run, tmp_path):
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    (folder / "summary.json").unlink()
+    with pytest.raises(RunFolderError, match="holds no results yet; finish the run"):
+        read_exported([folder])
+
+
+def test_no_key_of_a_folder_is_handed_on(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    text = (folder / "run.json").read_text().replace("part of the package", "x").replace('"user"', '"swordfish-77"')
+    (folder / "run.json").write_text(text)
+    (found,) = read_exported([folder])
+    assert found.settings["placement"] == "[key]"

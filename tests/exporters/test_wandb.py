@@ -1,0 +1,87 @@
+"""With W&B itself, offline: what it wrote is read back by its own messages."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("wandb", reason="needs the extra 'wandb'")
+
+from refusal_index.exporters.numbers import numbers
+from refusal_index.exporters.registry import export_runs
+from refusal_index.exporters.results import TrackerError, read_exported
+from tests.exporters.conftest import leaves
+from tests.exporters.offline_run import logged_in
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
+
+
+@pytest.fixture
+def offline(monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("WANDB_DATA_DIR", str(tmp_path / "data"))
+    return tmp_path
+
+
+def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
+    (said,) = export_runs([drawn.path], "wandb")
+    assert said.startswith(f"wandb: {offline}")
+    assert said.endswith("offline: 'wandb sync' sends it")
+    logged, document = logged_in(offline), json.loads(drawn.folder.summary.read_text())
+    named = numbers(document)
+    assert {name: logged.summary[name] for name in named} == named
+    assert sorted(named.values()) == sorted(leaves(document))
+    assert logged.run.display_name == "python:team/sums on sums"
+    assert logged.exit_code == 0
+
+
+def test_configuration_table_and_files_are_there(drawn, offline):
+    export_runs([drawn.path], "wandb")
+    logged = logged_in(offline)
+    assert logged.config["decoding"] == json.loads(drawn.folder.run_json.read_text())["settings"]["decoding"]
+    (path,) = offline.rglob("outcomes_*.table.json")
+    table = json.loads(path.read_text())
+    assert table["columns"] == drawn.outcomes.columns
+    assert [tuple(row) for row in table["data"]] == drawn.outcomes.rows()
+    files = logged.artifacts["refusal-index-run"]
+    assert {"report.html", "summary.json", "outcomes.parquet", "replies.sqlite", "run.json"} <= set(files)
+
+
+def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / "no netrc"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(TrackerError) as raised:
+        export_runs([drawn.path], "wandb")
+    assert "No API key configured" in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, capfd):
+    export_runs([drawn.path], "wandb")
+    assert not list(offline.rglob("wandb-metadata.json"))
+    assert not list(offline.rglob("requirements.txt"))
+    printed = capfd.readouterr()
+    assert printed.out + printed.err == ""
+
+
+def test_hostile_names_and_keys_come_through_harmless(drawn, offline, monkeypatch):
+    import polars as pl
+
+    monkeypatch.setenv("SOME_API_KEY", "swordfish-77")
+    hostile = drawn.outcomes.with_columns(
+        model=pl.lit("../m\n\x1b[31m"), first_reply=pl.lit("it is swordfish-77 </script>\x00")
+    )
+    hostile.write_parquet(offline / "hostile.parquet")
+    export_runs([offline / "hostile.parquet"], "wandb")
+    (run,) = read_exported([offline / "hostile.parquet"])
+    logged = logged_in(offline)
+    assert {name: logged.summary[name] for name in numbers(run.document)} == numbers(run.document)
+    assert "\n" not in logged.run.display_name
+    (path,) = offline.rglob("outcomes_*.table.json")
+    assert "swordfish-77" not in path.read_text()
+    (binary,) = offline.rglob("*.wandb")
+    assert b"swordfish-77" not in binary.read_bytes()

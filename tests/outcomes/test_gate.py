@@ -1,0 +1,344 @@
+"""What a gate decides about outcomes: by name, question by question, and never in favour of what is missing."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.gate import GateResult, decide
+from refusal_index.outcomes.gate_changes import most_changed
+from refusal_index.outcomes.gate_policy import MARGINS, Policy, PolicyError, read_policy
+from refusal_index.outcomes.presentation import to_text
+from refusal_index.outcomes.runs import ComparedRun, compared_runs
+from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.stats import (
+    AtLook,
+    GroupSequential,
+    compare_metrics,
+    compare_noise_corrected,
+    noise_corrected_refusal_index,
+)
+
+N = 600
+WIDE = {"refusal_index": 0.25, "correct_rate": 0.1, "correct_given_attempted": 0.1}
+
+
+def grade_of(wrong: bool) -> Grade:
+    return Grade.INCORRECT if wrong else Grade.CORRECT
+
+
+def outcome_of(refused: bool, wrong: bool) -> Outcome:
+    first = Grade.REFUSED if refused else grade_of(wrong)
+    return Outcome(refused, wrong, first, grade_of(wrong), None, "reply", "reply")
+
+
+def run_of(
+    refused: np.ndarray, wrong: np.ndarray, label: str = "m", variant: str | None = "normal", first_id: int = 0
+) -> ComparedRun:
+    """Make a run of its first passes and errors, shape (draws, n)."""
+    table = outcome_table(
+        (
+            Identification(label, "d", variant, draw),
+            Question(f"q{first_id + i:04}", f"question {first_id + i}", "!"),
+            outcome,
+        )
+        for draw, rows in enumerate(zip(refused, wrong, strict=True))
+        for i, outcome in enumerate(map(outcome_of, *map(np.ndarray.tolist, rows)))
+    )
+    return compared_runs(Path(f"{label}.parquet"), table, {})[0]
+
+
+def draws_of(rho: float, seed: int, n: int = N, draws: int = 1, refusal: float = 0.3, error: float = -0.1):
+    """Draw refusals and errors of a model; the difficulty of the questions is that of all others."""
+    hard = np.random.default_rng(99).standard_normal(n)
+    rng = np.random.default_rng(seed)
+    inclined = rho * hard + math.sqrt(1 - rho * rho) * np.random.default_rng(98).standard_normal(n)
+    noise = 0.4 * rng.standard_normal((2, draws, n))
+    return inclined + noise[0] > refusal, hard + noise[1] > error
+
+
+@pytest.fixture(scope="module")
+def base() -> ComparedRun:
+    return run_of(*draws_of(0.6, 1), "base")
+
+
+def guard(found: GateResult, metric: str):
+    (one,) = [one for one in found.guards if one.named.metric == metric]
+    return one
+
+
+def test_the_numbers_are_those_of_a_paired_comparison(base):
+    candidate = run_of(*draws_of(0.5, 2), "candidate")
+    found = decide(candidate, base, Policy())
+    arrays = [
+        np.stack([one.variants["normal"][name].to_numpy() for one in (candidate, base)])
+        for name in ("refused", "wrong")
+    ]
+    expected = compare_metrics(*arrays)
+    for metric, name in (("single_draw_refusal_index", "refusal_index"), ("correct_rate",) * 2, ("refusal_rate",) * 2):
+        one, difference = guard(found, metric), expected[name]
+        assert one.named.guard.estimate == difference.estimate
+        worst = difference.confidence_interval(0.9)[0 if one.named.guard.higher_is_better else 1]
+        assert one.test.worst == pytest.approx(worst, abs=1e-12)
+    assert found.questions == N
+
+
+def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_name(base):
+    assert decide(run_of(*draws_of(0.6, 3), "as good"), base, Policy(margins=WIDE)).verdict == "pass"
+    found = decide(run_of(*draws_of(0.6, 3, error=-1.2), "knows less"), base, Policy())
+    assert found.verdict == "fail"
+    assert guard(found, "correct_rate").test.verdict == "fail"
+    assert "correct is beyond its limit" in found.why
+
+
+def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
+    found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
+    assert guard(found, "single_draw_refusal_index").test.verdict == "fail"
+    assert "single-draw RI is beyond its limit" in found.why
+
+
+def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):
+    _, wrong = draws_of(0.6, 3)
+    answers = run_of(np.zeros_like(wrong), wrong, "answers")
+    found = decide(answers, base, Policy())
+    assert found.verdict == "fail"
+    failed = {one.named.metric for one in found.guards if one.test.verdict == "fail"}
+    assert {"single_draw_refusal_index", "correct_given_attempted"} <= failed
+    assert "single-draw RI does not exist: candidate refused nothing" in found.why
+    knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
+    found = decide(knows_more, base, Policy())
+    assert [one.named.metric for one in found.guards if one.test.verdict == "fail"] == ["single_draw_refusal_index"]
+
+
+def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
+    _, wrong = draws_of(0.6, 3)
+    found = decide(run_of(np.ones_like(wrong), wrong, "refuses"), base, Policy())
+    verdicts = {one.named.metric: one.test.verdict for one in found.guards}
+    assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["single_draw_refusal_index"] == "fail"
+    assert verdicts["correct_given_attempted"] == "inconclusive"
+    assert "candidate refused everything" in found.why
+
+
+def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
+    few = np.zeros((1, 40), bool)
+    wrong = draws_of(0.6, 3)[1][:, :40]
+    small = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(40)})
+    found = decide(run_of(few, wrong, "few"), small, Policy())
+    assert guard(found, "single_draw_refusal_index").test.verdict == "inconclusive"
+    assert found.verdict != "pass"
+
+
+def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(base):
+    found = decide(base, base, Policy())
+    assert found.verdict == "pass"
+    assert all(one.named.reason == "constant_difference" for one in found.guards)
+    assert guard(found, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / N)))
+    twenty = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(20)})
+    assert decide(twenty, twenty, Policy()).verdict == "inconclusive"
+
+
+def test_with_repeated_draws_in_both_the_index_is_that_of_the_probabilities():
+    models = [draws_of(0.6, seed, draws=2) for seed in (1, 2)]
+    found = decide(run_of(*models[1], "b"), run_of(*models[0], "a"), Policy())
+    results = [noise_corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models[::-1]]
+    expected = compare_noise_corrected(*results)
+    one = guard(found, "refusal_index")
+    assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)
+    same = run_of(*models[0], "a")
+    assert decide(same, same, Policy()).verdict == "pass"
+
+
+def test_single_draws_of_either_run_leave_the_single_draw_index_and_it_is_said(base):
+    found = decide(run_of(*draws_of(0.6, 2, draws=2), "two draws"), base, Policy())
+    assert found.guards[0].named.metric == "single_draw_refusal_index"
+    assert "single-draw RI is the index of one reply a question" in to_text(found.blocks())
+
+
+def missing_of(run: ComparedRun, count: int) -> ComparedRun:
+    """Leave the last questions of a run unfinished."""
+    rows = run.variants["normal"].with_row_index()
+    last = pl.col("index") >= rows.height - count
+    changed = rows.with_columns(
+        *(pl.when(~last).then(name).alias(name) for name in ("refused", "wrong", "first_grade", "forced_grade")),
+        unscored_reason=pl.when(last).then(pl.lit("not_finished")),
+    )
+    return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
+
+
+def test_a_run_without_enough_grades_can_fail_and_never_passes(base):
+    policy = Policy(margins={"refusal_index": 0.2})
+    assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2 %
+    found = decide(missing_of(base, 13), base, policy)
+    assert all(one.test.verdict == "pass" for one in found.guards)
+    assert found.verdict == "inconclusive"
+    assert "can never pass" in found.why
+    assert found.more_questions is None
+    assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
+    worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
+    assert decide(missing_of(worse, 60), base, policy).verdict == "fail"
+    assert decide(missing_of(base, 13), base, policy.changed(max_missing=0.1)).verdict == "pass"
+
+
+def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
+    shifted = run_of(*draws_of(0.6, 3), "other", first_id=301)
+    with pytest.raises(OutcomeTableError, match=r"at least half of the 600 .* got 299 shared, of 600 .* and 600"):
+        decide(shifted, base, Policy())
+    half = run_of(*draws_of(0.6, 3), "half", first_id=300)
+    found = decide(half, base, Policy())
+    assert (found.questions, found.match.left_out) == (300, (300, 300))
+
+
+def test_several_variants_have_to_be_chosen_from(base):
+    rows = base.variants["normal"]
+    both = {name: rows.with_columns(variant=pl.lit(name)) for name in ("normal", "high")}
+    run = ComparedRun("two", base.source, "m", "d", both)
+    with pytest.raises(OutcomeTableError, match="one prompt variant to judge by, got normal, high"):
+        decide(run, run, Policy())
+    with pytest.raises(OutcomeTableError, match="one prompt variant"):
+        decide(run, None, Policy(at_least={"correct_rate": 0.1}))
+    with pytest.raises(OutcomeTableError, match="no variant 'low'"):
+        decide(run, run, Policy(variant="low"))
+    assert decide(run, run, Policy(variant="high")).variant == "high"
+    assert decide(run, base, Policy()).variant == "normal"
+
+
+def test_clusters_and_weights_are_allowed_for(base):
+    other = run_of(*draws_of(0.6, 3), "other")
+    alike = {"cluster": (pl.int_range(pl.len()) // 20).cast(pl.String)}
+
+    def clustered(run: ComparedRun) -> ComparedRun:
+        rows = {name: table.with_columns(**alike) for name, table in run.variants.items()}
+        return ComparedRun(run.label, run.source, run.model, run.dataset, rows)
+
+    plain, grouped = decide(other, base, Policy()), decide(clustered(other), clustered(base), Policy())
+    assert grouped.sampling["clusters"] == 30
+    assert plain.sampling is None
+    for one, another in zip(plain.guards, grouped.guards, strict=True):
+        assert one.named.guard.estimate == pytest.approx(another.named.guard.estimate)
+        assert one.test.worst != another.test.worst
+    same = decide(clustered(base), clustered(base), Policy())
+    assert guard(same, "correct_rate").test.worst == pytest.approx(-(1 - 0.05 ** (1 / 30)))
+
+
+def test_fixed_bounds_need_no_baseline(base):
+    rate = float((~base.variants["normal"]["refused"] & ~base.variants["normal"]["wrong"]).mean())
+    bounds = {"at_least": {"correct_rate": rate - 0.1}, "at_most": {"refusal_rate": 0.7}}
+    assert decide(base, None, Policy(**bounds)).verdict == "pass"
+    assert decide(base, None, Policy(at_least={"correct_rate": rate + 0.1})).verdict == "fail"
+    found = decide(base, None, Policy(at_least={"correct_rate": rate - 0.01}))
+    assert found.verdict == "inconclusive"
+    assert found.more_questions == math.ceil((found.guards[0].test.times - 1) * N) > 0
+    with pytest.raises(PolicyError, match="got neither"):
+        decide(base, None, Policy())
+
+
+def test_bounds_and_margins_together_all_have_to_hold(base):
+    found = decide(base, base, Policy(at_least={"correct_rate": 0.9}))
+    assert found.verdict == "fail"
+    assert [one.named.against_baseline for one in found.guards] == [True] * 4 + [False]
+
+
+def test_a_bound_on_the_index_fails_where_there_is_none(base):
+    _, wrong = draws_of(0.6, 3)
+    for refused in (np.zeros_like(wrong), np.ones_like(wrong)):
+        assert decide(run_of(refused, wrong, "m"), None, Policy(at_least={"refusal_index": -1})).verdict == "fail"
+
+
+def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
+    other, look = run_of(*draws_of(0.6, 3), "other"), AtLook(GroupSequential.planned(5 * N), N)
+    alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
+    assert early.alpha == look.level < alone.alpha == 0.05
+    for before, now in zip(alone.guards, early.guards, strict=True):
+        assert (
+            now.test.worst < before.test.worst
+            if now.named.guard.higher_is_better
+            else now.test.worst > before.test.worst
+        )
+        assert now.test.pvalue_beyond == before.test.pvalue_beyond
+    worst = decide(run_of(*draws_of(0.6, 3, error=-0.9), "worse"), base, Policy(), look=look)
+    test = guard(worst, "correct_rate").test
+    assert test.pvalue_holm == pytest.approx(4 * look.pvalue(test.pvalue_beyond))
+
+
+def test_a_first_pass_that_nobody_forced_is_refused(base):
+    rows = base.variants["normal"].with_columns(
+        wrong=pl.when(~pl.col("refused")).then("wrong"),
+        forced_grade=pl.lit(None, pl.String),
+        forced_reply=pl.lit(None, pl.String),
+        unscored_reason=pl.when("refused").then(pl.lit("forced_not_asked")),
+    )
+    never = ComparedRun("never", base.source, "m", "d", {"normal": rows})
+    with pytest.raises(OutcomeTableError, match=r"baseline: .* nobody forced"):
+        decide(base, never, Policy())
+
+
+def test_the_questions_that_changed_most_are_the_worst_losses_first():
+    before = run_of(np.array([[0, 0, 0, 1, 1, 0]] * 2, bool), np.array([[0, 0, 1, 1, 0, 0]] * 2, bool), "a")
+    now = run_of(
+        np.array([[0, 1, 0, 1, 1, 0], [0, 1, 0, 1, 1, 0]], bool),
+        np.array([[1, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0]], bool),
+        "b",
+    )
+    rows = [one.variants["normal"] for one in (now, before)]
+    found = most_changed(*rows, [f"q{i:04}" for i in range(6)])
+    assert [(one.question_id, one.baseline, one.candidate, one.change) for one in found] == [
+        ("q0002", "answered_wrong", "answered_right", 2.0),
+        ("q0000", "answered_right", "answered_right", -1.0),
+        ("q0001", "answered_right", "refused_right", -1.0),
+    ]
+    assert found[1].draws_candidate == "1 of 2"
+    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], most=1)] == ["q0002"]
+
+
+def test_everything_is_in_the_document_and_it_is_json(base):
+    found = decide(run_of(*draws_of(0.5, 2), "candidate"), base, Policy())
+    document = json.loads(json.dumps(found.to_document(), allow_nan=False))
+    assert document["verdict"] == found.verdict
+    assert [one["metric"] for one in document["guards"]] == ["single_draw_refusal_index", *list(MARGINS)[1:]]
+    assert len(document["changed"]) == 10
+    assert document["policy"]["margins"] == dict(MARGINS)
+
+
+def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
+    place = tmp_path / "gate.toml"
+    place.write_text('alpha = 0.1\nvariant = "high"\n[margins]\ncorrect_rate = 0.02\n[at_most]\nrefusal_rate = 0.6\n')
+    policy = read_policy(place).changed(margins={"refusal_index": 0.2}, variant=None)
+    assert dict(policy.margins) == {**MARGINS, "correct_rate": 0.02, "refusal_index": 0.2}
+    assert (policy.alpha, policy.variant, dict(policy.at_most)) == (0.1, "high", {"refusal_rate": 0.6})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("alhpa = 0.1", "gate.toml: .*got 'alhpa'; did you mean 'alpha'"),
+        ("[margins]\nrefusal_index = -0.1", "gate.toml, margins, refusal_index: .*leave out the sign: 0.1"),
+        ("[margins]\nrefusl_rate = 0.1", "gate.toml, margins: .*did you mean 'refusal_rate'"),
+        ("[margins]\ncorrect_rate = 5", "correct_rate: .*per cent"),
+        ("[at_least]\ncorrect_rate = true", "at_least, correct_rate: expected a number, got True"),
+        ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),
+        ("margins = 3", "margins: expected a number for each"),
+        ("alpha = 0.5", "alpha: expected a number above 0 and below 0.5, got 0.5"),
+        ("alpha = '5 %'", "alpha: expected a number"),
+        ("max_missing = 2", "max_missing: expected a number from 0 and below 1, got 2"),
+        ("variant = 3", "variant: expected the name"),
+        ("alpha = ", "not valid TOML"),
+    ],
+)
+def test_a_policy_that_cannot_be_used_names_the_file_and_the_key(text, said, tmp_path):
+    place = tmp_path / "gate.toml"
+    place.write_text(text)
+    with pytest.raises(PolicyError, match=said):
+        read_policy(place)
+
+
+def test_a_policy_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(PolicyError, match=r"gate\.toml cannot be read"):
+        read_policy(tmp_path / "gate.toml")

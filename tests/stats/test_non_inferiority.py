@@ -1,0 +1,151 @@
+"""Passing, failing and neither: against normal theory, against binomial probabilities, and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from scipy.stats import binom, norm
+
+from refusal_index.stats import ConfidenceInterval
+from refusal_index.stats.non_inferiority import (
+    Guard,
+    constant_interval,
+    judge_guards,
+    pvalue_of_none,
+    times_to_settle,
+    verdict_of,
+)
+
+
+def normal_guard(estimate: float, error: float, limit: float = -0.1, higher: bool = True, name: str = "x") -> Guard:
+    def interval(level: float) -> ConfidenceInterval:
+        reach = float(ndtri((1 + level) / 2)) * error
+        return ConfidenceInterval(estimate - reach, estimate + reach)
+
+    return Guard(name, estimate, limit, higher, interval)
+
+
+@pytest.mark.parametrize(
+    ("estimate", "error"), [(-0.02, 0.03), (-0.02, 0.08), (-0.2, 0.05), (-0.35, 0.05), (0.4, 0.02)]
+)
+def test_limits_and_pvalues_are_those_of_one_sided_normal_tests(estimate, error):
+    (one,) = judge_guards([normal_guard(estimate, error)])
+    assert one.worst == pytest.approx(estimate - 1.6448536 * error, abs=1e-7)
+    assert one.best == pytest.approx(estimate + 1.6448536 * error, abs=1e-7)
+    beyond = norm.sf((-0.1 - estimate) / error)
+    assert one.pvalue_beyond == pytest.approx(beyond, abs=1e-6)
+    assert one.pvalue_inside == pytest.approx(1 - beyond, abs=1e-6)
+
+
+def test_a_number_that_should_be_low_is_judged_from_the_other_side():
+    low, high = judge_guards([normal_guard(0.02, 0.03, 0.1, False), normal_guard(0.3, 0.03, 0.1, False)])
+    assert (low.verdict, high.verdict) == ("pass", "fail")
+    assert low.worst == pytest.approx(0.02 + 1.6448536 * 0.03, abs=1e-7)
+
+
+def test_the_pvalue_of_a_lopsided_interval_is_the_error_at_which_it_ends_on_the_limit():
+    def interval(level: float) -> ConfidenceInterval:
+        z = norm.ppf((1 + level) / 2)
+        return ConfidenceInterval(-0.01 - 0.04 * z, -0.01 + 0.1 * z)
+
+    (one,) = judge_guards([Guard("x", -0.01, -0.1, True, interval)])
+    assert interval(1 - 2 * one.pvalue_inside).low == pytest.approx(-0.1, abs=1e-6)
+    assert one.verdict == "pass"
+
+
+def test_passing_and_failing_turn_over_where_the_pvalue_crosses_alpha():
+    at = 1.6448536 * 0.05
+    verdicts = [judge_guards([normal_guard(-0.1 + shift, 0.05)])[0].verdict for shift in (at + 1e-6, at - 1e-6)]
+    assert verdicts == ["pass", "inconclusive"]
+    verdicts = [judge_guards([normal_guard(-0.1 - shift, 0.05)])[0].verdict for shift in (at + 1e-4, at - 1e-4)]
+    assert verdicts == ["fail", "inconclusive"]
+
+
+def test_a_failure_among_several_guards_is_adjusted_by_holm():
+    doubtful = normal_guard(-0.1 - 2 * 0.05, 0.05)  # p = .023
+    clear = normal_guard(-0.1 - 4 * 0.05, 0.05)
+    fine = normal_guard(0.3, 0.05)
+    assert judge_guards([doubtful])[0].verdict == "fail"
+    tests = judge_guards([doubtful, fine, fine, fine])
+    assert tests[0].verdict == "inconclusive"
+    assert tests[0].pvalue_holm == pytest.approx(4 * norm.sf(2), rel=1e-4)
+    # Holm's second step: what is clear leaves the rest fewer to be adjusted for
+    tests = judge_guards([doubtful, clear])
+    assert [one.verdict for one in tests] == ["fail", "fail"]
+
+
+def test_one_guard_that_is_open_keeps_all_from_passing_and_one_that_fails_fails():
+    fine, beyond, doubtful = normal_guard(0.0, 0.02), normal_guard(-0.5, 0.02), normal_guard(-0.08, 0.05)
+    assert verdict_of(judge_guards([fine, fine])) == "pass"
+    assert verdict_of(judge_guards([fine, doubtful])) == "inconclusive"
+    assert verdict_of(judge_guards([fine, doubtful, beyond])) == "fail"
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.9])
+def test_a_model_on_one_limit_passes_and_one_on_all_fails_at_most_in_5_of_100(correlation):
+    rng = np.random.default_rng(7)
+    replicates, error = 1000, 0.05
+    shared, own = rng.standard_normal(replicates), rng.standard_normal((4, replicates))
+    noise = error * (math.sqrt(correlation) * shared + math.sqrt(1 - correlation) * own)
+    counts = {"pass": 0, "fail": 0}
+    for one in noise.T:
+        on_one = [normal_guard(z + truth, error) for z, truth in zip(one, (-0.1, 0.3, 0.3, 0.3), strict=True)]
+        on_all = [normal_guard(z - 0.1, error) for z in one]
+        counts["pass"] += verdict_of(judge_guards(on_one)) == "pass"
+        counts["fail"] += verdict_of(judge_guards(on_all)) == "fail"
+    most = binom.ppf(0.999, replicates, 0.05)
+    assert counts["pass"] <= most
+    assert counts["fail"] <= most
+    assert counts["pass"] >= binom.ppf(0.001, replicates, 0.05)  # on one limit the error is used up
+
+
+def test_so_many_times_the_questions_settle_it_with_a_chance_of_80_percent():
+    for estimate, needed in ((-0.05, norm.ppf(0.95)), (-0.14, norm.ppf(0.95))):
+        (one,) = judge_guards([normal_guard(estimate, 0.05)])
+        assert one.verdict == "inconclusive"
+        error = 0.05 / math.sqrt(one.times)
+        assert norm.sf(needed - abs(estimate + 0.1) / error) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_a_guard_beyond_its_limit_settles_it_alone_and_those_within_only_together():
+    within, further, beyond = normal_guard(-0.06, 0.05), normal_guard(-0.08, 0.05), normal_guard(-0.17, 0.05)
+    tests = judge_guards([within, further])
+    assert times_to_settle(tests) == max(one.times for one in tests)
+    tests = judge_guards([within, further, beyond])
+    assert times_to_settle(tests) == tests[2].times < tests[1].times
+    assert times_to_settle(judge_guards([normal_guard(0.1, 0.02)])) is None
+
+
+def test_no_number_of_questions_settles_an_estimate_on_its_limit_or_one_that_is_none():
+    (on_it, near, none) = judge_guards(
+        [normal_guard(-0.1, 0.05), normal_guard(-0.099, 0.05), Guard("x", None, 0, True)]
+    )
+    assert on_it.times is near.times is none.times is None
+    assert (on_it.pvalue_beyond, none.pvalue_beyond, none.pvalue_holm) == (0.5, None, 1.0)
+    assert times_to_settle([on_it, none]) is None
+
+
+def test_what_never_varied_has_the_interval_that_the_binomial_allows():
+    low, high = constant_interval(0.02, 1.0, 150, 0.9)
+    assert (low + high) / 2 == pytest.approx(0.02)
+    assert binom.pmf(0, 150, high - 0.02) == pytest.approx(0.05)
+    assert constant_interval(0.0, 3.0, 150, 0.9).high == pytest.approx(3 * (high - 0.02))
+
+
+def test_a_model_that_never_refuses_fails_where_5_percent_of_refusals_would_have_shown():
+    assert pvalue_of_none(58) > 0.05 > pvalue_of_none(59)
+    assert pvalue_of_none(40) == pytest.approx(binom.pmf(0, 40, 0.05))
+    few, many = (judge_guards([Guard("x", None, -0.1, True, pvalue_beyond=pvalue_of_none(n))])[0] for n in (58, 59))
+    assert (few.verdict, many.verdict) == ("inconclusive", "fail")
+    assert many.worst is many.best is many.pvalue_inside is None
+
+
+@pytest.mark.parametrize("alpha", [0, 0.5, -0.1])
+def test_an_error_that_is_none_is_refused(alpha):
+    with pytest.raises(ValueError, match="alpha"):
+        judge_guards([normal_guard(0, 0.1)], alpha)
+    with pytest.raises(ValueError, match="one guard or more"):
+        judge_guards([])

@@ -1,0 +1,142 @@
+"""Metrics over the steps of a training: bands that hold at once, and a change point that keeps its level."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from refusal_index.stats import metrics, refusal_index
+from refusal_index.stats.contingency import ContingencyTable
+from refusal_index.stats.panel import Panel, _splits, panel
+
+
+def steps(k: int, n: int, rng: np.random.Generator, shift: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Draw k steps over the same n questions, those of one model unless some refuse more."""
+    doubt = rng.standard_normal(n)
+    wrong = 0.8 * doubt + 0.6 * rng.standard_normal((k, n)) > 0
+    more = 0 if shift is None else shift[:, None]
+    return 0.7 * doubt + 0.714 * rng.standard_normal((k, n)) + more > 0.25, wrong
+
+
+def share(reached: list[bool]) -> float:
+    return float(np.mean(reached))
+
+
+@pytest.mark.parametrize("metric", ["refusal_rate", "refusal_index", "error_rate"])
+def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
+    rng = np.random.default_rng(1)
+    found = [panel(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]
+    rejected = share([one.pvalue is not None and one.pvalue <= 0.05 for one in found])
+    assert 0.015 < rejected < 0.09  # two Monte-Carlo errors are .025
+
+
+@pytest.mark.parametrize("metric", ["refusal_rate", "refusal_index"])
+def test_the_bands_hold_all_true_values_at_once(metric: str):
+    rng = np.random.default_rng(3)
+    many = steps(1, 1_000_000, rng)
+    truth = {
+        "refusal_rate": float(many[0].mean()),
+        "refusal_index": refusal_index(refused=many[0][0], wrong=many[1][0]).estimate,
+    }[metric]
+    found = [panel(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=4) for _ in range(300)]
+    held = share([all(point.low <= truth <= point.high for point in one.points) for one in found])
+    assert 0.92 < held < 0.98
+    alone = share([one.points[0].low <= truth <= one.points[0].high for one in found])
+    assert alone > held
+
+
+def test_a_rise_in_refusals_is_found_where_it_is_and_the_index_is_left_alone():
+    rng = np.random.default_rng(5)
+    shift = np.where(np.arange(8) >= 3, 0.35, 0.0)
+    found = [panel(*steps(8, 400, rng, shift), metric="refusal_rate", n_resamples=500, rng=1) for _ in range(40)]
+    assert all(one.pvalue <= 0.01 and one.change.row == 3 for one in found)
+    assert all(one.change.low > 0 for one in found)
+
+
+def test_the_difference_is_that_of_the_means_and_has_an_interval_that_holds_for_all_splits():
+    rng = np.random.default_rng(6)
+    refused, wrong = steps(5, 300, rng)
+    found = panel(refused, wrong, metric="refusal_rate", rng=1)
+    rates = refused.mean(axis=1)
+    assert [split.row for split in found.splits] == [1, 2, 3, 4]
+    for split in found.splits:
+        assert split.estimate == pytest.approx(rates[split.row :].mean() - rates[: split.row].mean())
+        assert (split.before, split.after) == pytest.approx((rates[: split.row].mean(), rates[split.row :].mean()))
+    # A difference of means by hand, each question's own.
+    by_question = refused[2:].mean(axis=0) - refused[:2].mean(axis=0)
+    error = by_question.std() / math.sqrt(300)
+    assert (found.splits[1].high - found.splits[1].estimate) / error > 1.96
+    assert found.change in found.splits
+
+
+def test_one_step_has_its_own_interval_and_no_change():
+    refused, wrong = steps(1, 400, np.random.default_rng(7))
+    found = panel(refused, wrong, metric="refusal_rate", n_resamples=200_000, rng=1)
+    assert found.critical_value == pytest.approx(1.96, abs=0.02)
+    assert (found.splits, found.change, found.pvalue) == ((), None, None)
+    own = metrics(ContingencyTable.from_arrays(refused[0], wrong[0]))[1]
+    assert (found.points[0].low, found.points[0].high) == pytest.approx((own.low, own.high), abs=0.005)
+
+
+def test_steps_that_repeat_each_other_did_not_change():
+    refused, wrong = steps(1, 300, np.random.default_rng(8))
+    found = panel(np.tile(refused, (4, 1)), np.tile(wrong, (4, 1)), rng=1)
+    assert found.pvalue == 1.0
+    assert all(split.estimate == split.low == split.high == 0 for split in found.splits)
+
+
+def test_a_step_without_an_index_is_a_gap_with_its_reason_and_the_rest_is_compared():
+    refused, wrong = steps(5, 300, np.random.default_rng(9))
+    refused[1] = False
+    found = panel(refused, wrong, rng=1)
+    gap = found.points[1]
+    assert (gap.estimate, gap.low, gap.high, gap.reason) == (None, None, None, "nobody_refused")
+    assert [split.row for split in found.splits] == [2, 3, 4]
+    assert all(point.low is not None for row, point in enumerate(found.points) if row != 1)
+
+
+def test_where_no_step_has_an_index_nothing_is_said():
+    nobody = np.zeros((3, 50), bool)
+    found = panel(nobody, np.tile([True, False], (3, 25)), rng=1)
+    assert found == Panel("refusal_index", found.points, None, (), None, None, None, 0.95)
+    assert {point.reason for point in found.points} == {"nobody_refused"}
+
+
+def test_bands_stay_within_the_range_of_their_metric():
+    refused, wrong = steps(4, 30, np.random.default_rng(10))
+    refused[:, 1:] &= np.random.default_rng(1).random((4, 29)) < 0.1
+    for metric, least in (("refusal_rate", 0), ("correct_rate", 0), ("refusal_index", -1)):
+        found = panel(refused, wrong, metric=metric, rng=1)
+        ends = [end for point in found.points if point.low is not None for end in (point.low, point.high)]
+        assert all(least < end < 1 for end in ends)
+
+
+def test_questions_that_are_alike_say_less():
+    refused, wrong = steps(4, 60, np.random.default_rng(11))
+    wide = np.repeat(refused, 10, axis=1), np.repeat(wrong, 10, axis=1)
+    alike = panel(*wide, metric="refusal_rate", cluster=np.repeat(np.arange(60), 10), rng=1)
+    taken_for_many = panel(*wide, metric="refusal_rate", rng=1)
+    alone = panel(refused, wrong, metric="refusal_rate", rng=1)
+    widths = [one.points[0].high - one.points[0].low for one in (alike, taken_for_many, alone)]
+    assert widths[0] > 2.5 * widths[1]
+    assert widths[0] == pytest.approx(widths[2], rel=0.1)
+
+
+def test_splits_are_contrasts():
+    assert _splits(4).sum(axis=1) == pytest.approx(0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"metric": "ri"}, "metric must be one of"),
+        ({"confidence_level": 2}, "confidence_level"),
+        ({"penalty": -1}, "penalty"),
+    ],
+)
+def test_wrong_arguments_are_named(changed: dict, message: str):
+    refused, wrong = steps(2, 20, np.random.default_rng(12))
+    with pytest.raises(ValueError, match=message):
+        panel(refused, wrong, **changed)

@@ -1,0 +1,106 @@
+"""A model that follows a stated penalty and one that ignores it, by their outcomes alone or with a run's settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+from tests.studies.made import made_run
+from tests.studies.outcomes_made import HOSTILE, check_files
+from tests.studies.scores_made import with_scores
+
+from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.stats import best_refusal_rate, utility_threshold
+from refusal_index.studies.response_to_penalty import make, printed, targets_of
+from refusal_index.studies.study import NotPossibleError, StudyOptions
+
+OPTIONS = StudyOptions()
+NAMES = {"t0": 0.0, "t50": 0.5, "t75": 0.75, "t90": 0.9}
+
+
+def run_at(rates, *, model: str = "m", n: int = 2000, rho: float = 0.6, error_rate: float = 0.6, seed: int = 3):
+    """Return a run whose variants refuse at the given rates by one latent score."""
+    refusal, noise = np.random.default_rng(seed).standard_normal((2, n))
+    wrong = rho * refusal + math.sqrt(1 - rho**2) * noise > -ndtri(error_rate)
+    tables = {}
+    for name, rate in zip(NAMES, rates, strict=True):
+        rows = []
+        for i in range(n):
+            refused = bool(refusal[i] > -ndtri(rate))
+            grade = Grade.INCORRECT if wrong[i] else Grade.CORRECT
+            outcome = Outcome(refused, bool(wrong[i]), Grade.REFUSED if refused else grade, grade)
+            rows.append((Identification(model, "d", name), Question(f"q{i}", f"question {i}", "!"), outcome))
+        tables[name] = outcome_table(rows)
+    return ComparedRun(model, Path(f"{model}.csv"), model, "d", tables)
+
+
+@pytest.fixture(scope="module")
+def study():
+    best = [float(best_refusal_rate(0.6, 0.6, target / (1 - target))) for target in NAMES.values()]
+    return make([run_at(best, model="obeys"), run_at([0.4] * 4, model="ignores")], OPTIONS)
+
+
+def verdicts(study, model: str) -> list[str]:
+    return study.frame.filter(model=model, part="target")["verdict"].to_list()
+
+
+def test_who_follows_shows_no_difference_and_who_does_not_refuses_too_much_then_too_little(study):
+    assert verdicts(study, "obeys") == ["no difference shown"] * 4
+    assert verdicts(study, "ignores") == ["too much", "too little", "too little", "too little"]
+    first, second = study.notes
+    assert first.startswith("obeys: from t = 0 to t = 0.9 the share refused changes by 0.9")
+    assert "no difference is shown" in first
+    assert "changes by 0.00" in second
+    assert "it moves too little. It is not shown to respond at all." in second
+
+
+def test_what_is_earned_is_a_right_answer_less_the_stated_price_of_a_wrong_one(study):
+    row = study.frame.filter(model="ignores", variant="t75").row(0, named=True)
+    table = run_at([0.4] * 4).variants["t75"]
+    answered = table.filter(~table["refused"])
+    wrong = answered["wrong"].sum()
+    assert row["utility"] == pytest.approx((answered.height - wrong - 3 * wrong) / 2000)
+    assert row["utility_low"] < row["utility"] < row["best_utility"]
+
+
+def test_targets_are_those_of_the_settings_or_else_of_the_names():
+    run = run_at([0.4] * 4, n=20)
+    assert targets_of(run) == NAMES
+    stated = {"prompts": {"targets": {"t0": 0.2, "t50": 0.6, "gone": 0.7, "t75": "high", "t90": 1.5}}}
+    assert targets_of(dataclasses.replace(run, settings=stated)) == {"t0": 0.2, "t50": 0.6}
+    assert targets_of(made_run("other", n=20)) == {}
+
+
+def test_scores_of_confidence_show_what_their_best_cut_would_have_earned():
+    run = with_scores(run_at([0.4] * 4, n=300), {"likelihood": 3.0})
+    study = make([run], OPTIONS)
+    cuts = study.frame.filter(part="threshold")
+    assert cuts["variant"].to_list() == list(NAMES)
+    scores = run.confidence.drop_nulls(["confidence", "wrong"])
+    expected = utility_threshold(scores["confidence"].to_numpy(), ~scores["wrong"].to_numpy(), 3)
+    assert cuts.filter(variant="t75")["best_utility"].item() == expected.utility
+    assert "Dotted lines" in study.caption
+    assert "likelihood: best" in printed(study.frame).columns
+
+
+def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
+    study = make([run_at([0.0] * 4, n=200)], OPTIONS)
+    assert verdicts(study, "m") == ["not known"] * 4
+    assert "how far it should is undefined (nobody refused)" in study.notes[0]
+    study.figure()
+
+
+def test_without_two_targets_it_is_not_possible():
+    with pytest.raises(NotPossibleError, match="under two confidence targets or more"):
+        make([made_run("m", n=50)], OPTIONS)
+
+
+def test_files_and_hostile_names():
+    runs = [run_at([0.2, 0.3, 0.4, 0.5], model=name, n=150) for name in (HOSTILE, "b", "c", "d")]
+    check_files(make(runs, OPTIONS))
