@@ -4,7 +4,8 @@ Questions have a latent error score and a refusal score in each model; a part of
 pairing helps as it does between two versions of one. The candidate is worse in one number by exactly its margin, in the
 others by no more than theirs (then it may pass in 5 % of the cases), in none (then it may fail in 5 %, and how often
 it passes is the power), or by twice the margin (then how often it fails is the power). Margins are those of a gate by
-default. With draws, all questions are drawn twice and the index is that of the probabilities.
+default. With draws, all questions are drawn twice and the index is that of the probabilities. With looks the candidate
+is judged after equal portions of the questions, as `gate --run` does, and the first verdict that is certain counts.
 """
 
 from __future__ import annotations
@@ -20,14 +21,24 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
+from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, TUNED_AT
 from refusal_index.outcomes.comparison import VariantComparison
 from refusal_index.outcomes.gate_guards import margin_guards
 from refusal_index.outcomes.gate_policy import MARGINS, Policy
 from refusal_index.outcomes.matching import OutcomeMatrix
 from refusal_index.outcomes.runs import Match
-from refusal_index.stats import compare_metrics, compare_noise_corrected, noise_corrected_refusal_index, upper_orthant
+from refusal_index.stats import (
+    AtLook,
+    ConfidenceSequence,
+    GroupSequential,
+    compare_metrics,
+    compare_noise_corrected,
+    noise_corrected_refusal_index,
+    upper_orthant,
+)
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.non_inferiority import Verdict, judge_guards, verdict_of
+from refusal_index.stats.sequential.designs import SequentialDesign
 
 REFUSAL, ERROR, RHO = 0.4, 0.55, 2 * math.sin(0.4 * math.asin(0.5))
 """Rates of the baseline, and its copula correlation: an index of .4."""
@@ -42,17 +53,36 @@ BoolArray = NDArray[np.bool_]
 
 
 class Scenario(NamedTuple):
-    """Which number of the candidate is worse, by how many margins, of how many questions and draws; the least power."""
+    """Which number of the candidate is worse, by how many margins, of how many questions and draws; the least power.
+
+    With looks, in how many, and from `ANYTIME_LOOKS` on by a confidence sequence.
+    """
 
     metric: str
     margins: float
     n: int
     draws: int = 1
     power: float = 0.0
+    looks: int = 1
 
     def __str__(self) -> str:
         worse = f"{self.metric} worse by {self.margins:g} margins" if self.margins else "no difference"
-        return f"{worse}, n {self.n:,}{', 2 draws' if self.draws > 1 else ''}"
+        looks = "" if self.looks == 1 else f", {self.looks} looks{' (anytime)' if self.looks >= ANYTIME_LOOKS else ''}"
+        return f"{worse}, n {self.n:,}{', 2 draws' if self.draws > 1 else ''}{looks}"
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Questions after each look."""
+        return GroupSequential.planned(self.n, self.looks).sizes
+
+    @property
+    def design(self) -> SequentialDesign | None:
+        """How it is judged at a look; None where there is one only."""
+        if self.looks == 1:
+            return None
+        if self.looks >= ANYTIME_LOOKS:
+            return ConfidenceSequence(round(TUNED_AT * self.n))
+        return GroupSequential(self.sizes)
 
 
 class Model(NamedTuple):
@@ -70,6 +100,11 @@ SCENARIOS = (
     Scenario("refusal_index", 2, 2000, draws=2, power=0.7),
     *(Scenario("none", 0, n, 1, power) for n, power in ((300, 0.2), (1000, 0.65), (2000, 0.88), (4000, 0.97))),
     Scenario("none", 0, 2000, draws=2, power=0.85),
+    *(Scenario(metric, 1, 2000, looks=5) for metric in MARGINS),
+    *(Scenario(metric, 1, 2000, looks=ANYTIME_LOOKS) for metric in ("refusal_index", "refusal_rate")),
+    Scenario("refusal_index", 2, 2000, power=0.6, looks=5),
+    *(Scenario("none", 0, 4000, power=power, looks=looks) for looks, power in ((5, 0.95), (ANYTIME_LOOKS, 0.7))),
+    Scenario("refusal_index", 1, 2000, draws=2, looks=5),
 )
 
 
@@ -81,7 +116,12 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Yield the error that is bounded by alpha, and the power where there is one."""
-    found = [simulate(scenario, rng) for _ in range(replicates)]
+    gated = [simulate(scenario, rng) for _ in range(replicates)]
+    found = [verdict for verdict, _ in gated]
+    if scenario.looks > 1:
+        asked = np.array([n for _, n in gated])
+        error = float(asked.std()) / math.sqrt(replicates)
+        yield Row(str(scenario), "mean questions", float(asked.mean()), error, 0, scenario.n)
     passed, failed = (sum(one == verdict for one in found) for verdict in ("pass", "fail"))
     if scenario.margins == 0:
         yield share(str(scenario), "fails, though as good", failed, replicates, 0, 0.05)
@@ -92,20 +132,31 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
         yield share(str(scenario), "fails (power)", failed, replicates, scenario.power, 1)
 
 
-def simulate(scenario: Scenario, rng: np.random.Generator) -> Verdict:
-    """Gate one candidate."""
+def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int]:
+    """Gate one candidate, and return the verdict and after how many questions it came."""
     shared = rng.standard_normal((2, scenario.n))
     base = Model(REFUSAL, ERROR, RHO)
     models = candidate_of(scenario.metric, scenario.margins), base
     drawn = [_draws(model, shared, scenario.draws, rng) for model in models]
+    verdict: Verdict = "inconclusive"
+    for n in scenario.sizes:
+        look = None if scenario.design is None else AtLook(scenario.design, n)
+        verdict = _verdict([(refused[:, :n], wrong[:, :n]) for refused, wrong in drawn], look)
+        if verdict != "inconclusive":
+            return verdict, n
+    return verdict, scenario.n
+
+
+def _verdict(drawn: list[tuple[BoolArray, BoolArray]], look: AtLook | None) -> Verdict:
+    """Judge the candidate, the first, at a look."""
     refused, wrong = (np.stack([model[part][0] for model in drawn]) for part in range(2))
     index = None
-    if scenario.draws > 1:
+    if len(drawn[0][0]) > 1:
         first, second = (noise_corrected_refusal_index(*one, single=[part[0] for part in one]) for one in drawn)
         index = compare_noise_corrected(first, second)
-    matrix = OutcomeMatrix(tuple(map(str, range(scenario.n))), refused, wrong, np.ones_like(wrong))
+    matrix = OutcomeMatrix(tuple(map(str, range(wrong.shape[1]))), refused, wrong, np.ones_like(wrong))
     found = VariantComparison("v", Match(matrix, True, (0, 0)), compare_metrics(refused, wrong), index)
-    return verdict_of(judge_guards([one.guard for one in margin_guards(found, Policy())]))
+    return verdict_of(judge_guards([one.guard for one in margin_guards(found, Policy())], look=look))
 
 
 @cache

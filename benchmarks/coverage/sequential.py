@@ -6,13 +6,11 @@ A fixed sample is looked at once, peeking means an ordinary test after every hun
 are five, and a confidence sequence, tuned at 600 questions, is looked at after every hundred. Ranges are figures of an
 independent simulation of 2,000 replicates, give or take two of its own Monte-Carlo errors.
 
-Two runs: both models answer the same questions, of a latent difficulty that they share in part, and the difference of
-a metric is looked at by `Monitor` with the standard errors of `compare_metrics`. The bound is the true difference for
-the size, and a margin below it for the power; the repeated interval at the stop is to hold the true difference.
-
 Repeated draws: the index of the probabilities rests on 200 questions that were drawn twice, all of them there at the
 first look, and on one draw of all questions until then. Runs either stop at the first of five looks at which the
 ordinary 95 % interval is narrow enough, or are tested at each look against the true index.
+
+Two runs that are judged against each other in looks are in `benchmarks.coverage.gate`.
 """
 
 from __future__ import annotations
@@ -22,14 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.coverage.comparison import Scenario, joint_probabilities, true_metrics
 from benchmarks.coverage.defined_index import Scenario as Drawn
 from benchmarks.coverage.defined_index import both, corrected, draw
 from benchmarks.coverage.planning import estimates
 from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 
-from refusal_index.stats import METRIC_NAMES, AtLook, ConfidenceSequence, GroupSequential, Monitor, compare_metrics
+from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
 from refusal_index.stats.planning.scenario import PlanningScenario
 from refusal_index.stats.sequential.designs import SequentialDesign
 
@@ -80,9 +77,6 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
             max(replicates // 4, 50),
             rng,
         )
-    for metric in ("refusal_index", "correct_given_attempted"):
-        for design, sizes in ((FIVE, FIVE.sizes), (ANYTIME, OFTEN[::2])):
-            yield from two_runs(metric, design, sizes, max(replicates // 4, 50), rng)
 
 
 def one_run_rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
@@ -130,13 +124,6 @@ def one_run(rule: Rule, statistics: dict[float, Floats]) -> Iterator[Row]:
         )
 
 
-PAIRS = {
-    "size": Scenario((0.3, 0.5), (0.75, 0.6), (0.4, 0.6), MOST),
-    "power": Scenario((0.4, 0.4), (0.55, 0.55), (0.5, 0.5), MOST),
-}
-MARGIN = 0.1
-
-
 def drawn_twice(scenario: Drawn, half_width: float, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Coverage where a run stops once it is narrow enough, and how often its looks put the index above what it is."""
     covered = above = 0
@@ -152,47 +139,3 @@ def drawn_twice(scenario: Drawn, half_width: float, replicates: int, rng: np.ran
         above += any(limit.low > scenario.index for limit in limits)
     yield share(str(scenario), f"coverage at the stop, half-width {half_width:g}", covered, replicates, 0.93, 0.97)
     yield share(str(scenario), "size of five looks, repeated draws", above, replicates, 0.02, 0.065)
-
-
-def two_runs(
-    metric: str, design: SequentialDesign, sizes: Sequence[int], replicates: int, rng: np.random.Generator
-) -> Iterator[Row]:
-    """How often a difference is found to be above a bound that it is at, or a margin below it."""
-    name = "five looks" if design is FIVE else "confidence sequence"
-    for quantity, scenario in PAIRS.items():
-        cells = joint_probabilities(scenario, rng)
-        truths = (true_metrics(cells.sum(axis=axis)) for axis in (1, 0))
-        first, second = (float(truth[METRIC_NAMES.index(metric)]) for truth in truths)
-        bound = first - second - (MARGIN if quantity == "power" else 0)
-        ended = [monitored(cells, metric, design, sizes, bound, rng) for _ in range(replicates)]
-        above = sum(monitor.decision == "above" for monitor in ended)
-        said = f"{scenario}, {metric}, {name}"
-        low, high = (0.0, 0.05) if quantity == "size" else (0.5, 1.0)
-        yield share(said, f"paired, {quantity}", above, replicates, low, high)
-        last = [(monitor.decided_at or monitor.looks[-1]) for monitor in ended]
-        covered = sum(low <= first - second <= high for low, high in (look.confidence_interval() for look in last))
-        yield share(said, "coverage of the repeated interval at the stop", covered, replicates, 0.9, 1.0)
-        asked = np.array([look.n for look in last])
-        yield Row(
-            said,
-            f"paired, mean questions, {quantity}",
-            float(asked.mean()),
-            float(asked.std()) / math.sqrt(replicates),
-            sizes[0],
-            MOST,
-        )
-
-
-def monitored(
-    cells: Floats, metric: str, design: SequentialDesign, sizes: Sequence[int], bound: float, rng: np.random.Generator
-) -> Monitor:
-    """Ask two models until the difference is certainly on one side of the bound, or all is asked."""
-    codes = np.array(np.divmod(rng.choice(16, MOST, p=cells.ravel()), 4))
-    monitor = Monitor(design, bound)
-    for n in sizes:
-        refused, wrong = codes[:, :n] < 2, codes[:, :n] % 2 == 0
-        found = compare_metrics(refused, wrong)[metric]
-        monitor = monitor.after(n, found.estimate, found.standard_error)
-        if monitor.decision:
-            break
-    return monitor

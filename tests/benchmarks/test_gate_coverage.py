@@ -15,7 +15,9 @@ from benchmarks.coverage.gate import (
     correct_rate,
     scenario_rows,
 )
+from tests.tiers import one_fast
 
+from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS
 from refusal_index.outcomes.gate_policy import MARGINS
 from refusal_index.stats.influence import spearman
 
@@ -43,6 +45,20 @@ def test_the_candidate_is_worse_in_one_number_by_its_margin_and_in_no_other_beyo
 @pytest.mark.parametrize("scenario", [Scenario("refusal_index", 1, 300), Scenario("none", 0, 1000, 1, 0.65)], ids=str)
 def test_errors_are_bounded_and_power_is_there(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
+
+
+@one_fast("replicates", [30, 400])
+@pytest.mark.parametrize("looks", [5, ANYTIME_LOOKS])
+def test_looks_err_no_more_often_than_one(looks, replicates):
+    rng = np.random.default_rng(5)
+    assert all(row.holds for row in scenario_rows(Scenario("refusal_index", 1, 1000, looks=looks), replicates, rng))
+
+
+def test_a_clear_case_takes_fewer_questions_than_are_there():
+    rows = list(scenario_rows(Scenario("refusal_rate", 2, 2000, 1, 0.8, 5), 10, np.random.default_rng(6)))
+    assert all(row.holds for row in rows)
+    (asked,) = (row.value for row in rows if row.quantity == "mean questions")
+    assert asked < 1200
 
 
 @pytest.mark.slow

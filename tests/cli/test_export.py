@@ -39,12 +39,20 @@ def test_files_of_others_go_into_a_folder(ran, command: Command, target):
         (["--to", "csv"], "error: --out: expected a file to write, got nothing"),
         (["--to", "every-eval-ever"], "error: --out: expected a folder to write, got nothing"),
         (["--to", "csv", "--out", "r"], "error: --out: r is one of the runs and would be lost"),
+        (["--to", "csv", "--out", "r/replies.sqlite"], "error: --out: r/replies.sqlite lies in the folder of a run"),
+        (["--to", "csv", "--out", "r/logs/new.csv"], "error: --out: r/logs/new.csv lies in the folder of a run"),
+        (["--to", "csv", "--out", "linked.csv"], "error: --out: linked.csv lies in the folder of a run"),
+        (["--to", "hf-eval-results", "--out", "r/logs"], "error: --out: r/logs lies in the folder of a run"),
+        (["--to", "csv", "--out", "mine.txt"], "error: --out: expected a file that ends in .csv, got mine.txt"),
         (["--to", "wandb", "--out", "x"], "error: --out: expected nothing, got x; the settings of wandb say where"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_named(ran, command: Command, arguments, said):
+    Path("linked.csv").symlink_to(ran / "replies.sqlite")
+    before = (ran / "replies.sqlite").read_bytes()
     result = command("export", "r", *arguments)
     assert result.exit_code == 2
+    assert (ran / "replies.sqlite").read_bytes() == before
     assert result.output.startswith(said)
     assert "\n" not in result.output.strip()
 

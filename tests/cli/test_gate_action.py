@@ -60,10 +60,32 @@ def test_every_input_is_used_and_every_output_is_set(tmp_path):
     assert all(one["value"] == f"${{{{ steps.judge.outputs.{name} }}}}" for name, one in ACTION["outputs"].items())
 
 
+def test_no_module_of_the_checkout_takes_the_place_of_pythons_own():
+    started = [line for step in ACTION["runs"]["steps"] for line in re.findall(r"python\b.*", step.get("run", ""))]
+    assert len(started) == 2
+    assert all(line.startswith("python -I ") for line in started)
+
+
+def test_other_actions_are_pinned_to_the_commits_that_the_releases_take():
+    used = {step["uses"] for step in ACTION["runs"]["steps"] if "uses" in step}
+    release = yaml.safe_load((Path(__file__).parents[2] / ".github/workflows/release.yml").read_text())
+    assert used
+    assert used <= {step.get("uses") for job in release["jobs"].values() for step in job["steps"]}
+
+
+def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path):
+    done = run_step("Ask the candidate", tmp_path, model="almanac/base", candidate="base.parquet")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: model and candidate: expected one of them, got both")
+    assert not (tmp_path / "refusal-index-gate").exists()
+
+
 @one_fast(
     ("candidate", "verdict", "status"), [("worse", "fail", 1), ("base", "pass", 0), ("slightly", "inconclusive", 3)]
 )
 def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate, verdict, status):
+    for name in ("json", "pip", "sys"):  # of a checkout that would like to pass
+        (tmp_path / f"{name}.py").write_text("print('verdict=pass')\nraise SystemExit\n")
     done = run_step("Judge it", tmp_path, candidate=f"{candidate}.parquet", baseline="base.parquet")
     assert done.returncode == status
     found = outputs(tmp_path)

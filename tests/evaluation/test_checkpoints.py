@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.evaluation.checkpoints import Settled, checkpoint_at, checkpoints_in, is_whole, weights_digest
+from refusal_index.evaluation.checkpoints import Settled, checkpoint_at, checkpoints_in, is_whole
 from refusal_index.outcomes.errors import RunFolderError
 
 
@@ -129,8 +129,16 @@ def test_it_settles_once_nothing_changed_between_looks_or_its_files_are_old(tmp_
     assert Settled(1000)(checkpoint_at(place))
 
 
-def test_other_weights_have_another_hash_whatever_their_names_and_times(tmp_path: Path):
-    first, same = written(tmp_path / "a" / "step-1"), written(tmp_path / "b" / "step-1", **{"notes.json": "x"})
-    other = written(tmp_path / "c" / "step-1", **{"model.safetensors": safetensors(8)[:-1] + b"\1"})
-    digests = [weights_digest(checkpoint_at(place)) for place in (first, same, other)]
-    assert digests[0] == digests[1] != digests[2]
+def test_one_that_cannot_be_read_waits_and_the_others_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    bad, good = written(tmp_path / "step-1"), written(tmp_path / "step-2")
+    opened = Path.open
+
+    def refusing(path: Path, *given: object, **more: object) -> object:
+        if path == bad / "model.safetensors":
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *given, **more)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    found = checkpoints_in(tmp_path)
+    assert [one.path for one in found] == [bad, good]
+    assert [one.lacks for one in found] == ["it cannot be read (Permission denied)", None]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,12 @@ import refusal_index as ri
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.gate import gate, read_one
-from refusal_index.evaluation.gate_looks import Gated, design_of, gate_while_asking, variant_to_ask
+from refusal_index.evaluation.gate_looks import Gated, gate_while_asking, looks_at, variant_to_ask
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.running import run_to_end
-from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
+from refusal_index.outcomes.presentation import to_text
 from refusal_index.stats import ConfidenceSequence, GroupSequential
 from tests.evaluation.models import ASKED, number_in
 
@@ -71,7 +75,8 @@ def test_the_same_model_passes_before_all_is_asked(baseline, anytime):
     assert found.run.stopped.asked == found.verdict.questions < 400
     assert "the gate's verdict is pass" in found.run.stopped.why
     assert f"Look {found.run.stopped.look} of 5, after {found.run.stopped.asked}" in found.verdict.looked
-    assert gate(found.run, "base", TOLERANT).verdict == "pass"
+    # A confidence sequence may stop it earlier than the looks that were planned, by which it is judged afterwards.
+    assert gate(found.run, "base", TOLERANT).verdict == ("inconclusive" if anytime else "pass")
 
 
 def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
@@ -101,8 +106,8 @@ def test_the_level_of_each_look_is_that_of_the_design(baseline):
     design = GroupSequential.planned(400, 4)
     look = found.run.stopped.look
     level = ri.stats.AtLook(design, design.sizes[look - 1]).level
-    assert found.verdict.alpha == pytest.approx(level)
-    assert design_of(plan(looks=4), 0.05, anytime=True) == (ConfidenceSequence(120), design.sizes)
+    assert found.verdict.level_at_look == pytest.approx(level)
+    assert looks_at(plan(looks=4), 0.05, anytime=True) == (ConfidenceSequence(120), design.sizes)
 
 
 def test_fixed_bounds_need_no_baseline():
@@ -115,7 +120,97 @@ def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline)
     found = judged(plan(max_requests=60), baseline)
     assert found.run.ended
     assert found.verdict.verdict == "inconclusive"
+    assert "asking ended before the next look" in found.verdict.why
     assert judged(plan(), baseline).verdict.verdict == "pass"
+
+
+def test_between_two_looks_nothing_is_decided_however_clear(baseline):
+    clear = judged(plan(model(6)), baseline)
+    assert (clear.verdict.verdict, clear.run.stopped.look) == ("fail", 1)
+    found = judged(plan(model(6), "again", max_requests=clear.verdict.questions), baseline)
+    assert found.run.ended
+    assert found.verdict.verdict == "inconclusive"
+    assert {one.test.verdict for one in found.verdict.guards} == {"inconclusive"}
+    assert found.verdict.more_questions is None
+
+
+def stopping_at(requests: int):
+    """End the process's work after so many requests, as a signal does."""
+
+    async def sums(messages: list[dict[str, str]]) -> str:
+        if ASKED.total() == requests:
+            os.kill(os.getpid(), signal.SIGINT)
+        return BASE(messages)
+
+    return sums
+
+
+def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(baseline):
+    ASKED.clear()
+    strict = TOLERANT.changed(margins={"refusal_rate": 0.03})
+    with pytest.raises(KeyboardInterrupt):
+        judged(plan(stopping_at(150), max_connections=1), baseline, strict)
+    folder = ri.open_run("candidate").folder
+    assert folder.read_outcomes().height == 80
+    found = gate("candidate", "base", TOLERANT)
+    assert found.missing["candidate"] == pytest.approx(0.8)
+    assert {one.test.verdict for one in found.guards} == {"pass"}
+    assert found.verdict == "inconclusive"
+    folder.replies.unlink()  # run.json alone knows it, too
+    assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
+
+
+def test_further_draws_that_were_not_asked_to_their_end_are_missing(baseline):
+    warm = {"temperature": 0.7, "draws": 2, "repeat_questions": 100, "max_connections": 1}
+    whole = ri.evaluate(BASE, ROWS, model_name="twice", out="twice", **SETTINGS | warm)
+    assert gate(whole, whole, TOLERANT).missing == {"candidate": 0, "baseline": 0}
+    once = warm | {"draws": 1, "repeat_questions": None}
+    run = ri.evaluate(BASE, ROWS, model_name="once", out="once", **SETTINGS | once)
+    assert gate(run, run, TOLERANT).verdict == "pass"
+    requests = run.document["variants"][0]["usage"]["requests"]
+    ri.evaluate(BASE, ROWS, model_name="once", out="once", **SETTINGS | warm, max_requests=requests + 3)
+    found = gate("once", "once", TOLERANT)
+    assert found.missing["candidate"] > 0.9
+    assert found.verdict == "inconclusive"
+
+
+def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline):
+    asked = judged(plan(), baseline)
+    alone = gate("candidate", "base", TOLERANT)
+    assert alone.to_document() == asked.verdict.to_document()
+    ri.evaluate(BASE, ROWS, model_name="narrow", out="narrow", until="half-width=.3", **SETTINGS)
+    found = gate("narrow", "base", TOLERANT)
+    stop = ri.open_run("narrow").stopped
+    design = GroupSequential.planned(400)
+    assert found.level_at_look == pytest.approx(ri.stats.AtLook(design, stop.asked).level)
+    assert found.looked.startswith(f"Look {stop.look} of 5")
+    assert f"Of the baseline: {stop.sentence}" in to_text(gate("base", "narrow", TOLERANT).blocks())
+
+
+@pytest.mark.parametrize("changed", [{"looks": 1000000}, {"asked": 79}, {"look": 4}])
+def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
+    judged(plan(), baseline)
+    place = Path("candidate/run.json")
+    document = json.loads(place.read_text())
+    document["about"]["stopped"] |= changed
+    place.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match="about, stopped: expected where a look was planned"):
+        gate("candidate", "base", TOLERANT)
+
+
+def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
+    dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", penalty=3.0, **SETTINGS)
+    bounds = {"weighted_score": -1.0, "truthfulness_score": -1.0}
+    found = gate(dear, "base", Policy(at_least=bounds))
+    rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
+    (one,) = (one for one in found.guards if one.named.metric == "weighted_score")
+    assert one.named.candidate == pytest.approx(rate["weighted_score"])
+    assert one.named.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
+    margins = {"weighted_score": 0.1}
+    with pytest.raises(OutcomeTableError, match=r"penalty: expected the same .* weighted_score, got 3.0 and 1.0"):
+        gate(dear, "base", Policy(margins=margins))
+    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.metric in margins)
+    assert one.named.baseline == pytest.approx(rate["weighted_score"])
 
 
 def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from refusal_index.engines.engine import WaitingError
 from refusal_index.engines.events import Replied, Underway
 from refusal_index.engines.setting import SettingError
 from refusal_index.evaluation import checks, tracking
@@ -26,6 +27,7 @@ class Recorder:
     counts: ClassVar[list[Any]] = []
     finished: ClassVar[list[Any]] = []
     abandoned: ClassVar[list[Any]] = []
+    waiting: ClassVar[list[Any]] = []
     fails = ""
     error: type[BaseException] = ConnectionError
 
@@ -45,6 +47,9 @@ class Recorder:
     def abandon(self):
         self.abandoned.append(True)
 
+    def wait(self):
+        self.waiting.append(True)
+
     def _fail(self, where):
         if self.fails == where:
             raise self.error("the server\nis down: hush-hush-9")
@@ -53,7 +58,7 @@ class Recorder:
 @pytest.fixture
 def recorder(monkeypatch):
     """Have ``wandb`` be a tracker that records; none of the package's own is needed."""
-    made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": []})
+    made = type("Recorder", (Recorder,), {"begun": [], "counts": [], "finished": [], "abandoned": [], "waiting": []})
     module = types.ModuleType("recording")
     module.Made = made
     monkeypatch.setitem(sys.modules, "recording", module)
@@ -192,3 +197,13 @@ def test_what_a_progress_callback_raises_ends_the_run_and_the_trackers_run(recor
     with pytest.raises(RuntimeError, match="enough"):
         evaluate(answer, ROWS, model_name="team/sums", out="run", progress=stop, **LOCAL, log_to="wandb")
     assert recorder.abandoned == [True]
+
+
+def test_a_run_that_ends_as_it_was_told_to_has_not_failed(recorder):
+    def stop(event):
+        if isinstance(event, Replied) and recorder.counts:
+            raise WaitingError("1 batch is on its way")
+
+    with pytest.raises(WaitingError, match="on its way"):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=stop, **LOCAL, log_to="wandb")
+    assert (recorder.waiting, recorder.abandoned) == ([True], [])

@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from refusal_index.exporters.badge import COLOURS, to_badge
 from refusal_index.exporters.junit import to_junit
-from refusal_index.exporters.markdown import escaped, to_markdown
+from refusal_index.exporters.markdown import escaped, line, to_markdown
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy
@@ -98,10 +98,24 @@ def test_markdown_shows_texts_of_others_and_obeys_none(found):
     assert {one.strip() for one in plain} <= shown
 
 
-@pytest.mark.parametrize("text", ["- x", "1. x", "+ x", "= x", "# x", "> x", "    x", "***", "---"])
+BEGINNINGS = ("- x", "1. x", "12. x", "2024) x", "3.", "+ x", "= x", "# x", "> x", "    x", "***", "---", "/close")
+
+
+@pytest.mark.parametrize("text", BEGINNINGS)
 def test_no_beginning_of_a_line_begins_a_list_a_heading_or_a_quotation(text):
-    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(escaped(text.strip() or text))
+    tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(f"before\n\n{line(text)}\n")[3:]
     assert [token.type for token in tokens] == ["paragraph_open", "inline", "paragraph_close"]
+    assert "".join(child.content for child in tokens[1].children) == text.strip()
+
+
+@pytest.mark.parametrize("text", ["/close", "  /spend 1d", "\u00a0/label ~x"])
+def test_no_line_is_a_command_that_gitlab_obeys(text):
+    assert line(text).startswith("\\/")
+
+
+@pytest.mark.parametrize("text", ["0.444", "-0.05", "-", "1,024"])
+def test_numbers_of_a_table_are_as_they_are(text):
+    assert escaped(text) == text
 
 
 @pytest.mark.parametrize("text", ["http://evil.com", "WWW.evil.com", "evil@evil.com", "mailto:evil@evil.com", "@team"])

@@ -12,7 +12,8 @@ pytest.importorskip("sqlalchemy", reason="needs the extra 'mlflow'")
 
 from refusal_index.exporters.numbers import numbers  # noqa: E402 - after what may not be there
 from refusal_index.exporters.registry import export_runs  # noqa: E402
-from refusal_index.exporters.results import TrackerError  # noqa: E402
+from refusal_index.exporters.results import TrackerError, read_exported  # noqa: E402
+from refusal_index.exporters.tracker import Subject, open_tracker  # noqa: E402
 from tests.exporters.conftest import leaves  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("no_trackers")]
@@ -74,6 +75,14 @@ def test_exporting_again_is_the_same_run(drawn, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     assert found.data.metrics == numbers(json.loads(drawn.folder.summary.read_text()))
+
+
+def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, client):
+    (run,) = read_exported([drawn.path])
+    open_tracker("mlflow", Subject(run.key, "waits")).wait()
+    assert [one.info.status for one in runs_of(client)] == ["SCHEDULED"]
+    export_runs([drawn.path], "mlflow")
+    assert [one.info.status for one in runs_of(client)] == ["FINISHED"]
 
 
 def test_the_experiment_is_the_one_that_its_settings_name(drawn, client, monkeypatch):

@@ -6,8 +6,9 @@ import shutil
 import polars as pl
 import pytest
 
-from refusal_index.exporters.results import read_exported
+from refusal_index.exporters.results import key_of, read_exported
 from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.folder import RUN_ID, RunFolder
 
 
 def test_a_folder_says_what_its_summary_says(run, summary):
@@ -36,11 +37,34 @@ def test_a_set_stands_for_its_runs_and_a_table_for_its_models(run, tmp_path):
     assert found[0].key != found[1].key
 
 
-def test_a_key_stays_the_same_and_tells_folders_apart(run, drawn, tmp_path):
-    shutil.copytree(run.path, tmp_path / "copy")
-    keys = [read_exported([path])[0].key for path in (run.path, run.path, drawn.path, tmp_path / "copy")]
-    assert keys[0] == keys[1]
-    assert len(set(keys)) == 3
+def test_a_key_stays_the_same_wherever_a_folder_is_moved_and_however_far_it_has_come(run, tmp_path):
+    moved = RunFolder(shutil.copytree(run.path, tmp_path / "moved"))
+    moved.change_about({"stopped": {"asked": 8, "of": 40, "look": 1, "looks": 5, "why": "narrow"}})
+    moved.change_settings({"comparability_version": 99})
+    table = shutil.copy(run.folder.outcomes, tmp_path / "table.parquet")
+    assert read_exported([moved.path])[0].key == read_exported([run.path])[0].key
+    assert read_exported([table])[0].key == read_exported([run.folder.outcomes])[0].key
+
+
+def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
+    keys = set()
+    for name in ("one", "two"):
+        RunFolder(tmp_path / name).create_or_resume({"seed": 1}, about={RUN_ID: "handed on"})
+        keys.add(key_of(RunFolder(tmp_path / name)))
+    assert len(keys) == 2
+
+
+def test_folders_of_an_earlier_release_are_told_apart_by_their_places(run, tmp_path):
+    keys = []
+    for name in ("one", "two"):
+        folder = RunFolder(shutil.copytree(run.path, tmp_path / name))
+        document = json.loads(folder.run_json.read_text())
+        del document["about"][RUN_ID]
+        folder.run_json.write_text(json.dumps(document))
+        keys += [key_of(folder)]
+        folder.change_about({"stopped": None})
+        keys += [key_of(folder)]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 from refusal_index.exporters.numbers import numbers
 from refusal_index.exporters.registry import export_runs
 from refusal_index.exporters.results import TrackerError, read_exported
+from refusal_index.exporters.tracker import Subject, open_tracker
 from tests.exporters.conftest import leaves
 from tests.exporters.offline_run import logged_in
 
@@ -36,6 +37,11 @@ def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
     assert sorted(named.values()) == sorted(leaves(document))
     assert logged.run.display_name == "python:team/sums on sums"
     assert logged.exit_code == 0
+
+
+def test_a_run_that_waits_is_no_failure(offline):
+    open_tracker("wandb", Subject("0123456789abcdef", "waits")).wait()
+    assert logged_in(offline).exit_code == 0
 
 
 def test_configuration_table_and_files_are_there(drawn, offline):

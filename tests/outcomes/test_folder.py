@@ -15,7 +15,7 @@ import pytest
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.folder import RunFolder, default_run_name
+from refusal_index.outcomes.folder import RUN_ID, RunFolder, default_run_name
 from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes
 
 SETTINGS = {"model": "m", "variants": ("low", "high"), "generation": {"temperature": 0.0, "max_tokens": 256}}
@@ -37,7 +37,7 @@ def test_the_same_settings_resume_and_keep_what_was_noted_first(tmp_path):
     assert folder.create_or_resume(SETTINGS, about={"version": "1"}) is False
     assert folder.create_or_resume(json.loads(json.dumps(SETTINGS)), about={"version": "2"}) is True
     assert folder.read_settings()["variants"] == ["low", "high"]
-    assert folder.read_about() == {"version": "1"}
+    assert folder.read_about() == {"version": "1", RUN_ID: folder.read_id()}
     assert folder.run_json.is_file()
 
 

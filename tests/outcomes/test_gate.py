@@ -255,7 +255,9 @@ def test_a_bound_on_the_index_fails_where_there_is_none(base):
 def test_at_a_look_it_is_as_strict_as_all_looks_together_take(base):
     other, look = run_of(*draws_of(0.6, 3), "other"), AtLook(GroupSequential.planned(5 * N), N)
     alone, early = decide(other, base, Policy()), decide(other, base, Policy(), look=look)
-    assert early.alpha == look.level < alone.alpha == 0.05
+    assert early.level_at_look == look.level < early.alpha == alone.alpha == 0.05
+    assert alone.level_at_look is None
+    assert "at worst (95 %)" in to_text(early.blocks())
     for before, now in zip(alone.guards, early.guards, strict=True):
         assert (
             now.test.worst < before.test.worst

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes.comparison import CompareOptions
-from refusal_index.outcomes.panel import PanelOfSteps, panels_of, steps_of_trainings
+from refusal_index.outcomes.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.report import ReportRun, write_report
 from refusal_index.report.panel import Chart, panel_views, vertical
@@ -91,6 +91,32 @@ def test_where_no_step_has_an_index_that_is_said():
         "Nothing can be said of how closely its refusals follow its knowledge: 0 of 3 steps"
         in list(details(found, ""))[2]
     )
+
+
+def test_refusals_that_begin_are_a_change_and_what_has_no_index_is_not_compared():
+    found = panel_of(of_steps([-50.0, -50.0, -50.0, -0.7, -0.7, -0.7]))
+    assert headline(found) == (
+        "It refuses more since step 2,000; whether it knows better what it does not know cannot be said."
+    )
+    assert next(details(found, "95 %")).startswith("The refusal rate is 0\u00a0% on average before step 2,000 and ")
+
+
+def test_an_index_is_compared_where_refusals_changed_or_at_the_next_step_that_has_one():
+    found = panel_of(of_steps([-1.4, -1.4, 50.0, 0.3, 0.3], n=300))
+    assert found.metrics["refusal_rate"].change.row == 2
+    assert "from step 2,000 on it differs by" in list(details(found, "95 %"))[2]
+    assert headline(found).endswith("; that it knows better, or worse, what it does not know is not shown.")
+
+
+def test_no_change_is_never_said_of_steps_that_are_left_out():
+    found = panel_of(of_steps([-50.0] * 3))
+    assert headline(found) == (
+        "No change is shown over these 3 steps, but nothing can be said of how closely its refusals follow its "
+        "knowledge at any of them."
+    )
+    found = panel_of(of_steps([-50.0, -2.5, -2.5], n=60, noise=[2.0] * 3))
+    assert not any(found.changed(metric) for metric in TESTED)
+    assert headline(found).endswith("follow its knowledge at 2 of them.")
 
 
 def test_steps_come_in_their_order_and_runs_without_one_are_no_training():

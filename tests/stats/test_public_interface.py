@@ -18,9 +18,9 @@ STATS_NAMES = """
     ConfidenceSequence
     ContingencyTable CopulaComparison CopulaFit CopulaName CopulaTestResult CutTest DrawPatterns EqualIndexTest
     Estimate FrequencyResult GraderLabels GraderRates GroupSequential HleCalibrationError HomogeneityTest IntervalMethod
-    IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan Look METRIC_NAMES
+    IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan METRIC_NAMES
     MetricDifference
-    MidRankSpearman MisgradingRange MisgradingResult MissingBounds Monitor NoiseCorrectedDifference NoiseCorrectedResult
+    MidRankSpearman MisgradingRange MisgradingResult MissingBounds NoiseCorrectedDifference NoiseCorrectedResult
     OperatingPoint OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered RandomBaseline
     RandomDistribution RankedRun Ranking RankingStability RefusalComparison RefusalIndexResult RejectionRatioResult
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule

@@ -6,7 +6,6 @@ says it has are there, tensors of safetensors reach to the end of their files, a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import time
@@ -22,9 +21,6 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors"
 INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 LONGEST_HEADER = 100_000_000
 """Bytes of the header of safetensors at most, as its own reader has it."""
-
-PART = 1 << 16
-"""Bytes of the beginning, the middle and the end of a file of weights that tell it from others."""
 
 _STEP = re.compile(r"(\d+)(?!.*\d)")
 
@@ -75,7 +71,7 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
         If the folder cannot be read.
     """
     try:
-        places = [place for place in folder.iterdir() if place.is_dir() and not place.name.startswith((".", "tmp-"))]
+        places = [place for place in folder.iterdir() if not place.name.startswith((".", "tmp-"))]
     except OSError as error:
         raise RunFolderError(
             f"{folder}: expected the folder that a training writes checkpoints into ({error.strerror}); check the path"
@@ -86,14 +82,18 @@ def checkpoints_in(folder: Path) -> list[Checkpoint]:
 
 def checkpoint_at(place: Path) -> Checkpoint | None:
     """Look at one folder; None where it is no checkpoint, or was removed meanwhile."""
+    signature: Signature = ()
     try:
         signature = tuple(_signature(place))
         names = {name for name, _, _ in signature}
         if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES}:
             return None
-        return Checkpoint(place, step_of(place.name), signature, next(_lacking(place, names), None))
-    except FileNotFoundError:  # trainings keep the last few only
+        lacks = next(_lacking(place, names), None)
+    except (FileNotFoundError, NotADirectoryError):  # trainings keep the last few only
         return None
+    except OSError as error:  # another look may read it
+        lacks = f"it cannot be read ({error.strerror})"
+    return Checkpoint(place, step_of(place.name), signature, lacks)
 
 
 def step_of(name: str) -> int | None:
@@ -138,9 +138,7 @@ def _lacking(place: Path, names: set[str]) -> Iterator[str]:
 def _document(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise
-    except (OSError, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         return None
 
 
@@ -166,23 +164,6 @@ def is_whole(path: Path) -> bool:
             return bool(8 + length + max(ends, default=0) == size)
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             return False
-
-
-def weights_digest(one: Checkpoint) -> str:
-    """Return a hash that tells the weights of a checkpoint from others of the same name.
-
-    The sizes of all files of weights are in it, and parts of each: all of them would take minutes.
-    """
-    digest = hashlib.sha256()
-    for name, size, _ in one.signature:
-        if not name.endswith((".safetensors", ".bin")):
-            continue
-        digest.update(f"{name} {size} ".encode())
-        with (one.path / name).open("rb") as file:
-            for start in (0, size // 2, max(size - PART, 0)):
-                file.seek(start)
-                digest.update(file.read(PART))
-    return digest.hexdigest()
 
 
 class Settled:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.stores import open_store
 from refusal_index.exporters.badge import to_badge
 from refusal_index.exporters.junit import to_junit
 from refusal_index.exporters.markdown import to_markdown
+from refusal_index.outcomes.asked import asked_under
 from refusal_index.outcomes.errors import OutcomeTableError, checked_path, listed
 from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy, PolicyError, read_policy
 from refusal_index.outcomes.runs import ComparedRun, read_runs
@@ -109,4 +113,17 @@ def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
             f"{argument}: expected one model on one dataset, got {len(found)} in {place}: "
             f"{listed(one.label for one in found)}; name one run, or split the table"
         )
-    return found[0]
+    return _with_asked(found[0])
+
+
+def _with_asked(run: ComparedRun) -> ComparedRun:
+    """Add what the folder of a run says of how it was made, and how much it was asked, whatever its outcomes hold."""
+    if not run.source.is_dir():
+        return run
+    folder, draws = RunFolder(run.source), {}
+    if folder.replies.exists():  # they may stay where they were paid for
+        with open_store(folder, made=False) as store:
+            draws = store.asked()
+    about = folder.read_about()
+    asked = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
+    return replace(run, about=about, asked=asked)

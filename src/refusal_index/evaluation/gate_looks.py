@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.events import Progress, unwatched
@@ -13,6 +13,7 @@ from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate import GateResult, decide
+from refusal_index.outcomes.gate_look import looked_at
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
@@ -48,7 +49,7 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     return policy.variant or known[0]
 
 
-def design_of(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[SequentialDesign, tuple[int, ...]]:
+def looks_at(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[SequentialDesign, tuple[int, ...]]:
     """Return how a run is judged while it is asked, and after how many questions it is looked at.
 
     - `plan`: whose settings say how often.
@@ -90,26 +91,21 @@ async def gate_while_asking(
     """
     if baseline is not None:
         _check_shared([one.question_id for one in plan.dataset.questions], baseline)
-    design, sizes = design_of(plan, policy.alpha, anytime=anytime)
+    design, sizes = looks_at(plan, policy.alpha, anytime=anytime)
     found: list[GateResult] = []
 
-    def judged(run: Run, asked: int) -> str | None:
-        result = decide(read_one(run, "candidate"), baseline, policy, look=AtLook(design, asked))
-        found.append(replace(result, looked=_looked(asked, sizes)))
+    def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
+        look, told = AtLook(design, asked), looked_at(asked, sizes)
+        candidate = read_one(run, "candidate")
+        result = decide(candidate, baseline, policy, look=look, looked=told, within_look=within_look)
+        found.append(result)
         return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
 
     run = await in_looks(plan, sizes, judged, progress, budget)
-    if run.ended is not None:  # in the middle of a look, at whose level what is there is judged
+    if run.ended is not None:
         asked = run.outcomes["question_id"].n_unique()
-        judged(run, min(size for size in sizes if size >= asked))
+        judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
     return Gated(run, found[-1])
-
-
-def _looked(asked: int, sizes: tuple[int, ...]) -> str:
-    return (
-        f"Look {sizes.index(asked) + 1} of {len(sizes)}, after {asked:,} of {sizes[-1]:,} questions; limits and "
-        "p-values allow for all looks together."
-    )
 
 
 def _check_shared(ours: Iterable[str], baseline: ComparedRun) -> None:

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
+from refusal_index.engines.engine import WaitingError
 from refusal_index.engines.events import Event, Finished, Progress, Replied, Underway, unwatched
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import Plan
@@ -41,8 +42,11 @@ def tracked(plan: Plan, progress: Progress) -> Iterator[Tracking]:
     tracking = Tracking(plan, progress)
     try:
         yield tracking
+    except WaitingError:
+        tracking.leave(waits=True)
+        raise
     except BaseException:
-        tracking.abandon()
+        tracking.leave(waits=False)
         raise
     tracking.finish()
 
@@ -83,10 +87,10 @@ class Tracking:
                 one.gave_up()
             self._tell(one)
 
-    def abandon(self) -> None:
-        """Bring what the trackers know of the run to its end as one that failed."""
+    def leave(self, *, waits: bool) -> None:
+        """Have the trackers know that the run ended without results: as one that failed, or one that goes on later."""
         for one in self._followers:
-            one.abandon()
+            one.leave(waits=waits)
 
     def _tell(self, follower: _Follower) -> None:
         for line in follower.news():
@@ -178,11 +182,11 @@ class _Follower:
         self._do(lambda: self._opened().count(found))
         return self._do(self._finished, last=True)
 
-    def abandon(self) -> None:
-        """Bring the run to its end as one that failed, where it was begun."""
+    def leave(self, *, waits: bool) -> None:
+        """Tell how the run ended without results, where it was begun."""
         if self._thread is not None:
             with suppress(TimeoutError):
-                self._do(self._abandoned, last=True).result(WHERE_FAILED)
+                self._do(lambda: self._left(waits=waits), last=True).result(WHERE_FAILED)
 
     def gave_up(self) -> None:
         """Say that nobody waits for it any longer."""
@@ -202,9 +206,9 @@ class _Follower:
     def _finished(self) -> None:
         self._lines.put(f"{self._name}: {self._opened().finish(read_folder(self._plan.folder.path))}")
 
-    def _abandoned(self) -> None:
+    def _left(self, *, waits: bool) -> None:
         if self._tracker is not None:
-            self._tracker.abandon()
+            (self._tracker.wait if waits else self._tracker.abandon)()
 
     def _do(self, work: Callable[[], None], *, last: bool = False) -> Future[None]:
         if self._thread is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.local.generation import GeneratingModel, is_sharded, undisturbed, weights_tag
+from refusal_index.engines.local.generation import GeneratingModel, is_sharded, undisturbed
 from refusal_index.engines.setting import SettingError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.api import plan_of
@@ -25,6 +25,7 @@ from refusal_index.evaluation.plan import RUNS, Plan
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.evaluation.sweep import CellResult
+from refusal_index.evaluation.weights import weights_tag
 from refusal_index.exporters.numbers import numbers
 from refusal_index.redaction import redacted
 

@@ -19,12 +19,13 @@ from refusal_index.engines.engine import ModelError, WaitingError
 from refusal_index.engines.events import Progress
 from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
-from refusal_index.evaluation.checkpoints import Checkpoint, Settled, Signature, checkpoints_in, weights_digest
+from refusal_index.evaluation.checkpoints import Checkpoint, Settled, Signature, checkpoints_in
 from refusal_index.evaluation.looks import bring_to_end
 from refusal_index.evaluation.panel import PanelFolder
 from refusal_index.evaluation.passes import is_over, pause
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.evaluation.sweep import CellResult
+from refusal_index.evaluation.weights import weights_digest
 from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.redaction import redacted
@@ -117,6 +118,8 @@ def prepare_watch(
             _plan(watch, one)
         except (ModelError, TemplateError) as error:  # it may be this checkpoint that is to blame
             failed.append(error)
+        except OSError:  # told when it is its turn
+            continue
         else:
             return watch
     if failed:

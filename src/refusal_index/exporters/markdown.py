@@ -9,8 +9,11 @@ from refusal_index.outcomes.presentation.blocks import Table, escape
 from refusal_index.outcomes.presentation.gate import changed_table, guard_table, judged, notes
 from refusal_index.redaction import redacted
 
-PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.|^[-+=]|(?<=^\d)[.)])", re.IGNORECASE)
+PUNCTUATION = re.compile(r"([\\`*_{}\[\]#|~@:$^]|(?<=www)\.)", re.IGNORECASE)
 """What means something in Markdown, or in what GitHub and GitLab add to it: @names, #numbers, addresses, formulas."""
+
+BEGINNING = re.compile(r"^(\d*)([-+=/.)])(?!\d)")
+"""What means something where a line begins: lists, rules, and the commands that GitLab obeys, such as /close."""
 
 ENTITIES = str.maketrans({"<": "&lt;", ">": "&gt;", "&": "&amp;"})
 
@@ -19,10 +22,10 @@ def to_markdown(found: GateResult) -> str:
     """Return the verdict, every guard, what else there is to know, and the questions that changed most."""
     parts = [
         f"## Refusal Index gate: {found.verdict}",
-        escaped(found.why),
-        escaped(judged(found)),
+        line(found.why),
+        line(judged(found)),
         _table(guard_table(found)),
-        *map(escaped, notes(found)),
+        *map(line, notes(found)),
     ]
     if found.changed:
         title = f"The {len(found.changed)} questions that changed most"
@@ -30,8 +33,19 @@ def to_markdown(found: GateResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def line(text: str) -> str:
+    r"""Return a text that stands in a line of its own, in which no character means anything to Markdown or HTML.
+
+    Examples
+    --------
+    >>> print(line("/close a*b"), line("2. x"), line("-0.05 lower"))
+    \/close a\*b 2\. x -0.05 lower
+    """
+    return BEGINNING.sub(r"\1\\\2", escaped(text.strip()))
+
+
 def escaped(text: str) -> str:
-    r"""Return a text in which no character means anything to Markdown or HTML.
+    r"""Return a text in which no character means anything to Markdown or HTML, unless a line begins with it.
 
     Examples
     --------

@@ -57,6 +57,10 @@ class MlflowTracker:
         """Bring the run to its end as one that failed."""
         self._client.set_terminated(self._run_id, "FAILED")
 
+    def wait(self) -> None:
+        """Leave the run as one that goes on later."""
+        self._client.update_run(self._run_id, status="SCHEDULED")
+
     def _begun(self, subject: Subject) -> str:
         """Return the id of the run that was logged before, or of a new one."""
         known = self._client.get_experiment_by_name(self._experiment)

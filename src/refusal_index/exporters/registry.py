@@ -9,6 +9,7 @@ from pathlib import Path
 from refusal_index.exporters.results import ExportError, read_exported
 from refusal_index.exporters.tracker import TRACKERS, export_to
 from refusal_index.outcomes.errors import NotWrittenError, suggestion
+from refusal_index.outcomes.folder import run_around
 
 TARGETS = {
     "csv": "One long table: a row for each run, variant and metric, with its interval.",
@@ -46,8 +47,7 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     module, place = FILES[to]
     if out is None:
         raise ExportError("out", f"expected {place} to write, got nothing")
-    if any(path.resolve() == out.resolve() for path in paths):
-        raise ExportError("out", f"{out} is one of the runs and would be lost; choose another place")
+    _check_place(to, out, paths)
     runs = read_exported(paths)
     try:
         said: list[str] = import_module(f"refusal_index.exporters.{module}").export(runs, out)
@@ -56,3 +56,13 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     except OSError as error:
         raise NotWrittenError(Path(error.filename or out), error) from error
     return said
+
+
+def _check_place(to: str, out: Path, paths: Sequence[Path]) -> None:
+    """Raise ExportError if something that was paid for would be lost: a mistyped option should cost no run."""
+    if any(path.resolve() == out.resolve() for path in paths):
+        raise ExportError("out", f"{out} is one of the runs and would be lost; choose another place")
+    if run_around(out) is not None:
+        raise ExportError("out", f"{out} lies in the folder of a run, which is its own; choose another place")
+    if to == "csv" and out.suffix.lower() != ".csv":
+        raise ExportError("out", f"expected a file that ends in .csv, got {out}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -85,12 +86,13 @@ class ExportedRun:
 
     @property
     def key(self) -> str:
-        """Tells it from every other run on this machine, and stays the same: exporting again replaces what was there.
+        """Tells it from every other run, and stays the same: exporting again replaces what was there.
 
-        It is made of the place and of what the folder was made with, or of the file.
+        A folder has it from `run.json`, wherever it is moved and however far it has come; a table from what it holds.
         """
-        made_with = self.source / "run.json" if self.source.is_dir() else self.source
-        return key_of(made_with, f"{self.model}\0{self.dataset}" if self.folder is None else "")
+        if self.folder is not None:
+            return key_of(self.folder)
+        return _hashed(self.model, self.dataset, read_plain(self.source))
 
     @property
     def level(self) -> float:
@@ -98,10 +100,18 @@ class ExportedRun:
         return float(self.document["confidence_level"])
 
 
-def key_of(made_with: Path, part: str = "") -> str:
-    """Return the key of a run, as `ExportedRun.key` is."""
-    content = read_plain(made_with)
-    return hashlib.sha256(f"{made_with.resolve()}\0{part}\0".encode(errors="replace") + content).hexdigest()[:16]
+def key_of(folder: RunFolder) -> str:
+    """Return the key of a run's folder, as `ExportedRun.key` is; raises RunFolderError where it is no run's."""
+    known = folder.read_id()
+    if known is not None:
+        return _hashed(known)
+    asked = json.dumps(folder.read_settings(), sort_keys=True)
+    return _hashed(folder.path.resolve(), asked)  # of an earlier release, which told runs apart by their places only
+
+
+def _hashed(*parts: object) -> str:
+    whole = b"\0".join(one if isinstance(one, bytes) else str(one).encode(errors="replace") for one in parts)
+    return hashlib.sha256(whole).hexdigest()[:16]
 
 
 def read_exported(paths: Sequence[Path]) -> tuple[ExportedRun, ...]:

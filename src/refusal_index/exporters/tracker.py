@@ -55,6 +55,9 @@ class Tracker(Protocol):
     def abandon(self) -> None:
         """Bring the run to its end as one that failed."""
 
+    def wait(self) -> None:
+        """Leave the run as one that ended as it was told to, without results yet; the same command goes on."""
+
 
 def is_installed(name: str) -> bool:
     """Whether the package that a tracker needs is there."""
@@ -90,7 +93,7 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
 def subject_of(folder: RunFolder, title: str) -> Subject:
     """Return what a tracker is told of a folder that was just made; raises RunFolderError where there is none."""
     config = config_of(folder.read_settings(), folder.read_about())
-    return Subject(key_of(folder.run_json), _short(redacted(title)), config)
+    return Subject(key_of(folder), _short(redacted(title)), config)
 
 
 def config_of(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,3 +63,7 @@ class WandbTracker:
     def abandon(self) -> None:
         """Bring the run to its end as one that failed."""
         self._run.finish(exit_code=1)
+
+    def wait(self) -> None:
+        """Leave the run as one that goes on later."""
+        self._run.finish()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -27,13 +28,16 @@ from refusal_index.outcomes.source import cannot_be_read
 from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, write_outcomes
 from refusal_index.redaction import redacted
 
-__all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name"]
+__all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name", "run_around"]
 
 RUN_FORMAT = 1
 """Version of `run.json`; a folder with a higher one comes from a newer release and is refused."""
 
 MOST_SETTINGS = 64 << 20
 """Most bytes of `run.json`."""
+
+RUN_ID = "run_id"
+"""Where `about` holds what tells a run from every other one, also from those of the same settings."""
 
 _LOCK = ".lock"
 
@@ -127,7 +131,8 @@ class RunFolder:
         if resumed:
             refuse_other_settings(self.path, self.read_settings(), here)
         else:
-            self._create({"run_format": RUN_FORMAT, "settings": here, "about": as_json(about or {})})
+            drawn = {RUN_ID: secrets.token_hex(8)}  # never that of the run whose `about` was handed on
+            self._create({"run_format": RUN_FORMAT, "settings": here, "about": {**as_json(about or {}), **drawn}})
         return resumed
 
     def change_settings(self, changes: Mapping[str, Any]) -> None:
@@ -158,6 +163,13 @@ class RunFolder:
     def read_about(self) -> dict[str, Any]:
         """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
         return _section(self.run_json, self._read_run_json(), "about")
+
+    def read_id(self) -> str | None:
+        """Read what the run is told by, wherever its folder lies; None in a folder of an earlier release.
+
+        It raises as `read_settings` does.
+        """
+        return self.read_about().get(RUN_ID)
 
     def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
@@ -260,6 +272,15 @@ class RunFolder:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise RunFolderError(f"{folder} cannot be made ({error.strerror}); choose another place") from error
+
+
+def run_around(place: Path) -> Path | None:
+    """Return the folder of a run that a place is or lies in, also by a link; None where there is none.
+
+    What is there is the run's own: nothing else may write into it.
+    """
+    whole = place.resolve()
+    return next((folder for folder in (whole, *whole.parents) if (folder / "run.json").exists()), None)
 
 
 def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:

@@ -11,12 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from refusal_index.outcomes.asked import Asked, missing_share
 from refusal_index.outcomes.comparison import CompareOptions, VariantComparison, compare_pair
-from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate_changes import ChangedQuestion, most_changed
-from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, margin_guards
+from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, margin_guards, payoffs_of
+from refusal_index.outcomes.gate_look import look_at_stop
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.presentation import Block, Shown
@@ -71,15 +72,19 @@ class GateResult(Shown):
     guards
         Every guard with what came of it.
     policy, alpha
-        What was demanded, and the probability of error that this verdict was given.
+        What was demanded, and the probability of error, of all looks together where there are several.
     variant, match
         What was judged; the match is None without a baseline.
     missing
-        Share of the questions without a grade, by run: ``"candidate"`` and ``"baseline"``.
+        Share of what was asked that has no grade, by run: ``"candidate"`` and ``"baseline"``; of the questions, or of
+        their further draws where that is more.
     changed
         The questions that changed most.
-    looked
-        Which look it was, of a candidate that is judged while it is asked; else None.
+    looked, level_at_look
+        Which look it was, and the one-sided level of its tests, of a candidate that is judged while it is asked, or
+        stopped early; else None.
+    within_look
+        Whether asking ended between two looks, where nothing is decided.
     """
 
     verdict: Verdict
@@ -95,6 +100,8 @@ class GateResult(Shown):
     changed: tuple[ChangedQuestion, ...] = ()
     sampling: Mapping[str, Any] | None = None
     looked: str | None = None
+    level_at_look: float | None = None
+    within_look: bool = False
 
     @property
     def incomplete(self) -> tuple[str, ...]:
@@ -105,10 +112,11 @@ class GateResult(Shown):
     def more_questions(self) -> int | None:
         """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
 
-        None where it is settled, where no number would, and where a run is incomplete.
+        None where it is settled, where no number would, where a run is incomplete, and between two looks.
         """
-        times = times_to_settle([one.test for one in self.guards]) if self.verdict == "inconclusive" else None
-        return None if times is None or self.incomplete else math.ceil((times - 1) * self.questions)
+        is_open = self.verdict == "inconclusive" and not self.incomplete and not self.within_look
+        times = times_to_settle([one.test for one in self.guards]) if is_open else None
+        return None if times is None else math.ceil((times - 1) * self.questions)
 
     @property
     def why(self) -> str:
@@ -135,6 +143,7 @@ class GateResult(Shown):
             "questions": self.questions,
             "left_out": None if self.match is None else dict(zip(RUNS, self.match.left_out, strict=True)),
             "alpha": self.alpha,
+            "level_at_look": self.level_at_look,
             "looked": self.looked,
             "guards": [plain(one.to_document()) for one in self.guards],
             "more_questions": self.more_questions,
@@ -152,6 +161,8 @@ def decide(
     policy: Policy,
     *,
     look: AtLook | None = None,
+    looked: str | None = None,
+    within_look: bool = False,
 ) -> GateResult:
     """Judge a candidate by a policy.
 
@@ -159,7 +170,9 @@ def decide(
     or were never forced; PolicyError if there is nothing to judge by.
 
     - `candidate`, `baseline`: the runs; None for fixed bounds only.
-    - `look`: where the candidate is looked at several times while it is asked: at which of these looks.
+    - `look`, `looked`: where the candidate is looked at several times while it is asked: at which of these looks, and a
+      sentence on it. Without, a candidate that stopped early is judged at the look at which it did.
+    - `within_look`: whether asking ended before that look: nothing is decided then.
     """
     if baseline is None and not policy.has_bounds:
         raise PolicyError(
@@ -167,6 +180,8 @@ def decide(
             "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
         )
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
+    if look is None:
+        look, looked = look_at_stop(candidate.about, policy.alpha) or (None, None)
     found = None if baseline is None else _compared(candidate, baseline, policy)
     names = {key: _variant(run, policy, found) for key, run in runs.items()}
     rows = {key: run.variants[names[key]] for key, run in runs.items()}
@@ -174,7 +189,12 @@ def decide(
         _check_forced(key, table)
     guards = [*(margin_guards(found, policy) if found else ()), *bound_guards(candidate, rows["candidate"], policy)]
     tests = judge_guards([one.guard for one in guards], policy.alpha, look)
-    missing = {key: completeness(first_draws(table)).missing_share or 0.0 for key, table in rows.items()}
+    if within_look:
+        tests = tuple(replace(one, verdict="inconclusive") for one in tests)
+    asked = {key: run.asked.get(names[key], Asked()) for key, run in runs.items()}
+    if look is not None:
+        asked["candidate"] = replace(asked["candidate"], questions=look.n)
+    missing = {key: missing_share(table, asked[key]) for key, table in rows.items()}
     scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
     shared = found.match.matrix.question_ids if found else ()
     design = found.match.matrix.design if found else design_of(scored)
@@ -184,20 +204,25 @@ def decide(
         baseline=baseline,
         guards=tuple(GuardResult(one, test) for one, test in zip(guards, tests, strict=True)),
         policy=policy,
-        alpha=policy.alpha if look is None else look.level,
+        alpha=policy.alpha,
         variant=found.name if found and any(names.values()) else names["candidate"],
         match=found.match if found else None,
         questions=len(shared) if found else scored.height,
         missing=missing,
         changed=most_changed(rows["candidate"], rows["baseline"], shared) if found else (),
         sampling=describe(design, OWN_COLUMNS),
+        looked=looked,
+        level_at_look=None if look is None else look.level,
+        within_look=within_look,
     )
     return replace(result, verdict="inconclusive") if result.verdict == "pass" and result.incomplete else result
 
 
 def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy) -> VariantComparison:
     """Compare the candidate with the baseline under the one variant to judge by, question by question."""
-    pair = compare_pair((candidate, baseline), CompareOptions(variant=policy.variant))
+    payoffs = payoffs_of((candidate, baseline), policy.margins)
+    options = CompareOptions(variant=policy.variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
+    pair = compare_pair((candidate, baseline), options)
     if len(pair.variants) > 1:
         raise _several([one.name for one in pair.variants])
     (found,) = pair.variants

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import polars as pl
 from refusal_index.outcomes.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, index_of_probabilities
+from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy
 from refusal_index.outcomes.matching import BoolMatrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match
@@ -23,7 +24,7 @@ from refusal_index.stats import (
     metric_influence,
     refusal_index,
 )
-from refusal_index.stats.baseline import Payoffs, rate_or_score
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
 from refusal_index.stats.design import effective_number
 from refusal_index.stats.draws.difference import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
@@ -33,6 +34,12 @@ Interval = Callable[[float], ConfidenceInterval]
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
+
+WEIGHED = (
+    ("weighted_score", "penalty", DEFAULT_PAYOFFS.penalty),
+    ("truthfulness_score", "truthfulness_weights", DEFAULT_PAYOFFS.truthfulness),
+)
+"""The scores that are told what answers are worth: where a run's folder says it, and what it is unless it does."""
 
 
 @dataclass(frozen=True)
@@ -70,15 +77,35 @@ def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy) -> Iterat
     single = first_draws(rows)
     table = sampled_table(single) or contingency_table(single)
     scored = single.drop_nulls(["refused", "wrong"])
-    refused, design = scored["refused"].to_numpy(), design_of(scored)
+    refused, design, payoffs = scored["refused"].to_numpy(), design_of(scored), payoffs_of([run])
     for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
         for name, bound in bounds.items():
-            metric, estimate, reason, interval = _own_number(name, run, rows, table)
+            metric, estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
             pvalue = None
             if name == INDEX and estimate is None and (none := _one_thing(refused, design)):
                 pvalue, reason = none
             guard = Guard(name, estimate, bound, higher, interval, pvalue)
             yield NamedGuard(guard, metric, False, estimate, None, reason)
+
+
+def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Payoffs:
+    """Return what answers are worth in the scores of some runs, as their folders say it; those of the first that does.
+
+    Raises OutcomeTableError if a score is to be compared and the runs disagree.
+
+    - `compared`: the metrics that are compared.
+    """
+    found: list[Any] = []
+    for metric, key, default in WEIGHED:
+        stated = [run.about[key] for run in runs if key in run.about]
+        if metric in compared and any(one != stated[0] for one in stated):
+            told = " and ".join(map(str, stated))
+            raise OutcomeTableError(
+                f"{key}: expected the same in both runs to compare {metric}, got {told}; leave its margin out, or run "
+                "both with the same one"
+            )
+        found.append(stated[0] if stated else default)
+    return checked_payoffs(*found)
 
 
 def _index(found: VariantComparison) -> tuple[str, Difference]:
@@ -118,12 +145,12 @@ def _one_thing(refused: BoolMatrix, design: Mapping[str, Any]) -> tuple[float, s
 
 
 def _own_number(
-    name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable
+    name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
 ) -> tuple[str, float | None, str | None, Interval]:
     """Return the candidate's own metric: what it is called, the estimate, the reason for none, and the interval."""
     if name != INDEX:
-        found = rate_or_score(name, table, Payoffs(), 0.9)
-        return name, found.estimate, found.reason, lambda level: _ends(name, table, level)
+        found = rate_or_score(name, table, payoffs, 0.9)
+        return name, found.estimate, found.reason, lambda level: _ends(name, table, payoffs, level)
     corrected = index_of_probabilities(rows, always_alike(run.settings))
     if corrected.estimate is not None:
         return INDEX, corrected.estimate, corrected.reason, corrected.confidence_interval
@@ -131,7 +158,7 @@ def _own_number(
     return SINGLE_DRAW, single.estimate, single.reason, single.confidence_interval
 
 
-def _ends(name: str, table: AnyTable, level: float) -> ConfidenceInterval:
-    found = rate_or_score(name, table, Payoffs(), level)
+def _ends(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> ConfidenceInterval:
+    found = rate_or_score(name, table, payoffs, level)
     low, high = (float("nan") if end is None else end for end in (found.low, found.high))
     return ConfidenceInterval(low, high)

@@ -10,7 +10,7 @@ from refusal_index.outcomes.comparison import CompareOptions, matched_variants
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match
 from refusal_index.stats import METRIC_NAMES, holm
-from refusal_index.stats.panel import Panel, panel
+from refusal_index.stats.steps import MetricOverSteps, metric_over_steps
 
 TESTED = ("refusal_rate", "error_rate", "refusal_index")
 """The metrics of which a change may be told: how cautious a model is, what it knows, and whether the one follows the
@@ -24,7 +24,7 @@ class PanelOfSteps:
     runs: tuple[ComparedRun, ...]  # in the order of their steps
     variant: str
     match: Match  # which questions it rests on
-    panels: Mapping[str, Panel]  # by metric; the index is that of one draw
+    metrics: Mapping[str, MetricOverSteps]  # by metric; the index is that of one draw
     pvalues: Mapping[str, float]  # of a change, of the metrics tested, adjusted for their number by Holm's method
 
     @property
@@ -34,13 +34,13 @@ class PanelOfSteps:
 
     def changed(self, metric: str) -> bool:
         """Whether a metric changed, by more than the choice of questions makes it differ."""
-        level = self.panels[metric].confidence_level
+        level = self.metrics[metric].confidence_level
         return metric in self.pvalues and self.pvalues[metric] <= 1 - level
 
     def changed_at_once(self, metric: str) -> bool:
         """Whether one change is enough to say of a metric that changed: on either side of it no other one is shown."""
-        panel = self.panels[metric]
-        return panel.pvalue_within is None or panel.pvalue_within > 1 - panel.confidence_level
+        found = self.metrics[metric]
+        return found.pvalue_within is None or found.pvalue_within > 1 - found.confidence_level
 
 
 def steps_of_trainings(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...], ...]:
@@ -66,8 +66,8 @@ def panels_of(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[Pan
 
 
 def _panel(runs: Sequence[ComparedRun], variant: str, found: Match, options: CompareOptions) -> PanelOfSteps:
-    panels = {
-        metric: panel(
+    metrics = {
+        metric: metric_over_steps(
             *found.matrix.arrays,
             metric=metric,
             penalty=options.penalty,
@@ -78,6 +78,6 @@ def _panel(runs: Sequence[ComparedRun], variant: str, found: Match, options: Com
         )
         for metric in METRIC_NAMES
     }
-    known = {metric: value for metric in TESTED if (value := panels[metric].pvalue) is not None}
+    known = {metric: value for metric in TESTED if (value := metrics[metric].pvalue) is not None}
     adjusted = dict(zip(known, holm(list(known.values())).tolist(), strict=True))
-    return PanelOfSteps(tuple(runs), variant, found, panels, adjusted)
+    return PanelOfSteps(tuple(runs), variant, found, metrics, adjusted)

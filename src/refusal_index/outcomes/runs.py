@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 
+from refusal_index.outcomes.asked import Asked
 from refusal_index.outcomes.confidence_join import scores_of_outcomes
 from refusal_index.outcomes.counts import variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, suggestion
@@ -41,6 +42,9 @@ class ComparedRun:
     # scores of how likely its answers are right, with the columns of `CONFIDENCE_SCHEMA`; None where there are none
     confidence: pl.DataFrame | None = None
     step: int | None = None  # of the training that its model is a checkpoint of; None where it is none, or not known
+    # about, asked: how the run was made, and how much was asked under each variant, where whoever reads it looks
+    about: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str | None, Asked] = field(default_factory=dict)
 
     @property
     def model_id(self) -> str | None:

@@ -73,6 +73,7 @@ SETTINGS: Mapping[str, tuple[str, Holds]] = {
     "regraded_from.grader": ("an object or null", _or_null(_is_object)),
 }
 ABOUT: Mapping[str, tuple[str, Holds]] = {
+    "run_id": TEXT,
     "penalty": AMOUNT,
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _or_null(_is_stop)),

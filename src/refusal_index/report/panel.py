@@ -129,7 +129,7 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
 
 def _view(found: PanelOfSteps, anchors: Sequence[str], anchor: str, level: str) -> PanelView:
     index = INDEX if all(always_alike(run.settings) for run in found.runs) else SINGLE_DRAW
-    charts = {metric: _chart(found, metric, index) for metric in found.panels}
+    charts = {metric: _chart(found, metric, index) for metric in found.metrics}
     dataset = found.runs[0].dataset
     return PanelView(
         anchor,
@@ -146,18 +146,20 @@ def _view(found: PanelOfSteps, anchors: Sequence[str], anchor: str, level: str) 
 def _rows(found: PanelOfSteps, anchors: Sequence[str]) -> Iterator[Row]:
     scored = found.match.matrix.scored.sum(axis=1).tolist()
     for row, (run, step, anchor) in enumerate(zip(found.runs, found.steps, anchors, strict=True)):
-        cells = tuple(found.panels[metric].points[row] for metric in FIRST)
+        cells = tuple(found.metrics[metric].points[row] for metric in FIRST)
         yield Row(anchor, run.label, step, scored[row], cells)
 
 
 def _chart(found: PanelOfSteps, metric: str, index: str) -> Chart:
-    panel, name = found.panels[metric], index if metric == INDEX else metric
+    over_steps, name = found.metrics[metric], index if metric == INDEX else metric
     points = tuple(
-        Point(run.label, step, value) for run, step, value in zip(found.runs, found.steps, panel.points, strict=True)
+        Point(run.label, step, value)
+        for run, step, value in zip(found.runs, found.steps, over_steps.points, strict=True)
     )
-    x, (y, ticks) = _horizontal(found.steps), vertical(metric, panel.points)
+    x, (y, ticks) = _horizontal(found.steps), vertical(metric, over_steps.points)
     stretches = [list(each) for known, each in groupby(points, key=lambda point: point.value.low is not None) if known]
-    since = panel.change.row if metric in TESTED and panel.change is not None and found.changed(metric) else None
+    change = over_steps.change if metric in TESTED and found.changed(metric) else None
+    since = None if change is None else found.steps[change.row]
     return Chart(
         name=NAMES.get(name, METRIC_LABELS[name]),
         meaning=MEANINGS[name],
@@ -168,7 +170,7 @@ def _chart(found: PanelOfSteps, metric: str, index: str) -> Chart:
         points=points,
         bands=tuple(_band(each, x, y) for each in stretches if len(each) > 1),
         lines=tuple(_line(each, x, y) for each in _joined(metric, points) if len(each) > 1),
-        since=None if since is None else found.steps[since],
+        since=since,
         about=since is not None and not found.changed_at_once(metric),
         digits=1 if metric == "omniscience_index" else 2,
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from refusal_index.outcomes.panel import TESTED, PanelOfSteps
 from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.report.text import count, number, percent
-from refusal_index.stats.panel import Split
+from refusal_index.stats.change_point import Split
 
 REFUSALS, ERRORS, INDEX = TESTED
 
@@ -29,7 +29,7 @@ def headline(found: PanelOfSteps) -> str:
     """Say in one sentence what changed since when."""
     changed = [metric for metric in TESTED if found.changed(metric)]
     if not changed:
-        return f"No change is shown over these {len(found.runs)} steps."
+        return f"No change is shown over these {len(found.runs)} steps{_but(found)}."
     said = listed([_change(found, metric) for metric in changed])
     return f"{said[0].upper()}{said[1:]}{_no_better(found)}."
 
@@ -38,7 +38,7 @@ def details(found: PanelOfSteps, level: str) -> Iterator[str]:
     """Give the size of each change, and what may hide where none is shown; then what all of it rests on."""
     for metric in TESTED:
         yield _detail(found, metric)
-    share = percent(1 - found.panels[INDEX].confidence_level)
+    share = percent(1 - found.metrics[INDEX].confidence_level)
     yield (
         "All splits and all three of these are held against chance together: where nothing changed, the chance of "
         f"saying any of it is at most {share}. The {level} bands hold for all steps of a metric at once. "
@@ -48,10 +48,10 @@ def details(found: PanelOfSteps, level: str) -> Iterator[str]:
 
 def _detail(found: PanelOfSteps, metric: str) -> str:
     split, steps = _split(found, metric), len(found.runs)
-    known = sum(point.status == "ok" for point in found.panels[metric].points)
+    left_out = _left_out(found, metric)
     if split is None:
-        return f"Nothing can be said of {SUBJECTS[metric]}: {known} of {steps} steps have an interval of it."
-    without = f" Left out: {count(steps - known, 'step')} without an interval." if known < steps else ""
+        return f"Nothing can be said of {SUBJECTS[metric]}: {steps - left_out} of {steps} steps have an interval of it."
+    without = f" Left out: {count(left_out, 'step')} without an interval." if left_out else ""
     since = f"step {_step(found, split)}"
     if found.changed(metric):
         means = (
@@ -64,7 +64,7 @@ def _detail(found: PanelOfSteps, metric: str) -> str:
 
 
 def _change(found: PanelOfSteps, metric: str) -> str:
-    split = found.panels[metric].change
+    split = found.metrics[metric].change
     if split is None:  # what is not known did not change
         return ""
     rose, fell = CHANGES[metric]
@@ -76,17 +76,37 @@ def _no_better(found: PanelOfSteps) -> str:
     """Say of a model that changed that its index is not shown to have, which is what one would like to know."""
     if found.changed(INDEX) or not (found.changed(REFUSALS) or found.changed(ERRORS)):
         return ""
-    if _split(found, INDEX) is None:
+    if _split(found, INDEX) is None or (found.changed(REFUSALS) and _across(found, INDEX) is None):
         return "; whether it knows better what it does not know cannot be said"
     return "; that it knows better, or worse, what it does not know is not shown"
 
 
+def _but(found: PanelOfSteps) -> str:
+    """Say what a sentence on all steps does not hold for."""
+    steps, left_out = len(found.runs), {metric: _left_out(found, metric) for metric in TESTED}
+    said = [
+        f"{SUBJECTS[metric]} at {'any' if number == steps else f'{number:,}'}"
+        for metric, number in left_out.items()
+        if number
+    ]
+    return f", but nothing can be said of {listed(said)} of them" if said else ""
+
+
+def _left_out(found: PanelOfSteps, metric: str) -> int:
+    return len(found.runs) - len(found.metrics[metric].rows)
+
+
 def _split(found: PanelOfSteps, metric: str) -> Split | None:
     """Return where a metric is cut in two: at its own change, else where the refusals changed, so that both compare."""
-    panel, refusals = found.panels[metric], found.panels[REFUSALS].change
-    if found.changed(metric) or refusals is None or not found.changed(REFUSALS):
-        return panel.change
-    return next((one for one in panel.splits if one.row == refusals.row), panel.change)
+    own = found.metrics[metric].change
+    return own if found.changed(metric) or not found.changed(REFUSALS) else _across(found, metric) or own
+
+
+def _across(found: PanelOfSteps, metric: str) -> Split | None:
+    """Return the split of a metric at which the refusals changed, or at the first step after it that has the metric."""
+    own, change = found.metrics[metric], found.metrics[REFUSALS].change
+    parts = zip(own.rows, own.splits, strict=False)  # the last step before a split, and the split
+    return next((one for last, one in parts if change and last < change.row <= one.row), None)
 
 
 def _step(found: PanelOfSteps, split: Split) -> str:

@@ -151,7 +151,6 @@ from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_top
 from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.sequential.designs import AtLook, ConfidenceSequence, GroupSequential
-from refusal_index.stats.sequential.monitor import Look, Monitor
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
 from refusal_index.stats.stability.random_agreement import (
@@ -204,13 +203,11 @@ __all__ = [
     "JointRefusalIndexResult",
     "KendallWResult",
     "LabelPlan",
-    "Look",
     "MetricDifference",
     "MidRankSpearman",
     "MisgradingRange",
     "MisgradingResult",
     "MissingBounds",
-    "Monitor",
     "NoiseCorrectedDifference",
     "NoiseCorrectedResult",
     "OperatingPoint",

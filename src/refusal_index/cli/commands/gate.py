@@ -106,11 +106,11 @@ def gate(
     Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input, 130 interrupted.
     """
     from refusal_index.evaluation.gate import gate as judge
-    from refusal_index.evaluation.gate import write_verdict
 
-    files = {"markdown": markdown, "junit": junit, "badge": badge, "json": None if json in {None, "-"} else Path(json)}
+    as_json = None if json in {None, "-"} else Path(json)
+    files = {"markdown": markdown, "junit": junit, "badge": badge, "json": as_json, "report": report}
     places = {form: place for form, place in files.items() if place is not None}
-    for form, place in {**places, **({"report": report} if report else {})}.items():
+    for form, place in places.items():
         _check_place(form, place)
     demanded = _policy(policy, margin, at_least, at_most, variant)
     if run:
@@ -122,10 +122,7 @@ def gate(
         console.document(found.to_document())
     else:
         console.show(found.blocks())
-    write_verdict(found, places)
-    if report is not None:
-        _write_report([candidate, *([baseline] if baseline else [])], report)
-    _tell_github(found)
+    _write(found, [candidate, *([baseline] if baseline else [])], places)
     raise typer.Exit(EXIT[found.verdict])
 
 
@@ -190,19 +187,26 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 
 
 def _check_place(form: str, place: Path) -> None:
-    """Leave alone what no gate wrote: a mistyped option should cost neither a table nor a run."""
+    """Refuse a place whose file is of another form, or a run's own: a mistyped option should cost neither."""
+    from refusal_index.outcomes.folder import run_around
+
     if place.suffix.lower() != SUFFIXES[form] or place.is_dir():
         raise OptionError(f"--{form}: expected a file that ends in {SUFFIXES[form]}, got {place}")
-    if (place.parent / "run.json").exists():
+    if run_around(place) is not None:
         raise OptionError(f"--{form}: {place} lies in the folder of a run, which is its own; choose another place")
     if not place.parent.is_dir():
         raise OptionError(f"--{form}: expected a folder that exists, got {place.parent}; create it or choose another")
 
 
-def _write_report(runs: Sequence[Path], place: Path) -> None:
+def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
+    """Write the verdict to its places, the report of the runs among them, and to where GitHub shows it."""
+    from refusal_index.evaluation.gate import write_verdict
     from refusal_index.report import read_report_runs, write_report
 
-    write_report(read_report_runs(list(runs)).runs, place)
+    write_verdict(found, {form: place for form, place in places.items() if form != "report"})
+    if "report" in places:
+        write_report(read_report_runs(list(runs)).runs, places["report"])
+    _tell_github(found)
 
 
 def _tell_github(found: GateResult) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import hashlib
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from refusal_index.engines.functions import AnsweringFunction, FunctionError
 from refusal_index.protocol import StopReason
 
 MOMENT = 0.02  # seconds to wait for a batch to fill
-PROBED = 256  # numbers of each parameter that tell weights apart
 
 
 class GeneratingModel(AnsweringFunction):
@@ -153,15 +151,3 @@ def is_sharded(model: Any) -> bool:
     return any(hasattr(one, "ds_id") or type(one).__name__ == "DTensor" for one in model.parameters()) or any(
         type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()
     )
-
-
-def weights_tag(model: Any) -> str:
-    """Return a few letters that tell a model's weights from those of another step or training.
-
-    A part of every parameter is read, which takes milliseconds where all of them would take seconds.
-    """
-    digest = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        part = parameter.detach().reshape(-1)[:PROBED].float().cpu().numpy()
-        digest.update(name.encode() + part.tobytes())
-    return digest.hexdigest()[:8]

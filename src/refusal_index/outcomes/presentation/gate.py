@@ -9,6 +9,7 @@ from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent
 from refusal_index.outcomes.presentation.blocks import pvalue as shown_pvalue
+from refusal_index.outcomes.stopping import Stop
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.gate import GateResult, GuardResult
@@ -49,6 +50,8 @@ def sentence(found: GateResult) -> str:
         verdict: [one for one in found.guards if one.test.verdict == verdict]
         for verdict in ("pass", "fail", "inconclusive")
     }
+    if found.within_look:
+        return "asking ended before the next look, and nothing is decided between looks; run its command again."
     if found.verdict == "fail":
         return f"{'; '.join(_failed(one) for one in by_verdict['fail'])}."
     if by_verdict["inconclusive"]:
@@ -65,11 +68,14 @@ def notes(found: GateResult) -> Iterator[str]:
     """Yield what else there is to know, one sentence or two each."""
     if found.looked is not None:
         yield found.looked
-    if found.verdict == "inconclusive" and not found.incomplete:
+    stop = None if found.baseline is None else Stop.read(found.baseline.about)
+    if stop is not None:
+        yield f"Of the baseline: {stop.sentence}"
+    if found.verdict == "inconclusive" and not found.incomplete and not found.within_look:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
     if short:
-        yield f"Without a grade: {listed(short)} questions."
+        yield f"Without a grade: {listed(short)} questions, or of their further draws."
     if any(one.named.metric == SINGLE_DRAW for one in found.guards):
         yield SINGLE
     if found.settings_that_differ:

@@ -164,38 +164,58 @@ def response_to_penalty(
     weights = _weights(joint)
     counts = np.array([table.counts for table in tables], float)
     best, worth = _best(counts, weights, penalties)
-    codes, generator = cell_codes(*matrices), np.random.default_rng(rng)
-    best_drawn, worth_drawn = _resampled(codes, weights, penalties, n_resamples, generator)
-    reason = None if np.isfinite(best).any() else _why(joint)
-
-    def estimated(value: float, draws: FloatArray) -> Estimate:
-        return _estimate(float(value), draws, confidence_level, reason)
-
-    points = []
-    for k, table in enumerate(tables):
-        own, best_rate = _refusal_rate(table, confidence_level), estimated(best[k], best_drawn[:, k])
-        points.append(
-            PenaltyPoint(
-                target=float(stated[k]),
-                penalty=float(penalties[k]),
-                table=table,
-                refusal_rate=own,
-                utility=utility(table, float(penalties[k]), confidence_level=confidence_level),
-                best_refusal_rate=best_rate,
-                best_utility=estimated(worth[k], worth_drawn[:, k]),
-                excess=_less(own, best_rate),
-            )
-        )
+    drawn = _resampled(cell_codes(*matrices), weights, penalties, n_resamples, np.random.default_rng(rng))
+    curve = _Curve(best, worth, *drawn, confidence_level, None if np.isfinite(best).any() else _why(joint))
     ends = compare_metrics(*(matrix[[-1, 0]] for matrix in matrices))["refusal_rate"]
-    move = Estimate.of(ends, ends.confidence_interval(confidence_level))
-    best_move = estimated(best[-1] - best[0], best_drawn[:, -1] - best_drawn[:, 0])
+    move, best_move = Estimate.of(ends, ends.confidence_interval(confidence_level)), curve.move()
     return PenaltyResponse(
-        tuple(points),
+        tuple(_point(k, float(stated[k]), float(penalties[k]), table, curve) for k, table in enumerate(tables)),
         move,
         best_move,
         _less(move, best_move),
-        None if reason else math.tanh(float(_joint_z(counts, weights))),
-        None if reason else float(_error_rate(counts)),
+        None if curve.reason else math.tanh(float(_joint_z(counts, weights))),
+        None if curve.reason else float(_error_rate(counts)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Curve:
+    """The best points of a curve, one a target, and those of resampled questions."""
+
+    best: FloatArray
+    worth: FloatArray
+    best_drawn: FloatArray
+    worth_drawn: FloatArray
+    confidence_level: float
+    reason: str | None  # why there is no curve
+
+    def rate(self, k: int) -> Estimate:
+        return self._estimate(self.best[k], self.best_drawn[:, k])
+
+    def utility(self, k: int) -> Estimate:
+        return self._estimate(self.worth[k], self.worth_drawn[:, k])
+
+    def move(self) -> Estimate:
+        return self._estimate(self.best[-1] - self.best[0], self.best_drawn[:, -1] - self.best_drawn[:, 0])
+
+    def _estimate(self, value: float, draws: FloatArray) -> Estimate:
+        if math.isnan(value):
+            return Estimate(None, status="undefined", reason=self.reason)
+        low, high = np.nanquantile(draws, [(1 - self.confidence_level) / 2, (1 + self.confidence_level) / 2])
+        return Estimate(float(value), float(low), float(high))
+
+
+def _point(k: int, target: float, penalty: float, table: ContingencyTable, curve: _Curve) -> PenaltyPoint:
+    own, best_rate = _refusal_rate(table, curve.confidence_level), curve.rate(k)
+    return PenaltyPoint(
+        target=target,
+        penalty=penalty,
+        table=table,
+        refusal_rate=own,
+        utility=utility(table, penalty, confidence_level=curve.confidence_level),
+        best_refusal_rate=best_rate,
+        best_utility=curve.utility(k),
+        excess=_less(own, best_rate),
     )
 
 
@@ -260,13 +280,6 @@ def _resampled(
         parts.append(_best(np.tensordot(drawn.astype(float), cells, axes=1), weights, penalties))
     best, worth = (np.concatenate(each) for each in zip(*parts, strict=True))
     return best, worth
-
-
-def _estimate(value: float, draws: FloatArray, level: float, reason: str | None) -> Estimate:
-    if math.isnan(value):
-        return Estimate(None, status="undefined", reason=reason)
-    low, high = np.nanquantile(draws, [(1 - level) / 2, (1 + level) / 2])
-    return Estimate(value, float(low), float(high))
 
 
 def _less(first: Estimate, second: Estimate) -> Estimate:

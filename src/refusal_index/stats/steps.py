@@ -11,6 +11,12 @@ gives, which is what a multiplier bootstrap over the questions draws from:
   interval of the difference holds for all splits at once, hence also for the one that was chosen by the data. Whether
   either side of that split still changes within is tested alike: then there was more than one change, or a drift.
 
+A rate that few questions make, or none, has too small a standard error, or none: of steps that refuse 2 of 200
+questions, one that happens to refuse none would differ from the others for certain. Where half a question more in each
+cell gives the greater variance, each rate and score has that instead; what is added is independent of the other steps.
+So a model that never refused, and then refuses a third, changed; simulated at 1 to 16 refusals of 200 questions, four
+or eight steps without a change show one in 0 to 6 % of cases, and in up to a third without that half.
+
 What is tested is whether the model at these steps differs on questions like these. That it differs by what it learnt
 and not by the noise of its training, a single training run cannot tell.
 
@@ -24,6 +30,7 @@ References
    Statistical Association, 72, 180-186. :doi:`10.1080/01621459.1977.10479935`
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,9 +39,16 @@ from numpy.typing import ArrayLike
 from scipy.special import expit, logit
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.baseline import SCORES, TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
+from refusal_index.stats.baseline import (
+    SCORES,
+    TRUTHFULNESS_WEIGHTS,
+    Payoffs,
+    Weights,
+    checked_payoffs,
+    ratio_weights,
+)
+from refusal_index.stats.change_point import JointErrors, Split, changes, drawn_errors, largest_of, pvalue_within
 from refusal_index.stats.comparison.metric_influence import (
-    ROUNDING,
     PointEstimate,
     checked_metric,
     fewest_degrees_of_freedom,
@@ -46,35 +60,15 @@ from refusal_index.stats.design import SamplingDesign
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
 from refusal_index.stats.matrices import cell_codes, checked_matrices
-from refusal_index.stats.sampled_table import tables_of_rows
+from refusal_index.stats.sampled_table import AnyTable, SampledTable, tables_of_rows
 
 RESAMPLES = 10_000
+ADDED = 0.5
+"""Questions added to each cell for the variance of a rate or score."""
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """The steps of a panel, cut in two.
-
-    Attributes
-    ----------
-    row : int
-        The first step of the second part.
-    before, after : float
-        Mean of the estimates of either part.
-    estimate, low, high : float
-        ``after - before``, and an interval; those of all splits hold at once.
-    """
-
-    row: int
-    before: float
-    after: float
-    estimate: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
+class MetricOverSteps:
     """One metric over the steps.
 
     Attributes
@@ -84,8 +78,11 @@ class Panel:
         One a step. The intervals hold at once, those of steps with a standard error; others have none, and a reason.
     critical_value : float or None
         Half-width of the bands in standard errors; None where no step has one.
+    rows : tuple of int
+        The steps that are compared: those with a standard error, and rates and scores of questions that all count
+        alike. What is undefined, and an index at its boundary, is left out.
     splits : tuple of Split
-        All splits of the steps with a standard error, in their order; empty where there are fewer than two.
+        All splits of the steps that are compared, in their order; empty where there are fewer than two.
     change : Split or None
         The one whose difference is largest in standard errors.
     pvalue : float or None
@@ -99,6 +96,7 @@ class Panel:
     metric: str
     points: tuple[Estimate, ...]
     critical_value: float | None
+    rows: tuple[int, ...]
     splits: tuple[Split, ...]
     change: Split | None
     pvalue: float | None
@@ -106,7 +104,7 @@ class Panel:
     confidence_level: float
 
 
-def panel(
+def metric_over_steps(
     refused: ArrayLike,
     wrong: ArrayLike,
     scored: ArrayLike | None = None,
@@ -119,7 +117,7 @@ def panel(
     rng: Seed = None,
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
-) -> Panel:
+) -> MetricOverSteps:
     """Follow a metric over the steps of a training run, all asked the same questions.
 
     Parameters
@@ -140,7 +138,7 @@ def panel(
 
     Returns
     -------
-    Panel
+    MetricOverSteps
 
     Raises
     ------
@@ -156,10 +154,10 @@ def panel(
     >>> wrong = np.tile(doubt + rng.standard_normal(400) > 0, (6, 1))
     >>> caution = np.repeat([-1.0, -0.6], 3)[:, None]
     >>> refused = doubt + 0.5 * rng.standard_normal((6, 400)) + caution > 0
-    >>> found = panel(refused, wrong, metric="refusal_rate", rng=1)
+    >>> found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
     >>> found.change.row, found.pvalue < 0.001
     (3, True)
-    >>> panel(refused, wrong, metric="refusal_index", rng=1).pvalue > 0.05
+    >>> metric_over_steps(refused, wrong, metric="refusal_index", rng=1).pvalue > 0.05
     True
     """
     matrices = checked_matrices(refused, wrong, scored)
@@ -169,79 +167,64 @@ def panel(
     design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
     matrices = matrices if design is None else design.taking_part(matrices)
     codes = cell_codes(*matrices)
-    points = [point_estimate(name, table, worth) for table in tables_of_rows(matrices, design)]
-    usable = [row for row, point in enumerate(points) if point.status == "ok"]
-    if not usable:
-        return Panel(name, tuple(_point(name, point) for point in points), None, (), None, None, None, confidence_level)
-    influence = scaled_influence(points, codes, design)[usable]
+    tables = tables_of_rows(matrices, design)
+    points = [point_estimate(name, table, worth) for table in tables]
+    doubts = np.array([_doubt(name, *each, worth) for each in zip(points, tables, strict=True)])
+    rows = [row for row, point in enumerate(points) if point.status == "ok" or doubts[row]]
+    if not rows:
+        return MetricOverSteps(
+            name, tuple(_point(name, one) for one in points), None, (), (), None, None, None, confidence_level
+        )
+    influence = scaled_influence(points, codes, design)[rows]
     alone = without_clusters(points, codes, design)
-    errors = _Errors.of(influence, None if alone is None else alone[usable])
-    degrees = fewest_degrees_of_freedom(matrices[2][usable], design)
-    drawn = _drawn(influence @ influence.T, n_resamples, np.random.default_rng(rng), degrees)
-    values = np.array([points[row].estimate for row in usable], float)
-    critical = _largest(drawn, errors.of_steps()).quantile(confidence_level)
-    bands = iter(zip(*_band(name, values, critical * errors.of_steps()), strict=True))
-    shown = tuple(_point(name, point, *(next(bands) if point.status == "ok" else (None, None))) for point in points)
-    if len(usable) < 2:
-        return Panel(name, shown, critical, (), None, None, None, confidence_level)
-    splits, best, pvalue = _changes(usable, values, errors, drawn, confidence_level)
-    within = _within(best + 1, values, errors, drawn)
-    return Panel(name, shown, critical, splits, splits[best], pvalue, within, confidence_level)
+    errors = JointErrors.of(influence, None if alone is None else alone[rows], doubts[rows])
+    degrees = fewest_degrees_of_freedom(matrices[2][rows], design)
+    drawn = drawn_errors(errors.covariance, n_resamples, np.random.default_rng(rng), degrees)
+    values = np.array([points[row].estimate for row in rows], float)
+    critical, shown = _banded(name, points, rows, errors.of_steps(), drawn, confidence_level)
+    if len(rows) < 2:
+        return MetricOverSteps(name, shown, critical, tuple(rows), (), None, None, None, confidence_level)
+    splits, best, pvalue = changes(rows, values, errors, drawn, confidence_level)
+    within = pvalue_within(best + 1, values, errors, drawn)
+    return MetricOverSteps(name, shown, critical, tuple(rows), splits, splits[best], pvalue, within, confidence_level)
 
 
-@dataclass(frozen=True, slots=True)
-class _Errors:
-    """Standard errors of sums of the estimates; clusters never make them smaller, which would be chance."""
-
-    influences: tuple[FloatArray, ...]
-
-    @classmethod
-    def of(cls, influence: FloatArray, independent: FloatArray | None) -> "_Errors":
-        return cls((influence,) if independent is None else (influence, independent))
-
-    def of_steps(self) -> FloatArray:
-        return self.of_contrasts(np.eye(len(self.influences[0])))
-
-    def of_contrasts(self, contrasts: FloatArray) -> FloatArray:
-        found = [np.linalg.norm(contrasts @ one, axis=1) for one in self.influences]
-        largest = np.abs(contrasts) @ np.linalg.norm(self.influences[0], axis=1)
-        errors = np.max(found, axis=0)
-        return np.asarray(np.where(errors > ROUNDING * largest, errors, 0.0))
+def _doubt(metric: str, point: PointEstimate, table: AnyTable, worth: Payoffs) -> float:
+    """Return the standard error that a rate or score lacks for having been seen in few questions, or in none."""
+    if metric == "refusal_index" or math.isnan(point.by_cell[0]):
+        return 0.0
+    influence = point.by_cell if point.status == "ok" else None
+    counts = np.array(table.effective_counts(influence) if isinstance(table, SampledTable) else table.counts, float)
+    top, bottom = np.array(ratio_weights(metric, worth), float)
+    own, rarer = _variance(counts, top, bottom), _variance(counts + ADDED, top, bottom)
+    return math.sqrt(max(rarer - own, 0.0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Largest:
-    """The largest of several absolute statistics, in each of many draws."""
-
-    draws: FloatArray
-
-    def quantile(self, confidence_level: float) -> float:
-        return float(np.quantile(self.draws, confidence_level))
-
-    def pvalue(self, observed: float) -> float:
-        # The data count as one draw, which keeps the test valid for any number of draws.
-        return float((np.count_nonzero(self.draws >= observed) + 1) / (len(self.draws) + 1))
+def _variance(counts: FloatArray, top: FloatArray, bottom: FloatArray) -> float:
+    """Variance of a ratio of two weighted sums over independent questions."""
+    total = counts @ bottom
+    residuals = top - bottom * (counts @ top) / total
+    return float(counts @ (residuals * residuals) / total**2)
 
 
-def _largest(drawn: FloatArray, errors: FloatArray) -> _Largest:
-    return _Largest(np.max(_studentised(drawn, errors), axis=1))
-
-
-def _studentised(values: FloatArray, errors: FloatArray) -> FloatArray:
-    return np.divide(np.abs(values), errors, out=np.zeros(values.shape), where=errors > 0)
-
-
-def _drawn(
-    covariance: FloatArray, n_resamples: int, rng: np.random.Generator, degrees_of_freedom: float | None
-) -> FloatArray:
-    """Errors of the estimates, shape (draws, k), from their joint distribution."""
-    # The symmetric root is unique, so that the draws depend on the generator alone, and it exists for equal steps too.
-    variances, directions = np.linalg.eigh(covariance)
-    root = directions * np.sqrt(np.maximum(variances, 0)) @ directions.T
-    drawn = rng.standard_normal((n_resamples, len(root))) @ root
-    if degrees_of_freedom is not None:
-        drawn /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
-    return np.asarray(drawn)
+def _banded(
+    metric: str,
+    points: Sequence[PointEstimate],
+    rows: Sequence[int],
+    errors: FloatArray,
+    drawn: FloatArray,
+    confidence_level: float,
+) -> tuple[float | None, tuple[Estimate, ...]]:
+    """Return the half-width of the bands in standard errors, and all steps with their intervals."""
+    known = [place for place, row in enumerate(rows) if points[row].status == "ok"]
+    if not known:
+        return None, tuple(_point(metric, point) for point in points)
+    critical = largest_of(drawn[:, known], errors[known]).quantile(confidence_level)
+    values = np.array([points[rows[place]].estimate for place in known], float)
+    bands = iter(zip(*_band(metric, values, critical * errors[known]), strict=True))
+    return critical, tuple(
+        _point(metric, point, *(next(bands) if point.status == "ok" else (None, None))) for point in points
+    )
 
 
 def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[float], list[float]]:
@@ -257,52 +240,3 @@ def _band(metric: str, values: FloatArray, reach: FloatArray) -> tuple[list[floa
 
 def _point(metric: str, point: PointEstimate, low: float | None = None, high: float | None = None) -> Estimate:
     return Estimate(point.estimate, low, high, point.status, point.reason, metric)
-
-
-def _changes(
-    rows: Sequence[int], values: FloatArray, errors: _Errors, drawn: FloatArray, confidence_level: float
-) -> tuple[tuple[Split, ...], int, float]:
-    """Return all splits, the number of the one that tells most, and the p-value of it."""
-    contrasts = _splits(len(rows))
-    of_splits = errors.of_contrasts(contrasts)
-    differences = np.where(of_splits > 0, contrasts @ values, 0.0)
-    largest = _largest(drawn @ contrasts.T, of_splits)
-    observed = _studentised(differences, of_splits)
-    reach = largest.quantile(confidence_level) * of_splits
-    splits = tuple(
-        Split(
-            row,
-            float(values[:cut].mean()),
-            float(values[cut:].mean()),
-            difference,
-            difference - half,
-            difference + half,
-        )
-        for cut, (row, difference, half) in enumerate(
-            zip(rows[1:], differences.tolist(), reach.tolist(), strict=True), start=1
-        )
-    )
-    return splits, int(np.argmax(observed)), largest.pvalue(float(observed.max()))
-
-
-def _within(cut: int, values: FloatArray, errors: _Errors, drawn: FloatArray) -> float | None:
-    """Test whether the values before a cut are one, and those after it."""
-    k = len(values)
-    before, after = _splits(cut), _splits(k - cut)
-    contrasts = np.zeros((k - 2, k))
-    contrasts[: cut - 1, :cut] = before
-    contrasts[cut - 1 :, cut:] = after
-    of_splits = errors.of_contrasts(contrasts)
-    if not of_splits.any():
-        return None
-    return _largest(drawn @ contrasts.T, of_splits).pvalue(float(_studentised(contrasts @ values, of_splits).max()))
-
-
-def _splits(k: int) -> FloatArray:
-    """Return the contrasts of all splits of k steps, shape (k - 1, k): the mean after less the mean before.
-
-    >>> _splits(3).tolist()
-    [[-1.0, 0.5, 0.5], [-0.5, -0.5, 1.0]]
-    """
-    places, cuts = np.arange(k), np.arange(1, k)[:, None]
-    return np.where(places < cuts, -1 / cuts, 1 / (k - cuts))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from refusal_index.stats import metrics, refusal_index
+from refusal_index.stats.change_point import _splits
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.panel import Panel, _splits, panel
+from refusal_index.stats.steps import MetricOverSteps, metric_over_steps
 
 
 def steps(k: int, n: int, rng: np.random.Generator, shift: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -27,7 +28,7 @@ def share(reached: list[bool]) -> float:
 @pytest.mark.parametrize("metric", ["refusal_rate", "refusal_index", "error_rate"])
 def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
     rng = np.random.default_rng(1)
-    found = [panel(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]
+    found = [metric_over_steps(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]
     rejected = share([one.pvalue is not None and one.pvalue <= 0.05 for one in found])
     assert 0.015 < rejected < 0.09  # two Monte-Carlo errors are .025
 
@@ -40,7 +41,7 @@ def test_the_bands_hold_all_true_values_at_once(metric: str):
         "refusal_rate": float(many[0].mean()),
         "refusal_index": refusal_index(refused=many[0][0], wrong=many[1][0]).estimate,
     }[metric]
-    found = [panel(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=4) for _ in range(300)]
+    found = [metric_over_steps(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=4) for _ in range(300)]
     held = share([all(point.low <= truth <= point.high for point in one.points) for one in found])
     assert 0.92 < held < 0.98
     alone = share([one.points[0].low <= truth <= one.points[0].high for one in found])
@@ -50,7 +51,9 @@ def test_the_bands_hold_all_true_values_at_once(metric: str):
 def test_a_rise_in_refusals_is_found_where_it_is_and_the_index_is_left_alone():
     rng = np.random.default_rng(5)
     shift = np.where(np.arange(8) >= 3, 0.35, 0.0)
-    found = [panel(*steps(8, 400, rng, shift), metric="refusal_rate", n_resamples=500, rng=1) for _ in range(40)]
+    found = [
+        metric_over_steps(*steps(8, 400, rng, shift), metric="refusal_rate", n_resamples=500, rng=1) for _ in range(40)
+    ]
     assert all(one.pvalue <= 0.01 and one.change.row == 3 for one in found)
     assert all(one.change.low > 0 for one in found)
 
@@ -58,7 +61,7 @@ def test_a_rise_in_refusals_is_found_where_it_is_and_the_index_is_left_alone():
 def test_the_difference_is_that_of_the_means_and_has_an_interval_that_holds_for_all_splits():
     rng = np.random.default_rng(6)
     refused, wrong = steps(5, 300, rng)
-    found = panel(refused, wrong, metric="refusal_rate", rng=1)
+    found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
     rates = refused.mean(axis=1)
     assert [split.row for split in found.splits] == [1, 2, 3, 4]
     for split in found.splits:
@@ -71,9 +74,57 @@ def test_the_difference_is_that_of_the_means_and_has_an_interval_that_holds_for_
     assert found.change in found.splits
 
 
+def of_rate(rate: float, k: int, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw k steps that refuse so rarely, whatever the question; half of the answers are wrong."""
+    return rng.random((k, n)) < rate, np.tile(np.arange(n) % 2 == 0, (k, 1))
+
+
+def test_a_model_that_never_refused_and_then_does_changed():
+    refused, wrong = of_rate(0.33, 6, 200, np.random.default_rng(13))
+    refused[:3] = False
+    found = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
+    assert found.rows == (0, 1, 2, 3, 4, 5)
+    assert (found.change.row, found.change.before) == (3, 0.0)
+    assert found.pvalue < 0.001
+    assert [point.reason for point in found.points[:3]] == ["no_variation"] * 3
+    assert metric_over_steps(refused, wrong, rng=1).rows == (3, 4, 5)
+
+
+def test_from_never_to_always_is_a_change_although_no_step_varies():
+    refused = np.repeat([[False], [True]], 2, axis=0) & np.ones(50, bool)
+    found = metric_over_steps(refused, np.zeros((4, 50), bool), metric="refusal_rate", rng=1)
+    assert (found.critical_value, found.change.row, found.change.estimate) == (None, 2, 1.0)
+    assert found.pvalue < 0.001
+
+
+def test_steps_that_never_refuse_show_no_change():
+    found = metric_over_steps(*of_rate(0.0, 4, 50, np.random.default_rng(14)), metric="refusal_rate", rng=1)
+    assert (found.pvalue, found.change.estimate) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("expected", [1, 4])
+def test_of_equal_steps_that_hardly_refuse_few_show_a_change(expected: int):
+    rng = np.random.default_rng(15)
+    found = [
+        metric_over_steps(*of_rate(expected / 200, 8, 200, rng), metric="refusal_rate", n_resamples=400, rng=2)
+        for _ in range(150)
+    ]
+    assert sum(bool((one.pvalue or 1) <= 0.05) for one in found) <= 12  # 8 %; without the half, 54 and 20 of 150
+
+
+def test_clusters_that_all_count_alike_are_worth_no_more_than_their_number():
+    refused, wrong = of_rate(0.5, 4, 100, np.random.default_rng(16))
+    refused[:2], refused[2:] = False, np.arange(100) < 3
+    p_of = {
+        size: metric_over_steps(refused, wrong, metric="refusal_rate", cluster=np.arange(100) // size, rng=1).pvalue
+        for size in (1, 20)
+    }
+    assert p_of[20] > p_of[1]
+
+
 def test_one_step_has_its_own_interval_and_no_change():
     refused, wrong = steps(1, 400, np.random.default_rng(7))
-    found = panel(refused, wrong, metric="refusal_rate", n_resamples=200_000, rng=1)
+    found = metric_over_steps(refused, wrong, metric="refusal_rate", n_resamples=200_000, rng=1)
     assert found.critical_value == pytest.approx(1.96, abs=0.02)
     assert (found.splits, found.change, found.pvalue) == ((), None, None)
     own = metrics(ContingencyTable.from_arrays(refused[0], wrong[0]))[1]
@@ -82,7 +133,7 @@ def test_one_step_has_its_own_interval_and_no_change():
 
 def test_steps_that_repeat_each_other_did_not_change():
     refused, wrong = steps(1, 300, np.random.default_rng(8))
-    found = panel(np.tile(refused, (4, 1)), np.tile(wrong, (4, 1)), rng=1)
+    found = metric_over_steps(np.tile(refused, (4, 1)), np.tile(wrong, (4, 1)), rng=1)
     assert found.pvalue == 1.0
     assert all(split.estimate == split.low == split.high == 0 for split in found.splits)
 
@@ -90,7 +141,7 @@ def test_steps_that_repeat_each_other_did_not_change():
 def test_a_step_without_an_index_is_a_gap_with_its_reason_and_the_rest_is_compared():
     refused, wrong = steps(5, 300, np.random.default_rng(9))
     refused[1] = False
-    found = panel(refused, wrong, rng=1)
+    found = metric_over_steps(refused, wrong, rng=1)
     gap = found.points[1]
     assert (gap.estimate, gap.low, gap.high, gap.reason) == (None, None, None, "nobody_refused")
     assert [split.row for split in found.splits] == [2, 3, 4]
@@ -99,8 +150,8 @@ def test_a_step_without_an_index_is_a_gap_with_its_reason_and_the_rest_is_compar
 
 def test_where_no_step_has_an_index_nothing_is_said():
     nobody = np.zeros((3, 50), bool)
-    found = panel(nobody, np.tile([True, False], (3, 25)), rng=1)
-    assert found == Panel("refusal_index", found.points, None, (), None, None, None, 0.95)
+    found = metric_over_steps(nobody, np.tile([True, False], (3, 25)), rng=1)
+    assert found == MetricOverSteps("refusal_index", found.points, None, (), (), None, None, None, 0.95)
     assert {point.reason for point in found.points} == {"nobody_refused"}
 
 
@@ -108,7 +159,7 @@ def test_bands_stay_within_the_range_of_their_metric():
     refused, wrong = steps(4, 30, np.random.default_rng(10))
     refused[:, 1:] &= np.random.default_rng(1).random((4, 29)) < 0.1
     for metric, least in (("refusal_rate", 0), ("correct_rate", 0), ("refusal_index", -1)):
-        found = panel(refused, wrong, metric=metric, rng=1)
+        found = metric_over_steps(refused, wrong, metric=metric, rng=1)
         ends = [end for point in found.points if point.low is not None for end in (point.low, point.high)]
         assert all(least < end < 1 for end in ends)
 
@@ -116,9 +167,9 @@ def test_bands_stay_within_the_range_of_their_metric():
 def test_questions_that_are_alike_say_less():
     refused, wrong = steps(4, 60, np.random.default_rng(11))
     wide = np.repeat(refused, 10, axis=1), np.repeat(wrong, 10, axis=1)
-    alike = panel(*wide, metric="refusal_rate", cluster=np.repeat(np.arange(60), 10), rng=1)
-    taken_for_many = panel(*wide, metric="refusal_rate", rng=1)
-    alone = panel(refused, wrong, metric="refusal_rate", rng=1)
+    alike = metric_over_steps(*wide, metric="refusal_rate", cluster=np.repeat(np.arange(60), 10), rng=1)
+    taken_for_many = metric_over_steps(*wide, metric="refusal_rate", rng=1)
+    alone = metric_over_steps(refused, wrong, metric="refusal_rate", rng=1)
     widths = [one.points[0].high - one.points[0].low for one in (alike, taken_for_many, alone)]
     assert widths[0] > 2.5 * widths[1]
     assert widths[0] == pytest.approx(widths[2], rel=0.1)
@@ -139,4 +190,4 @@ def test_splits_are_contrasts():
 def test_wrong_arguments_are_named(changed: dict, message: str):
     refused, wrong = steps(2, 20, np.random.default_rng(12))
     with pytest.raises(ValueError, match=message):
-        panel(refused, wrong, **changed)
+        metric_over_steps(refused, wrong, **changed)
