@@ -121,6 +121,19 @@ def narrow_enough(until: Until) -> Decide:
     return decide
 
 
+def not_reached(plan: Plan, run: Run) -> str | None:
+    """Say that a run asked all of its questions and is not as certain as its settings say; None where it is."""
+    until = plan.settings.stopping.until
+    if until is None or run.stopped is not None or run.ended is not None:
+        return None
+    half_width = half_width_of(run.summary)
+    if run.is_complete and half_width is not None and half_width <= until.half_width:
+        return None
+    found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
+    lacking = "" if run.is_complete else ", of which not all have a grade"
+    return f"not reached: {until}; {found} after all {len(plan.dataset.questions):,} questions{lacking}"
+
+
 def half_width_of(summary: Summary) -> float | None:
     """Return half the width of the interval of a run's Refusal Index; None where it has none to go by."""
     index = summary.index

@@ -50,6 +50,8 @@ class Run:
         Why it ended before all was asked, as it was told to; None where it did not.
     outdated
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
+    stopped
+        Where it stopped before all was asked, since that was enough; None where it did not.
     """
 
     folder: RunFolder
@@ -61,6 +63,7 @@ class Run:
     changes: GradeChanges | None = None
     ended: str | None = None
     outdated: tuple[str, ...] = ()
+    stopped: Stop | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -76,11 +79,6 @@ class Run:
     def confidence(self) -> pl.DataFrame | None:
         """Scores of how likely its answers are right, as they lie in its folder now; None where there are none."""
         return self.folder.read_confidence()
-
-    @property
-    def stopped(self) -> Stop | None:
-        """Where it stopped before all was asked, since that was enough; None where it did not."""
-        return Stop.read(self.folder.read_about())
 
     @property
     def is_complete(self) -> bool:
@@ -180,4 +178,10 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
-    return Run(folder, folder.read_outcomes().lazy(), found[0].summary, document=folder.read_summary())
+    return Run(
+        folder,
+        folder.read_outcomes().lazy(),
+        found[0].summary,
+        document=folder.read_summary(),
+        stopped=Stop.read(folder.read_about()),
+    )

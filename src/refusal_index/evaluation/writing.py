@@ -93,7 +93,15 @@ def write_results(
             )
             outdated = refresh_scores(folder, store, settings, derived.outcomes)
             summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())
-        run = Run(folder, _table(folder), summary, derived.missing, None, len(derived.disagreements), outdated=outdated)
+        run = Run(
+            folder,
+            _table(folder),
+            summary,
+            derived.missing,
+            disagreements=len(derived.disagreements),
+            outdated=outdated,
+            stopped=Stop.read(about),
+        )
         return _written(run, settings, derived.disagreements)
 
 
@@ -136,10 +144,9 @@ def _with_mixture(summary: Summary, settings: Mapping[str, Any]) -> Summary:
 def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disagreement]) -> Run:
     """Write what is made of the outcome table."""
     folder, changes = run.folder, None
-    stop = Stop.read(folder.read_about())
     document = {
         **summary_document(run.summary),
-        STOPPED: None if stop is None else stop.to_document(),
+        STOPPED: None if run.stopped is None else run.stopped.to_document(),
         "grader": settings.get("grader"),
     }
     if "regraded_from" in settings:
