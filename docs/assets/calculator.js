@@ -47,6 +47,12 @@
     return count;
   }
 
+  function sizeIn(id) {
+    const size = countIn(id);
+    if (size === 0) throw new BadField(id, "must be at least 1, got 0; rates are shares of some questions");
+    return size;
+  }
+
   function rateIn(id) {
     const share = numberIn(id, "a number from 0 to 1, with a decimal point");
     if (!(share >= 0 && share <= 1)) throw new BadField(id, `must lie between 0 and 1, got ${share}; is it in per cent?`);
@@ -60,8 +66,8 @@
   }
 
   function halfWidthIn(id) {
-    const width = numberIn(id, "a positive number");
-    if (!(width > 0 && width < Infinity)) throw new BadField(id, `must be a positive number, got ${width}`);
+    const width = numberIn(id, "a number above 0 and below 1");
+    if (!(width > 0 && width < 1)) throw new BadField(id, `must be a number above 0 and below 1, got ${width}`);
     return width;
   }
 
@@ -100,7 +106,7 @@
 
   function readRates() {
     byId("table-of-rates").textContent = "";
-    const read = fieldsRead({ correct: rateIn, refusal_rate: rateIn, error_rate: rateIn, n: countIn, ...asked });
+    const read = fieldsRead({ correct: rateIn, refusal_rate: rateIn, error_rate: rateIn, n: sizeIn, ...asked });
     if (read === null) return null;
     const { counts, problem, by } = countsOfRates({
       correct: read.correct, refusalRate: read.refusal_rate, errorRate: read.error_rate, n: read.n,
@@ -270,7 +276,8 @@
 
   function forget() {
     last = null;
-    byId("headline").textContent = "A field needs a look.";
+    const bad = [...form.querySelectorAll("[aria-invalid]")].map((field) => field.labels[0].textContent);
+    byId("headline").textContent = `Needs a look: ${bad.join("; ")}.`;
     for (const id of ["range", "caution", "plan", "numbers", "plane", "plane-caption"]) byId(id).replaceChildren();
   }
 

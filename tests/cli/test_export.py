@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 from pathlib import Path
@@ -65,11 +66,25 @@ def test_a_folder_that_is_no_run_is_bad_input(command: Command):
 
 def test_a_place_that_cannot_be_written_is_told_and_nothing_is_left(ran, command: Command):
     Path("file").write_text("in the way")
-    for target, out in (("csv", "file/x.csv"), ("every-eval-ever", "file"), ("hf-eval-results", "file")):
+    Path("folder.csv").mkdir()
+    for target, out in (
+        *(("csv", place) for place in ("file/x.csv", "nofolder/x.csv", "folder.csv")),
+        *((target, place) for target in ("every-eval-ever", "hf-eval-results") for place in ("file", "/dev/null")),
+    ):
         result = command("export", "r", "--to", target, "--out", out)
-        assert result.exit_code == 1
+        assert result.exit_code == 2, out
+        assert result.output.startswith("error: --out: ")
         assert "cannot be written" in result.output
     assert Path("file").read_text() == "in the way"
+
+
+def test_a_full_disk_is_no_bad_input(ran, command: Command, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    result = command("export", "r", "--to", "csv", "--out", "x.csv")
+    assert (result.exit_code, "No space left on device" in result.output) == (1, True)
 
 
 def test_a_tracker_that_is_not_installed_stops_a_run_before_it_begins(command: Command, monkeypatch):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +16,7 @@ import pytest
 from junitparser import JUnitXml
 
 from refusal_index.outcomes import Outcome, Question
+from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 
 N = 500
@@ -98,7 +103,7 @@ def test_the_verdict_goes_below_the_job_where_there_is_one(command, monkeypatch)
     assert "the verdict stands" in done.stderr
 
 
-def test_a_run_without_enough_grades_never_passes(command):
+def test_a_run_without_enough_grades_is_inconclusive(command):
     rows = pl.read_parquet("base.parquet")
     lacking = rows.with_columns(
         pl.when(pl.int_range(pl.len()) >= 15).then(name).alias(name) for name in ("refused", "wrong")
@@ -107,7 +112,7 @@ def test_a_run_without_enough_grades_never_passes(command):
     wide = [item for name in ("refusal_index", "correct_rate", "refusal_rate") for item in ("--margin", f"{name}=0.5")]
     done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
     assert done.exit_code == 3
-    assert "can never pass" in " ".join(done.stdout.split())
+    assert "nothing is decided" in " ".join(done.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -127,6 +132,8 @@ def test_a_run_without_enough_grades_never_passes(command):
         ),
         (["base.parquet", "--baseline", "base.parquet", "--junit", "no/g.xml"], "expected a folder that exists"),
         (["base.parquet", "--baseline", "base.parquet", "--json", "r/run.json"], "lies in the folder of a run"),
+        (["base.parquet", "--at-least", "f_score=.1", "--at-least", "f_score=.2"], "expected one number for 'f_score'"),
+        (["base.parquet", "--at-most", "refusal_rate=-0.5"], "at_most, refusal_rate: expected a number that it can be"),
         (["both.parquet", "--baseline", "base.parquet"], "candidate: expected one model on one dataset, got 2"),
     ],
 )
@@ -142,3 +149,39 @@ def test_bad_input_is_one_clear_line_and_no_verdict(command, arguments, said):
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
     assert Path("r/run.json").read_text() == "{}"
+
+
+def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProcess[str]:
+    """Judge in a process of its own, whose standard output is as given."""
+    line = [sys.executable, "-c", "from refusal_index.cli import main; main()", "gate", "base.parquet", *arguments]
+    return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
+
+
+@pytest.mark.parametrize(("bound", "status"), [("0", 0), ("0.9", 1)], ids=["pass", "fail"])
+def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = started(("--at-least", f"correct_rate={bound}", "--json", "g.json"), writing)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert Path("g.json").exists()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_output_that_cannot_be_written_is_bad_input_and_no_failure():
+    with open("/dev/full", "w") as full:  # noqa: PTH123 - a device
+        done = started(("--at-least", "correct_rate=0", "--json", "-"), full.fileno())
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "the standard output cannot be written" in done.stderr
+    assert "the verdict is pass" in done.stderr
+
+
+def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
+    def full(*_: object) -> None:
+        raise NotWrittenError(Path("g.json"), OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr("refusal_index.evaluation.gate.write_atomically", full)
+    done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--json", "g.json")
+    assert done.exit_code == 2
+    assert "g.json cannot be written (No space left on device)" in done.stderr

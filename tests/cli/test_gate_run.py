@@ -40,3 +40,16 @@ def test_options_of_asking_are_refused_where_nothing_is_asked(command):
     assert done.exit_code == 2
     assert "--model: says how a candidate is asked; expected --run beside it" in done.stderr
     assert "--anytime: says" in command("gate", "base", "--baseline", "base", "--anytime").stderr
+
+
+def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monkeypatch):
+    monkeypatch.setenv("X_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("X_API_KEY", "k")
+    asked = ("--model", "openai-api/x/y", "--engine", "http", "--limit", "20", "--max-retries", "0")
+    done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10")
+    assert done.exit_code == 3
+    assert "127.0.0.1" in done.stderr
+    assert command("gate", "candidate", "--baseline", "base").exit_code == 3
+    done = command("gate", "few", "--run", "--baseline", "base", *asked[:-4], "--limit", "6", "--max-retries", "0")
+    assert (done.exit_code, done.stdout[:12]) == (3, "INCONCLUSIVE")
+    assert "6 not finished, normal " in done.stderr

@@ -43,6 +43,12 @@ def test_the_same_command_finds_its_folder_and_sends_nothing(command):
     assert len(list(Path("runs").iterdir())) == 2
 
 
+@pytest.mark.parametrize("folder", ["a[red]", "b*", "checkpoint-?"])
+def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
+    assert command(*LOW, "--out", folder).exit_code == 0
+    assert command("score", folder).exit_code == 0
+
+
 def test_engines_are_interchangeable_to_the_row_and_one_finishes_what_the_other_began(command):
     """End to end: outcomes, summary and the folder's identity are the same whoever carries the requests."""
     size = ("run", "--limit", "12", "--variants", "low,highest", "--repeat-questions", "3", "--draws")
@@ -321,3 +327,10 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
     done = command("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--dry-run")
     assert done.exit_code == 0
     assert "note: own/q: 1 question asks again what another does; the ids made of the texts end in -2" in done.stderr
+
+
+def test_an_end_that_is_not_reached_is_said(command):
+    done = command("run", "--engine", "local", "--limit", "30", "--variants", "normal", "--until", "half-width=.01")
+    assert done.exit_code == 0
+    assert "not reached: half-width=0.01; " in done.stderr
+    assert " after all 30 questions" in done.stderr

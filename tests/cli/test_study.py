@@ -58,7 +58,7 @@ def test_a_study_is_written_in_all_formats(invoke, three, tmp_path):
     assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
         f"score_variability.{kind}" for kind in ("csv", "pdf", "png", "svg", "tex")
     ]
-    assert "score_variability: here/ score_variability.csv" in result.output
+    assert "score_variability: here/score_variability.csv" in result.output
 
 
 def test_formats_and_options_reach_the_study(invoke, three, tmp_path):

@@ -38,6 +38,9 @@ def test_it_evaluates_what_is_there_and_the_report_draws_the_steps(command):
     assert "2 steps on " in page
     again = command(*WATCH, *QUICK, "--until-idle", "0.1")
     assert again.exit_code == 0, again.output
+    shutil.rmtree("checkpoints")
+    Path("checkpoints").mkdir()
+    assert command(*WATCH, *QUICK, "--once").exit_code == 0
 
 
 def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_named(command):
@@ -70,7 +73,7 @@ def test_bad_input_is_one_line_and_exit_status_2(command, arguments, told):
 def test_where_there_is_none_that_is_said(command):
     Path("checkpoints").mkdir()
     result = command(*WATCH, "--once")
-    assert result.exit_code == 0
+    assert result.exit_code == 1
     assert "no checkpoint was evaluated" in result.stdout
 
 

@@ -201,10 +201,12 @@ def test_published_rates_become_the_table_that_the_package_makes_of_them(page, a
         ("answered_right", "NaN", "must be a whole number of questions"),
         ("answered_right", "<b>1</b>", "got “<b>1</b>”"),
         ("level", "95", "must lie strictly between 0 and 1, got 95; is it in per cent?"),
-        ("half_width", "0", "must be a positive number, got 0"),
+        ("half_width", "0", "must be a number above 0 and below 1, got 0"),
+        ("half_width", "1", "must be a number above 0 and below 1, got 1"),
         ("correct", "5", "must lie between 0 and 1, got 5; is it in per cent?"),
         ("refusal_rate", "0,74", "must be a number from 0 to 1, with a decimal point, got “0,74”"),
         ("n", "10.5", "must be a whole number of questions, got 10.5"),
+        ("n", "0", "must be at least 1, got 0"),
     ],
 )
 def test_bad_input_is_told_at_its_field_and_no_number_is_left(page, field, value, said):
@@ -212,6 +214,8 @@ def test_bad_input_is_told_at_its_field_and_no_number_is_left(page, field, value
     found = fill(page, {"kind": kind, field: value})
     assert list(found["errors"]) == [field]
     assert said in found["errors"][field]
+    label = page.run(f"document.getElementById({field!r}).labels[0].textContent")
+    assert found["headline"] == f"Needs a look: {label}."
     assert "estimate" not in found
     assert found["plan"] == ""
     good = {"refusal_rate": "0.74", "n": "1000", "correct": "0.05", "level": "0.95", "half_width": "0.1"}

@@ -36,6 +36,12 @@ def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch)
     assert "\n" not in message
 
 
+def test_what_looks_like_markup_in_a_name_is_quoted_as_it_is():
+    with pytest.raises(ModelError) as caught:
+        resolve_model("almanac/x[red]-9")
+    assert str(caught.value).count("x[red]-9'") == 2
+
+
 @pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])
 def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeypatch):
     """Every request failed, of a header injection or of a codec, and none said that it was the key."""

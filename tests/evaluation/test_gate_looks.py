@@ -127,7 +127,8 @@ def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline)
 def test_between_two_looks_nothing_is_decided_however_clear(baseline):
     clear = judged(plan(model(6)), baseline)
     assert (clear.verdict.verdict, clear.run.stopped.look) == ("fail", 1)
-    found = judged(plan(model(6), "again", max_requests=clear.verdict.questions), baseline)
+    lenient = TOLERANT.changed(max_missing=0.9)
+    found = judged(plan(model(6), "again", max_requests=clear.verdict.questions), baseline, lenient)
     assert found.run.ended
     assert found.verdict.verdict == "inconclusive"
     assert {one.test.verdict for one in found.verdict.guards} == {"inconclusive"}
@@ -154,8 +155,8 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     assert folder.read_outcomes().height == 80
     found = gate("candidate", "base", TOLERANT)
     assert found.missing["candidate"] == pytest.approx(0.8)
-    assert {one.test.verdict for one in found.guards} == {"pass"}
-    assert found.verdict == "inconclusive"
+    assert max(one.test.pvalue_inside for one in found.guards) < 0.05, "all would pass by what is there"
+    assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
     folder.replies.unlink()  # run.json alone knows it, too
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 
@@ -196,6 +197,16 @@ def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
     place.write_text(json.dumps(document))
     with pytest.raises(RunFolderError, match="about, stopped: expected where a look was planned"):
         gate("candidate", "base", TOLERANT)
+
+
+def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
+    asked = {"variants": "normal", "engine": "local", "limit": 100, "max_requests": 60}
+    run = ri.evaluate("almanac/base", out="some", **asked)
+    found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
+    assert found.guards[0].test.pvalue_beyond < 0.001
+    assert found.guards[0].named.candidate == 0, "of the refused no answer was demanded yet"
+    assert found.verdict == "inconclusive"
+    assert " of the candidate's questions" in found.why
 
 
 def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):

@@ -18,7 +18,7 @@ from refusal_index.engines.events import Event, Finished, unwatched
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.looks import half_width_of, in_looks, sizes_of
+from refusal_index.evaluation.looks import half_width_of, in_looks, not_reached, sizes_of
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.evaluation.writing import rebuild
@@ -123,6 +123,10 @@ def test_an_end_that_is_never_reached_asks_all():
     assert run.outcomes.height == 300
     plain = measure(out="plain")
     assert run.summary == plain.summary
+    told = not_reached(plan_of(sums, ROWS, until="half-width=.01", out="run", **SETTINGS), run)
+    assert told == f"not reached: half-width=0.01; half-width {half_width_of(run.summary):.3f} after all 300 questions"
+    near = plan_of(sums, ROWS, until=f"half-width={half_width_of(run.summary) + 0.001}", out="run", **SETTINGS)
+    assert not_reached(near, run) is None
 
 
 def test_each_question_is_told_to_be_finished_once():

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from refusal_index.evaluation.api import evaluate
@@ -40,6 +41,20 @@ def drawn(tmp_path_factory) -> Run:
 @pytest.fixture
 def summary(run) -> dict[str, Any]:
     return json.loads(run.folder.summary.read_text())
+
+
+@pytest.fixture
+def incomplete(run, tmp_path) -> Path:
+    """The outcomes of a run of which a quarter is not scored under one of its variants."""
+    place = tmp_path / "incomplete.parquet"
+    gone = (pl.col("variant") == "high") & pl.col("question_id").is_in([f"q{n}" for n in range(10)])
+    kept = {name: pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "forced_grade")}
+    run.outcomes.with_columns(
+        *kept.values(),
+        pl.when(gone).then(pl.lit("unscored")).otherwise(pl.col("first_grade")).alias("first_grade"),
+        pl.when(gone).then(pl.lit("not_finished")).alias("unscored_reason"),
+    ).write_parquet(place)
+    return place
 
 
 def leaves(document: Any) -> list[float]:

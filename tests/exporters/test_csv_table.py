@@ -35,6 +35,18 @@ def test_what_is_undefined_is_an_empty_cell_with_its_reason(run, tmp_path):
     assert (row["status"], row["reason"]) == ("undefined", "no_repeated_questions")
 
 
+def test_numbers_of_an_incomplete_variant_have_that_status_and_how_much_is_missing(incomplete, tmp_path):
+    said = export_runs([incomplete], "csv", tmp_path / "out.csv")
+    rows = rows_of(tmp_path / "out.csv")
+    assert said[1:] == [f"{incomplete}: incomplete: high, 10 of 40 questions not scored"]
+    assert {(row["variant"], row["n"], row["missing"]) for row in rows} == {
+        ("low", "40", "0"), ("high", "30", "10"), ("pooled", "", "10"),
+    }  # fmt: skip
+    status = {(row["variant"], row["metric"]): row["status"] for row in rows}
+    assert status["high", "correct_rate"] == status["pooled", "single_draw_refusal_index"] == "incomplete"
+    assert (status["low", "correct_rate"], status["high", "refusal_index"]) == ("ok", "undefined")
+
+
 def test_no_cell_is_a_formula(run, tmp_path):
     risky = run.outcomes.with_columns(model=pl.lit('=HYPERLINK("http://127.0.0.1")'), dataset=pl.lit("@SUM(1)"))
     risky.with_columns(variant=pl.concat_str(pl.lit("+"), pl.col("variant"))).write_parquet(tmp_path / "risky.parquet")

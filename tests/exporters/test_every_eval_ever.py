@@ -140,6 +140,14 @@ def test_what_nobody_could_grade_is_left_out_and_counted(run, tmp_path):
     assert aggregate["detailed_evaluation_results"]["additional_details"] == {"unscored_left_out": "2"}
 
 
+def test_scores_of_an_incomplete_variant_say_so(incomplete, tmp_path):
+    aggregate, _ = exported(incomplete, tmp_path / "out")
+    found = {one["evaluation_result_id"]: one["score_details"]["details"] for one in aggregate["evaluation_results"]}
+    high, low = found["high/correct_rate"], found["low/correct_rate"]
+    assert (high["status"], high["incomplete"]) == ("incomplete", "10 of 40 questions not scored")
+    assert (low["status"], "incomplete" in low) == ("ok", False)
+
+
 def test_a_table_of_two_columns_is_enough(tmp_path):
     (tmp_path / "own.csv").write_text("refused,wrong\ntrue,true\nfalse,false\nfalse,true\n")
     aggregate, samples = exported(tmp_path / "own.csv", tmp_path / "out")

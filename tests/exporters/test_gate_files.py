@@ -68,6 +68,8 @@ def test_junit_is_read_back_with_every_guard(found):
     assert cases["verdict"].result[0].message == found.why
     assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in found.guards)
     assert {"candidate", "baseline", "questions"} == {one.name for one in suite.properties()}
+    (root,) = ElementTree.fromstring(to_junit(found))  # noqa: S314 - our own
+    assert [one.tag for one in root] == ["properties", *["testcase"] * len(cases)]
 
 
 def test_markdown_shows_texts_of_others_and_obeys_none(found):

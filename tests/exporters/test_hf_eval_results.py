@@ -43,6 +43,17 @@ def test_the_model_index_is_read_back_by_the_hub(run, summary, tmp_path):
     assert {one.dataset_name for one in results} == {"sums"}
 
 
+def test_numbers_of_an_incomplete_variant_say_so(incomplete, tmp_path):
+    export_runs([incomplete], "hf-eval-results", tmp_path)
+    entries = hub.parse_eval_result_entries(yaml.safe_load((tmp_path / ".eval_results" / "sums.yaml").read_text()))
+    lacks = "incomplete: 10 of 40 questions not scored)"
+    assert {one.task_id for one in entries if one.notes.endswith(f"; {lacks}")} == {
+        one.task_id for one in entries if not one.task_id.startswith("low/") and "pooled" not in one.task_id
+    }
+    (result,) = yaml.safe_load((tmp_path / "sums.model-index.yaml").read_text())["model-index"][0]["results"]
+    assert f"high/correct_rate ({lacks}" in [one["name"] for one in result["metrics"]]
+
+
 def test_several_runs_have_files_of_their_own(run, drawn, tmp_path):
     export_runs([run.path, drawn.path, run.folder.outcomes], "hf-eval-results", tmp_path)
     assert len(list((tmp_path / ".eval_results").iterdir())) == 3

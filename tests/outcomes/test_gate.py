@@ -173,18 +173,38 @@ def missing_of(run: ComparedRun, count: int) -> ComparedRun:
     return ComparedRun(run.label, run.source, run.model, run.dataset, {"normal": changed.drop("index")})
 
 
-def test_a_run_without_enough_grades_can_fail_and_never_passes(base):
+def test_of_a_run_without_enough_grades_nothing_is_decided(base):
     policy = Policy(margins={"refusal_index": 0.2})
     assert decide(missing_of(base, 12), base, policy).verdict == "pass"  # exactly 2 %
     found = decide(missing_of(base, 13), base, policy)
-    assert all(one.test.verdict == "pass" for one in found.guards)
-    assert found.verdict == "inconclusive"
-    assert "can never pass" in found.why
+    assert {one.test.verdict for one in found.guards} == {found.verdict} == {"inconclusive"}
+    assert found.why.startswith("2.17 % of the candidate's questions")
     assert found.more_questions is None
     assert decide(base, missing_of(base, 13), policy).incomplete == ("baseline",)
     worse = run_of(*draws_of(0.6, 3, error=-1.2), "knows less")
-    assert decide(missing_of(worse, 60), base, policy).verdict == "fail"
+    assert decide(missing_of(worse, 12), base, policy).verdict == "fail"
+    assert decide(missing_of(worse, 60), base, policy).verdict == "inconclusive"
     assert decide(missing_of(base, 13), base, policy.changed(max_missing=0.1)).verdict == "pass"
+
+
+def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(base):
+    nothing = missing_of(base, N)
+    for policy in (Policy(), Policy(max_missing=0.999), Policy(max_missing=0.999, at_least={"correct_rate": 0.0})):
+        found = decide(nothing, base, policy)
+        assert (found.verdict, found.questions, found.missing["candidate"]) == ("inconclusive", 0, 1.0)
+        text = to_text(found.blocks())
+        assert "100 % of the candidate's questions" in text
+        assert "more questions" not in text
+        assert json.dumps(found.to_document(), allow_nan=False)
+    half = missing_of(base, N // 2)
+    rows = base.variants["normal"]
+    other = rows.with_columns(
+        pl.when(pl.int_range(pl.len()) >= N // 2).then(name).alias(name) for name in ("refused", "wrong")
+    )
+    apart = ComparedRun("apart", base.source, "m", "d", {"normal": other})
+    found = decide(half, apart, Policy(max_missing=0.6, at_least={"correct_rate": 0.0}))
+    assert found.verdict == "inconclusive"
+    assert "too few questions have a grade in both" in found.why
 
 
 def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
@@ -326,6 +346,8 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("[margins]\ncorrect_rate = 5", "correct_rate: .*per cent"),
         ("[at_least]\ncorrect_rate = true", "at_least, correct_rate: expected a number, got True"),
         ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),
+        ("[at_most]\nrefusal_rate = -0.5", "at_most, refusal_rate: expected .* from 0 to 1, got -0.5"),
+        ("[at_least]\nf_score = 0.5\n[at_most]\nf_score = 0.4", "at_least, f_score: .* its at_most, 0.4, got 0.5"),
         ("margins = 3", "margins: expected a number for each"),
         ("alpha = 0.5", "alpha: expected a number above 0 and below 0.5, got 0.5"),
         ("alpha = '5 %'", "alpha: expected a number"),

@@ -7,6 +7,7 @@ through, whoever writes it.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from textwrap import fill
@@ -91,6 +92,13 @@ def document(content: Any) -> None:
     """Print a document as JSON, unrounded, for programs to read; what a terminal obeys stands there as JSON escapes."""
     told = json.dumps(redacted_in(content), indent=2, ensure_ascii=False, allow_nan=False)
     typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in told.split("\n")))
+
+
+def print_no_more() -> None:
+    """Drop what is left to print: where nobody takes it, Python would fail once more at the end of the process."""
+    place = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(place, sys.stdout.fileno())
+    os.close(place)
 
 
 def _escaped(line: str) -> str:

@@ -41,7 +41,6 @@ def chosen_formats(text: str) -> tuple[str, ...]:
 
 def print_made(made: Study, paths: Sequence[Path], notes: Sequence[str]) -> None:
     """Say where a study was written, and what must be said beside it."""
-    folder = paths[0].parent if paths else Path()
-    console.say(f"{made.name}: {folder}/ {', '.join(path.name for path in paths) or 'nothing to write'}")
+    console.say(f"{made.name}: {', '.join(map(str, paths)) or 'nothing to write'}")
     for note in notes:
         console.prose(f"  {note}")

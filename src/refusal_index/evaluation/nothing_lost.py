@@ -48,7 +48,7 @@ def _read_before(folder: RunFolder) -> pl.LazyFrame:
     """Read the columns that say what is scored; of a table of our own, which may be large, no others, and late."""
     wanted = pl.Schema({name: SCHEMA[name] for name in (*PLACE, "refused", "wrong")})
     with suppress(OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException):
-        found = pl.scan_parquet(check_plain(folder.outcomes)).select(*wanted)
+        found = pl.scan_parquet(check_plain(folder.outcomes), glob=False).select(*wanted)
         if found.collect_schema() == wanted:
             # Read to its end once, whatever comes of it: only so it is found out that nothing in it is damaged.
             found.select(pl.all().hash().sum()).collect()

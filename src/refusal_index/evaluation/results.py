@@ -142,7 +142,7 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
         table, derived = _with_first_passes(folder, settings, store, prices)
         with _raising_os_errors(place):
             table.write_parquet(place)
-        return replace(derived, outcomes=pl.scan_parquet(place))
+        return replace(derived, outcomes=pl.scan_parquet(place, glob=False))
     sums = _sums(settings["prompts"]["variants"], store)
     with _raising_os_errors(place), TemporaryDirectory(TEMPORARY_SUFFIX, f"{place.name}.", place.parent) as beside:
         written: dict[str, list[Path]] = {variant: [] for variant in sums.variants}
@@ -152,8 +152,8 @@ def derive_into(place: Path, folder: RunFolder, store: ReplyStore, prices: Price
             written[variant].append(path)
         _check_begun(folder, sums)
         in_order = [path for paths in written.values() for path in paths]
-        pl.scan_parquet(in_order).sink_parquet(place, row_group_size=ROWS_OF_GROUP)
-    return Derived(pl.scan_parquet(place), sums.usage(prices), sums.missing, sums.disagreements)
+        pl.scan_parquet(in_order, glob=False).sink_parquet(place, row_group_size=ROWS_OF_GROUP)
+    return Derived(pl.scan_parquet(place, glob=False), sums.usage(prices), sums.missing, sums.disagreements)
 
 
 @contextmanager

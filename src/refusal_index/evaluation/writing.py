@@ -128,7 +128,7 @@ def _advising(folder: RunFolder) -> Iterator[None]:
 
 def _table(folder: RunFolder) -> pl.LazyFrame:
     """Return the outcome table that was just written: a large one stays in its file until somebody asks for it."""
-    table = pl.scan_parquet(folder.outcomes)
+    table = pl.scan_parquet(folder.outcomes, glob=False)
     return table if table.select(pl.len()).collect().item() > HELD else table.collect().lazy()
 
 

@@ -23,6 +23,7 @@ COLUMNS = {
     "status": pl.String(),
     "reason": pl.String(),
     "n": pl.Int64(),
+    "missing": pl.Int64(),
 }
 
 
@@ -35,8 +36,10 @@ def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
             "dataset": run.dataset,
             "variant": variant.name,
             "metric": one.name,
-            **{name: getattr(one, name) for name in ("estimate", "low", "high", "status", "reason")},
+            **{name: getattr(one, name) for name in ("estimate", "low", "high", "reason")},
+            "status": variant.status_of(one),
             "n": variant.n,
+            "missing": variant.missing,
         }
         for run in runs
         for variant in run.variants

@@ -120,7 +120,12 @@ def _named(variant: VariantResults, one: Estimate) -> str:
 
 
 def _result(run: ExportedRun, variant: VariantResults, one: Estimate, score: float) -> dict[str, Any]:
-    details = {"variant": variant.name, "status": one.status, **({"reason": one.reason} if one.reason else {})}
+    details = {
+        "variant": variant.name,
+        "status": variant.status_of(one),
+        **({"reason": one.reason} if one.reason else {}),
+        **({"incomplete": variant.lacks} if variant.lacks else {}),
+    }
     return {
         "evaluation_result_id": _named(variant, one),
         "evaluation_name": f"{run.dataset or NOT_SAID} ({variant.name})",

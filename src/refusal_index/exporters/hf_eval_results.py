@@ -70,7 +70,7 @@ def _model_index(run: ExportedRun) -> dict[str, Any]:
     """Return what stands under `model-index` in the metadata of a model card."""
     dataset = run.dataset or "unknown"
     metrics = [
-        {"type": one.name, "value": value, "name": f"{variant.name}/{one.name}", "verified": False}
+        {"type": one.name, "value": value, "name": _shown(variant, one), "verified": False}
         for variant, one, value in _defined(run)
     ]
     result = {
@@ -82,10 +82,16 @@ def _model_index(run: ExportedRun) -> dict[str, Any]:
     return {"model-index": [{"name": run.model or "unknown", "results": [result]}]}
 
 
+def _shown(variant: VariantResults, one: Estimate) -> str:
+    """Return what the card calls a number; there is no other field that would say what it lacks."""
+    return f"{variant.name}/{one.name}" + (f" (incomplete: {variant.lacks})" if variant.lacks else "")
+
+
 def _note(run: ExportedRun, variant: VariantResults, one: Estimate) -> str:
     title = METRICS[one.name].title if one.name in METRICS else one.name.replace("_", " ")
     asked = "all prompts jointly" if variant.name == POOLED else f"prompt {variant.name}, {variant.n:,} questions"
     ends = (
         "" if one.low is None or one.high is None else f", {run.level * 100:g} % interval {one.low:g} to {one.high:g}"
     )
-    return f"{title} ({' '.join(asked.split())}{ends})"
+    lacks = f"; incomplete: {variant.lacks}" if variant.lacks else ""
+    return f"{title} ({' '.join(asked.split())}{ends}{lacks})"

@@ -23,13 +23,13 @@ def to_junit(found: GateResult) -> bytes:
     from junitparser import JUnitXml, TestSuite  # noqa: PLC0415 - a package that only this needs
 
     suite = TestSuite(SUITE)
-    verdict = _case("verdict", found.verdict, found.why)
-    verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
-    suite.add_testcases([verdict, *(_case(one.named.metric, one.test.verdict, _told(one)) for one in found.guards)])
-    suite.add_property("candidate", _clean(found.candidate.label))
+    suite.add_property("candidate", _clean(found.candidate.label))  # first, as most schemas want them
     if found.baseline is not None:
         suite.add_property("baseline", _clean(found.baseline.label))
     suite.add_property("questions", str(found.questions))
+    verdict = _case("verdict", found.verdict, found.why)
+    verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
+    suite.add_testcases([verdict, *(_case(one.named.metric, one.test.verdict, _told(one)) for one in found.guards)])
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     return bytes(xml.tostring())  # type: ignore[no-untyped-call]

@@ -24,7 +24,7 @@ def to_markdown(found: GateResult) -> str:
         f"## Refusal Index gate: {found.verdict}",
         line(found.why),
         line(judged(found)),
-        _table(guard_table(found)),
+        *([_table(guard_table(found))] if found.guards else []),
         *map(line, notes(found)),
     ]
     if found.changed:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from refusal_index.exporters.results import ExportError, read_exported
+from refusal_index.exporters.results import ExportedRun, ExportError, read_exported
 from refusal_index.exporters.tracker import TRACKERS, export_to
 from refusal_index.outcomes.errors import NotWrittenError, suggestion
 from refusal_index.outcomes.folder import run_around
@@ -43,7 +43,8 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     if to in TRACKERS:
         if out is not None:
             raise ExportError("out", f"expected nothing, got {out}; the settings of {to} say where it logs")
-        return export_to(to, read_exported(paths))
+        runs = read_exported(paths)
+        return [*export_to(to, runs), *_lacking(runs)]
     module, place = FILES[to]
     if out is None:
         raise ExportError("out", f"expected {place} to write, got nothing")
@@ -55,7 +56,17 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
         raise
     except OSError as error:
         raise NotWrittenError(Path(error.filename or out), error) from error
-    return said
+    return [*said, *_lacking(runs)]
+
+
+def _lacking(runs: Sequence[ExportedRun]) -> list[str]:
+    """Say which variants lack too many of their questions, wherever their numbers went."""
+    return [
+        f"{run.source}: incomplete: {variant.name}, {variant.lacks}"
+        for run in runs
+        for variant in run.variants
+        if variant.lacks and variant.n is not None
+    ]
 
 
 def _check_place(to: str, out: Path, paths: Sequence[Path]) -> None:

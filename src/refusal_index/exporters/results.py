@@ -18,7 +18,7 @@ from refusal_index.outcomes.files import read_plain
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.runs import ComparedRun, read_runs
-from refusal_index.outcomes.summary import SUMMARY_VERSION, summarise, summary_document, with_confidence
+from refusal_index.outcomes.summary import INCOMPLETE, SUMMARY_VERSION, summarise, summary_document, with_confidence
 from refusal_index.redaction import redacted_in
 from refusal_index.stats import Estimate
 
@@ -53,6 +53,19 @@ class VariantResults:
     name: str
     n: int | None  # scored questions; None for a joint estimate
     metrics: tuple[Estimate, ...]
+    # asked, missing: questions, and those of them that are not scored; of a joint estimate over all its variants
+    asked: int = 0
+    missing: int = 0
+    is_complete: bool = True  # no more of them are missing than is tolerated, under any of its variants
+
+    def status_of(self, one: Estimate) -> str:
+        """Return the status of a metric, which is "incomplete" for a number that is not to be taken as sound."""
+        return one.status if self.is_complete or one.estimate is None else INCOMPLETE
+
+    @property
+    def lacks(self) -> str | None:
+        """What is missing, in a few words; None where it is complete."""
+        return None if self.is_complete else f"{self.missing:,} of {self.asked:,} questions not scored"
 
 
 @dataclass(frozen=True)
@@ -185,16 +198,28 @@ def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
             _text(one["variant"]) or UNNAMED,
             _count(one["n"]),
             tuple(_estimate(*item) for item in one["metrics"].items()),
+            *_completeness([one]),
         )
         for one in document["variants"]
     ]
     joint = [
-        VariantResults(POOLED, None, tuple(_estimate(name, one[name]) for name in JOINT if one[name] is not None))
+        VariantResults(
+            POOLED,
+            None,
+            tuple(_estimate(name, one[name]) for name in JOINT if one[name] is not None),
+            *_completeness([each for each in document["variants"] if each["variant"] in one["variants"]]),
+        )
         for one in document["pooled"]
     ]
     for one in document["variants"]:
         _text(one["model"]), _text(one["dataset"])
     return (*own, *joint)
+
+
+def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool]:
+    """Return what some variants together asked, what of it is not scored, and whether all are complete."""
+    asked, missing = (sum(_count(one["completeness"][name]) for one in variants) for name in ("asked", "unscored"))
+    return asked, missing, all(one["status"] != INCOMPLETE for one in variants)
 
 
 def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:

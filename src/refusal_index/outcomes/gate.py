@@ -1,7 +1,8 @@
 """A release gate: whether a candidate may take the place of its baseline.
 
-The verdict is that of `refusal_index.stats.non_inferiority`, over the guards of a policy. A run that lacks grades of
-more questions than the policy allows can fail and never pass: what is missing is rarely a fair sample.
+The verdict is that of `refusal_index.stats.non_inferiority`, over the guards of a policy. Nothing is decided of a run
+that lacks grades of more questions than the policy allows: what is missing may depend on what it would have been. One
+that was ended early has no grade of what it refused, unless the answer was demanded already.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+import polars as pl
 
 from refusal_index.outcomes.asked import Asked, missing_share
 from refusal_index.outcomes.comparison import CompareOptions, VariantComparison, compare_pair
@@ -74,7 +77,7 @@ class GateResult(Shown):
     policy, alpha
         What was demanded, and the probability of error, of all looks together where there are several.
     variant, match
-        What was judged; the match is None without a baseline.
+        What was judged; the match is None without a baseline, and pairs nothing where no grades are there to pair.
     missing
         Share of what was asked that has no grade, by run: ``"candidate"`` and ``"baseline"``; of the questions, or of
         their further draws where that is more.
@@ -106,7 +109,7 @@ class GateResult(Shown):
     @property
     def incomplete(self) -> tuple[str, ...]:
         """The runs that lack grades of more questions than the policy allows."""
-        return tuple(name for name, share in self.missing.items() if share > self.policy.max_missing)
+        return _too_many(self.missing, self.policy)
 
     @property
     def more_questions(self) -> int | None:
@@ -187,18 +190,20 @@ def decide(
     rows = {key: run.variants[names[key]] for key, run in runs.items()}
     for key, table in rows.items():
         _check_forced(key, table)
-    guards = [*(margin_guards(found, policy) if found else ()), *bound_guards(candidate, rows["candidate"], policy)]
-    tests = judge_guards([one.guard for one in guards], policy.alpha, look)
-    if within_look:
-        tests = tuple(replace(one, verdict="inconclusive") for one in tests)
+    margins = margin_guards(found, policy) if found and found.match.paired else ()
+    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy)]
+    tests = judge_guards([one.guard for one in guards], policy.alpha, look) if guards else ()
     asked = {key: run.asked.get(names[key], Asked()) for key, run in runs.items()}
     if look is not None:
         asked["candidate"] = replace(asked["candidate"], questions=look.n)
     missing = {key: missing_share(table, asked[key]) for key, table in rows.items()}
+    unpaired = found is not None and not found.match.paired
+    if within_look or unpaired or _too_many(missing, policy):
+        tests = tuple(replace(one, verdict="inconclusive") for one in tests)
     scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
-    shared = found.match.matrix.question_ids if found else ()
+    shared = found.match.matrix.of_questions(found.match.matrix.shared).question_ids if found else ()
     design = found.match.matrix.design if found else design_of(scored)
-    result = GateResult(
+    return GateResult(
         verdict=verdict_of(tests),
         candidate=candidate,
         baseline=baseline,
@@ -215,11 +220,18 @@ def decide(
         level_at_look=None if look is None else look.level,
         within_look=within_look,
     )
-    return replace(result, verdict="inconclusive") if result.verdict == "pass" and result.incomplete else result
+
+
+def _too_many(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
+    """Name the runs that lack grades of more questions than the policy allows."""
+    return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
 def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy) -> VariantComparison:
-    """Compare the candidate with the baseline under the one variant to judge by, question by question."""
+    """Compare the candidate with the baseline under the one variant to judge by, question by question.
+
+    Where both were asked the same and lack the grades, nothing is paired.
+    """
     payoffs = payoffs_of((candidate, baseline), policy.margins)
     options = CompareOptions(variant=policy.variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
     pair = compare_pair((candidate, baseline), options)
@@ -227,14 +239,20 @@ def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy) -> 
         raise _several([one.name for one in pair.variants])
     (found,) = pair.variants
     if not found.match.paired:
-        matrix = found.match.matrix
-        shared, (ours, theirs) = int(matrix.shared.sum()), matrix.scored.sum(axis=1).tolist()
-        raise OutcomeTableError(
-            f"baseline: expected at least half of the {min(ours, theirs):,} graded questions of the smaller run in "
-            f"both, got {shared:,} shared, of {ours:,} of the candidate and {theirs:,} of the baseline; ask the "
-            "candidate what the baseline was asked"
-        )
+        _check_same_questions(*(run.variants[_variant(run, policy, found)] for run in (candidate, baseline)))
     return found
+
+
+def _check_same_questions(candidate: pl.DataFrame, baseline: pl.DataFrame) -> None:
+    """Raise OutcomeTableError where two runs were asked other questions, whether these have a grade or not."""
+    ours, theirs = (set(table["question_id"]) for table in (candidate, baseline))
+    shared = len(ours & theirs)
+    if 2 * shared < min(len(ours), len(theirs)) or not shared:
+        raise OutcomeTableError(
+            f"baseline: expected at least half of the {min(len(ours), len(theirs)):,} questions of the smaller run in "
+            f"both, got {shared:,} shared, of {len(ours):,} of the candidate and {len(theirs):,} of the baseline; ask "
+            "the candidate what the baseline was asked"
+        )
 
 
 def _variant(run: ComparedRun, policy: Policy, found: VariantComparison | None) -> str | None:

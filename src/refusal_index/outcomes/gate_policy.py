@@ -43,6 +43,11 @@ refuses the wrong questions.
 HUNDREDTHS = frozenset({"omniscience_index"})
 """Metrics whose unit is a hundredth."""
 
+NEVER_BELOW_0 = frozenset(
+    {"correct_rate", "correct_given_attempted", "refusal_rate", "error_rate", "f_score", "hallucination_rate"}
+)
+"""Metrics that are shares."""
+
 MOST_BYTES = 1 << 20
 """Most bytes of a policy."""
 
@@ -86,6 +91,7 @@ class Policy:
             _check_metrics(name, getattr(self, name))
         for metric, margin in self.margins.items():
             _check_margin(metric, margin)
+        _check_bounds(self.at_least, self.at_most)
         _check_share("alpha", self.alpha, 0.5)
         _check_share("max_missing", self.max_missing, 1, from_zero=True)
         if self.variant is not None and not isinstance(self.variant, str):
@@ -161,6 +167,19 @@ def _check_margin(metric: str, margin: float) -> None:
             f"margins, {metric}: expected by how much worse the candidate may be, a number from 0, got {margin:g}; "
             f"leave out the sign: {-margin:g} allows that much"
         )
+
+
+def _check_bounds(at_least: Mapping[str, float], at_most: Mapping[str, float]) -> None:
+    for name, bounds in (("at_least", at_least), ("at_most", at_most)):
+        for metric, bound in bounds.items():
+            if bound < 0 and metric in NEVER_BELOW_0:
+                raise PolicyError(f"{name}, {metric}: expected a number that it can be, from 0 to 1, got {bound:g}")
+    for metric in at_least:
+        if metric in at_most and at_least[metric] > at_most[metric]:
+            raise PolicyError(
+                f"at_least, {metric}: expected no more than its at_most, {at_most[metric]:g}, got "
+                f"{at_least[metric]:g}, which no number fulfils"
+            )
 
 
 def _check_share(name: str, value: object, below: float, from_zero: bool = False) -> None:

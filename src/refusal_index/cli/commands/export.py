@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import Runs
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""What makes a sound place one that takes nothing now; anything else is the place itself."""
 
 
 def export(
@@ -25,15 +29,20 @@ def export(
     """Write runs for another tool, or log them in a tracker.
 
     Every number has the name that it has in summary.json, with the variant before: normal/refusal_index/low. Exporting
-    again replaces what was there. Exit status: 0 done, 1 a tracker did not take them, 2 bad input.
+    again replaces what was there. Exit status: 0 done, 1 a tracker did not take them or the disk is full, 2 bad input.
     """
     from refusal_index.exporters.registry import export_runs
     from refusal_index.exporters.results import ExportError, TrackerError
+    from refusal_index.outcomes.errors import NotWrittenError
 
     try:
         said = export_runs(runs, to, out)
     except ExportError as error:
         raise OptionError(f"{option(error.argument)}: {error.said}") from error
+    except NotWrittenError as error:
+        if error.errno in FULL:
+            raise
+        raise OptionError(f"--out: {error}") from error
     except TrackerError as error:
         console.error(error)
         raise typer.Exit(INCOMPLETE) from error

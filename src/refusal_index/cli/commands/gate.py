@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -97,13 +98,13 @@ def gate(
     It passes if every guard is shown to lie within its limit, fails if one is shown to lie beyond, and is inconclusive
     otherwise. Against a baseline four numbers are guarded, so that knowing less, answering everything or refusing
     everything fails by name: RI, the share of right answers, their share among the answered, and the refusal rate. A
-    run that lacks more than 2 % of its grades can never pass.
+    run that lacks more than 2 % of its grades is inconclusive.
 
     With --run the candidate is asked, with the options of 'refusal-index run', and looked at five times: it stops at
     the first look at which the verdict is certain. All looks together err as seldom as one. The same command again
     resumes.
 
-    Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input, 130 interrupted.
+    Exit status: 0 pass, 1 fail, 3 inconclusive, 2 bad input or an output that cannot be written, 130 interrupted.
     """
     from refusal_index.evaluation.gate import gate as judge
 
@@ -113,16 +114,18 @@ def gate(
     for form, place in places.items():
         _check_place(form, place)
     demanded = _policy(policy, margin, at_least, at_most, variant)
-    if run:
-        found = _asked(candidate, baseline, demanded, values, anytime=anytime)
-    else:
+    if not run:
         _refuse_asking(values, anytime=anytime)
-        found = judge(candidate, baseline, demanded)
-    if json == "-":
-        console.document(found.to_document())
-    else:
-        console.show(found.blocks())
+    try:
+        found = (
+            _asked(candidate, baseline, demanded, values, anytime=anytime)
+            if run
+            else judge(candidate, baseline, demanded)
+        )
+    except OSError as error:  # a full disk is no verdict, which its usual exit status would be
+        raise OptionError(f"{error}; there is no verdict") from error
     _write(found, [candidate, *([baseline] if baseline else [])], places)
+    _print(found, as_json=json == "-")
     raise typer.Exit(EXIT[found.verdict])
 
 
@@ -147,6 +150,12 @@ def _asked(
         raise typer.Exit(EXIT["inconclusive"] if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
     if gated.run.ended is not None:
         console.note(f"ended early: {gated.run.ended}")
+    if gated.run.missing:
+        first = gated.run.missing[0]
+        console.note(
+            f"{len(gated.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
+            f"{first.error[:200]}; the same command asks them again"
+        )
     return gated.verdict
 
 
@@ -177,6 +186,8 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
     found = {}
     for pair in pairs:
         metric, _, number = (part.strip() for part in pair.partition("="))
+        if metric in found:
+            raise OptionError(f"{option}: expected one number for {metric!r}, got several; leave one out")
         try:
             found[metric] = float(number)
         except ValueError:
@@ -198,14 +209,36 @@ def _check_place(form: str, place: Path) -> None:
         raise OptionError(f"--{form}: expected a folder that exists, got {place.parent}; create it or choose another")
 
 
+def _print(found: GateResult, *, as_json: bool) -> None:
+    """Print the verdict; it stands as well where whoever reads it has gone, as `head` does after a line."""
+    try:
+        if as_json:
+            console.document(found.to_document())
+        else:
+            console.show(found.blocks())
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit):  # the last is how Rich says the first
+        console.print_no_more()
+    except OSError as error:
+        console.print_no_more()
+        raise OptionError(
+            f"the standard output cannot be written ({error.strerror}); the verdict is {found.verdict}: print it to "
+            "another place"
+        ) from error
+
+
 def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) -> None:
     """Write the verdict to its places, the report of the runs among them, and to where GitHub shows it."""
     from refusal_index.evaluation.gate import write_verdict
+    from refusal_index.outcomes.errors import NotWrittenError
     from refusal_index.report import read_report_runs, write_report
 
-    write_verdict(found, {form: place for form, place in places.items() if form != "report"})
-    if "report" in places:
-        write_report(read_report_runs(list(runs)).runs, places["report"])
+    try:
+        write_verdict(found, {form: place for form, place in places.items() if form != "report"})
+        if "report" in places:
+            write_report(read_report_runs(list(runs)).runs, places["report"])
+    except NotWrittenError as error:
+        raise OptionError(f"{error}; the verdict is {found.verdict}") from error
     _tell_github(found)
 
 

@@ -48,12 +48,13 @@ def watch(
     Every folder in DIR that holds a whole checkpoint is evaluated once, in the order of the number in its name, with
     the options of 'run'. Half-written ones wait. The same command resumes. It goes on until Ctrl-C unless told
     otherwise; 'refusal-index report' then draws every metric over the steps. Exit status: 0 done, 1 a checkpoint failed
-    or is incomplete, 2 bad input, 130 interrupted.
+    or is incomplete, or there was none, 2 bad input, 130 interrupted.
     """
     from refusal_index.cli.runs import asking
     from refusal_index.engines.budget import Budget
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.watch import prepare_watch
+    from refusal_index.outcomes.run_sets import set_members
 
     if once and until_idle is not None:
         raise OptionError("--once: expected alone, got --until-idle beside it; leave one of them out")
@@ -65,7 +66,10 @@ def watch(
         asking(_carried_out(planned, budget, found), budget)
     finally:
         _show(planned, found)
-    if any(one.left_out is None and (one.result is None or one.result.status != "complete") for one in found):
+    taken = [one for one in found if one.left_out is None]
+    if any(one.result is None or one.result.status != "complete" for one in taken):
+        raise typer.Exit(INCOMPLETE)
+    if not taken and not set_members(planned.out):  # those of before may be gone: a training keeps its last few
         raise typer.Exit(INCOMPLETE)
 
 

@@ -122,5 +122,5 @@ def provider_names() -> list[str]:
 
 
 def _plain(message: str) -> str:
-    """Return a message of Inspect's in one line, without markup."""
-    return " ".join(re.sub(r"\[/?[a-z]*\]", "", message).replace("ERROR:", "").split())
+    """Return a message of Inspect's in one line, without its markup; what has no end is a part of some name."""
+    return " ".join(re.sub(r"\[([a-z]+)\](.*?)\[/\1\]", r"\2", message, flags=re.DOTALL).replace("ERROR:", "").split())

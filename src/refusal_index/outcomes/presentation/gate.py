@@ -34,7 +34,8 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
     yield ""
     yield judged(found)
     yield ""
-    yield guard_table(found)
+    if found.guards:
+        yield guard_table(found)
     for line in notes(found):
         yield ""
         yield line
@@ -52,14 +53,14 @@ def sentence(found: GateResult) -> str:
     }
     if found.within_look:
         return "asking ended before the next look, and nothing is decided between looks; run its command again."
+    if found.incomplete:
+        return _incomplete(found)
+    if found.match is not None and not found.match.paired:
+        return "too few questions have a grade in both runs; run their own commands again."
     if found.verdict == "fail":
         return f"{'; '.join(_failed(one) for one in by_verdict['fail'])}."
     if by_verdict["inconclusive"]:
         return f"{'; '.join(_open(one) for one in by_verdict['inconclusive'])}."
-    if found.incomplete:
-        each = listed([f"{percent(round(found.missing[one], 4))} of the {one}'s" for one in found.incomplete])
-        most = percent(found.policy.max_missing)
-        return f"{each} questions have no grade, and more than {most} missing can never pass; run its command again."
     level = percent(round(1 - found.alpha, 6))
     return f"every guard lies within its limit with {level} confidence; nearest to it is {_nearest(found)}."
 
@@ -71,7 +72,7 @@ def notes(found: GateResult) -> Iterator[str]:
     stop = None if found.baseline is None else Stop.read(found.baseline.about)
     if stop is not None:
         yield f"Of the baseline: {stop.sentence}"
-    if found.verdict == "inconclusive" and not found.incomplete and not found.within_look:
+    if found.verdict == "inconclusive" and found.guards and not found.incomplete and not found.within_look:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
     if short:
@@ -195,6 +196,16 @@ def _seen(one: GuardResult) -> str:
     if named.against_baseline:
         return f"{_signed(named.guard.estimate)}, at worst {_signed(test.worst)}, allowed {allowed(one)}"
     return f"{number(named.candidate)}, at worst {number(test.worst)}, allowed {allowed(one)}"
+
+
+def _incomplete(found: GateResult) -> str:
+    """Say of which runs too much is missing to decide anything."""
+    each = listed([f"{percent(round(found.missing[one], 4))} of the {one}'s" for one in found.incomplete])
+    most = percent(found.policy.max_missing)
+    return (
+        f"{each} questions, or of their further draws, have no grade; with more than {most} missing nothing is "
+        "decided, as what is missing may differ from the rest; run its command again."
+    )
 
 
 def _nearest(found: GateResult) -> str:

@@ -72,8 +72,10 @@ def lacking(summary: Summary) -> str | None:
     found = [variant for variant in summary.variants if not variant.is_complete]
     if not found:
         return None
+    unnamed = len(summary.variants) == 1 and found[0].variant is None
     each = [
-        f"{_title(summary, one)} {one.completeness.scored:,} of {one.completeness.asked:,}" for one in found[:SHOWN]
+        f"{'' if unnamed else _title(summary, one) + ' '}{one.completeness.scored:,} of {one.completeness.asked:,}"
+        for one in found[:SHOWN]
     ]
     more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
     asked_again = any(reason in one.completeness.reasons for one in found for reason in (NOT_FINISHED, REQUEST_FAILED))
