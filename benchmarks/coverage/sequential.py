@@ -91,8 +91,9 @@ def distances(index: float, replicates: int, rng: np.random.Generator) -> Floats
     cells = PlanningScenario(REFUSAL_RATE, ERROR_RATE, index).cells
     counts = rng.multinomial(STEP, cells, size=(replicates, len(OFTEN))).cumsum(axis=1)
     found, sigma = estimates(counts)
-    # A table without an index or at its boundary says nothing.
-    return np.nan_to_num((found - BOUND) / (sigma / np.sqrt(OFTEN)), nan=-np.inf)
+    statistics = (found - BOUND) / (sigma / np.sqrt(OFTEN))
+    # A look at a table without an index, or at its boundary, finds nothing and is no missing look.
+    return np.where(np.isnan(statistics), -np.inf, statistics)
 
 
 def stops(rule: Rule, statistics: Floats) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:

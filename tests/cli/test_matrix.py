@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from refusal_index.evaluation.configuration import read_config
-from refusal_index.evaluation.sweep import Sweep
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.runs import read_runs
 from tests.cli.making import outcomes, write_sums
 from tests.engines.fake_api import FakeApi, is_grading, question_of
@@ -255,7 +254,7 @@ def test_the_folder_of_something_else_is_left_as_it_is(run):
 def test_a_set_that_is_run_already_is_told_so(run):
     Path("set.toml").write_text(CONFIG)
     with FakeApi(answer) as api:
-        with Sweep(Path("runs/set"), read_config("set.toml"), ()).held():
+        with held(Path("runs/set")):
             result = run(api)
         assert not api.received
     assert result.exit_code == 2

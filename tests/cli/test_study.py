@@ -179,8 +179,8 @@ def test_paper_makes_every_study_of_three_models_on_two_datasets(invoke, three, 
     fourth = written(tmp_path / "d.parquet", "d", rho=0.3, n=250, draws=2, seed=8)
     result = invoke("paper", *three, fourth, *others, "--out", "all", "--models", models, "--format", "csv,svg")
     assert result.exit_code == 0
-    # Files do not say what was asked, so that nobody knows whether a model was to think; and these hold no scores.
-    possible = sorted(set(STUDY_NAMES) - {"thinking", "calibrator_cost", "score_or_refusal"})
+    # Files do not say what was asked: neither whether a model was to think nor which targets; and these hold no scores.
+    possible = sorted(set(STUDY_NAMES) - {"thinking", "response_to_penalty", "calibrator_cost", "score_or_refusal"})
     assert f"{len(possible)} studies of {len(STUDY_NAMES)}" in result.output
     assert sorted(path.stem for path in (tmp_path / "all").glob("*.svg")) == possible
     assert (tmp_path / "all/README.md").read_text().count("![") == len(possible)

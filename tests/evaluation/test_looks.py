@@ -23,6 +23,7 @@ from refusal_index.evaluation.running import run_to_end
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.stopping import Until
 from tests.evaluation.models import ASKED, number_in
 from tests.tiers import one_fast
@@ -201,7 +202,7 @@ def test_a_configuration_says_it_of_each_dataset(tmp_path):
     sweep = prepare_sweep("set.toml", Settings())
 
     async def carried() -> list[ri.Run]:
-        with sweep.held():
+        with held(sweep.path):
             return [one.run async for one in carry_out_sweep(sweep, lambda *_: nullcontext(unwatched))]
 
     (run,) = run_to_end(carried())

@@ -19,6 +19,7 @@ from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, s
 from refusal_index.studies.writing import few_notes
 
 VARIANTS = ("low", "normal", "high")
+STATED = {"prompts": {"targets": dict(zip(VARIANTS, (0.0, 0.5, 0.75), strict=True))}}
 MANY = 9
 SCORES = [
     *(record(name) for name in ("p-answering", "verbalised-number-after", "likelihood", "self-consistency")),
@@ -31,8 +32,8 @@ def named(place: int) -> str:
 
 
 def labelled(run):
-    """Label a run as those that are read are, where a model has runs on several datasets."""
-    return replace(run, label=f"{run.model}, {run.dataset}")
+    """Label a run as those that are read are, where a model has runs on several datasets; its prompts state targets."""
+    return replace(run, label=f"{run.model}, {run.dataset}", settings=STATED)
 
 
 @pytest.fixture(scope="module")

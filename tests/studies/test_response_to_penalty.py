@@ -89,6 +89,24 @@ def test_scores_of_confidence_show_what_their_best_cut_would_have_earned():
     assert "likelihood: best" in printed(study.frame).columns
 
 
+def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
+    first, second = (
+        with_scores(run_at([0.4] * 4, n=300, seed=seed), {"likelihood": strength})
+        for seed, strength in ((3, 3.0), (4, 0.5))
+    )
+    runs = [
+        dataclasses.replace(run, dataset=name, label=f"m, {name}") for run, name in ((first, "one"), (second, "two"))
+    ]
+    study, alone = make(runs, OPTIONS), [make([run], OPTIONS) for run in runs]
+    assert [title for axes in study.figure().axes if (title := axes.get_title("left"))] == ["m\none", "m\ntwo"]
+    assert [note.split(":")[0] for note in study.notes] == ["m, one", "m, two"]
+    shown = printed(study.frame)
+    assert shown["dataset"].to_list() == ["one"] * 4 + ["two"] * 4
+    best = [text for each in alone for text in printed(each.frame)["likelihood: best"]]
+    assert shown["likelihood: best"].to_list() == best
+    assert best[:4] != best[4:]
+
+
 def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
     study = make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4

@@ -33,6 +33,7 @@ from refusal_index.evaluation.progress import counting, progress_bar
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.evaluation.writing import DISAGREEMENTS
+from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import SUMMARY
 
 T = TypeVar("T")
@@ -193,7 +194,7 @@ def _counting(title: str, size: int) -> AbstractContextManager[Callable[[], None
 def show_set(sweep: Sweep, *, as_json: bool) -> bool:
     """Carry out a set, print its results, and return whether every run of it is complete."""
     budget = Budget(sweep.plans[0].settings.limits)
-    with sweep.held():
+    with held(sweep.path):
         results = asking(_carried_out(sweep, budget), budget, _waits(sweep.plans[0].settings.sending))
     if as_json:
         console.document(sweep.to_document(results))

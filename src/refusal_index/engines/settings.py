@@ -101,7 +101,7 @@ class Decoding:
     temperature: float = setting(0.7, low=0)
     top_p: float = setting(0.95, low=0, high=1)
     max_tokens: int = setting(4096, low=1)
-    reasoning_effort: ReasoningEffort | None = setting(None)  # noqa: RUF009 - a field
+    reasoning_effort: ReasoningEffort | None = setting(None)
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Stopping:
         How often it is looked at, all of them planned before; the last one is after all questions.
     """
 
-    until: Until | None = setting(None, read=read_until, harmless=ENDS, of="dataset")  # noqa: RUF009
+    until: Until | None = setting(None, read=read_until, harmless=ENDS, of="dataset")
     looks: int = setting(DEFAULT_LOOKS, low=1, high=MOST_LOOKS, harmless=ENDS, of="dataset")
 
 
@@ -226,11 +226,11 @@ class Accounts:
         Of the weighted and of the truthfulness score.
     """
 
-    price: Price | None = setting(None, read=read_price, harmless=COUNTED)  # noqa: RUF009
-    grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")  # noqa: RUF009
+    price: Price | None = setting(None, read=read_price, harmless=COUNTED)
+    grader_price: Price | None = setting(None, read=read_price, harmless=COUNTED, of="dataset")
     batch_rate: float | None = setting(None, low=0, high=1, harmless=COUNTED)
     penalty: float = setting(1.0, low=0, harmless=COUNTED, of="set")
-    truthfulness_weights: TruthfulnessWeights = setting(  # noqa: RUF009
+    truthfulness_weights: TruthfulnessWeights = setting(
         TruthfulnessWeights(), read=read_weights, harmless=COUNTED, of="set"
     )
 

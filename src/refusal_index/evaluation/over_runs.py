@@ -66,8 +66,7 @@ def study(name: str, runs: Sequence[Run | str | Path] | Run, **options: Any) -> 
     RefusalIndexError
         If there is no such study, or the runs do not allow it.
     """
-    # studies draw, which takes a while to import
-    from refusal_index.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415
+    from refusal_index.studies.study import STUDY_NAMES, study_spec  # noqa: PLC0415 - they draw: long to import
 
     if name not in STUDY_NAMES:
         raise unknown("name", name, STUDY_NAMES)

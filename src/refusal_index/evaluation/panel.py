@@ -7,15 +7,12 @@ is resumed, or another look at the same checkpoints, adds to it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from refusal_index.evaluation.sweep import LOCK, CellResult, run_document
+from refusal_index.evaluation.sweep import CellResult, run_document
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
 
 NAME = "panel"
@@ -44,22 +41,6 @@ class PanelFolder:
             raise RunFolderError(f"{path / SUMMARY} is not the summary of checkpoints; choose another folder")
         runs = document.get("runs")
         self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other processes out of the folder while the block runs; it makes the folder where there is none.
-
-        Raises
-        ------
-        RunFolderError
-            If another process holds it, or it cannot be made.
-        """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be made ({error.strerror}); choose another place") from error
-        with held(self.path / LOCK):
-            yield
 
     def put(self, result: CellResult, step: int | None) -> None:
         """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.

@@ -67,7 +67,7 @@ class News:
             If that could not be told for as long as a provider is borne with.
         """
         from refusal_index.engines.waves.batch import has_news  # noqa: PLC0415 - of one engine only
-        from refusal_index.engines.waves.batch_looks import OUTAGE  # noqa: PLC0415
+        from refusal_index.engines.waves.batch_looks import OUTAGE  # noqa: PLC0415 - of one engine only
 
         path = plan.folder.path
         try:

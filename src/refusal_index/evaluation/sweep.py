@@ -39,12 +39,10 @@ from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.stores import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
 from refusal_index.outcomes.summary import Summary
 from refusal_index.protocol import Asked
 
-LOCK = ".lock"
 Watched = Callable[[int, Plan], AbstractContextManager[Progress]]
 """Gives what is told of a run's progress, for its place in a set."""
 
@@ -119,22 +117,6 @@ class Sweep:
     def summary(self) -> Path:
         """The summary of all runs."""
         return self.path / SUMMARY
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Keep other sets out of the folder while the block runs; it makes the folder where there is none.
-
-        Raises
-        ------
-        RunFolderError
-            If another process holds it, or it cannot be made.
-        """
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{self.path} cannot be made ({error.strerror}); choose another place") from error
-        with held(self.path / LOCK):
-            yield
 
     def write(self, results: Sequence[CellResult]) -> None:
         """Replace the set's summary."""

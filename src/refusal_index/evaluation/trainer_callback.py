@@ -27,6 +27,7 @@ from refusal_index.evaluation.running import run_to_end
 from refusal_index.evaluation.sweep import CellResult
 from refusal_index.evaluation.weights import weights_tag
 from refusal_index.exporters.numbers import numbers
+from refusal_index.outcomes.lock import held
 from refusal_index.redaction import redacted
 
 try:
@@ -43,7 +44,7 @@ PANEL = {"variants": "normal", "grader": "exact", "temperature": 0, "max_tokens"
 """Settings of a panel unless told otherwise: at temperature 0 one reply a question is enough for RI."""
 
 
-class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc]
+class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformers is an extra: without it any class
     """Asks the model in training a fixed panel of questions, and logs the metrics with the trainer.
 
     Parameters
@@ -156,7 +157,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc]
         return replace(plan, title=(f"step {step:,}", plan.title[1]))
 
     def _carried_out(self, plan: Plan, step: int) -> Run:
-        with self._panel.held():
+        with held(self._panel.path):
             try:
                 run = run_to_end(bring_to_end(plan))
             except RefusalIndexError as error:

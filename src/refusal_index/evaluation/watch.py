@@ -28,6 +28,7 @@ from refusal_index.evaluation.sweep import CellResult
 from refusal_index.evaluation.weights import weights_digest
 from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.lock import held
 from refusal_index.redaction import redacted
 
 FIELDS = ("path", "name", "step")
@@ -169,7 +170,7 @@ async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> Asy
     panel, settled = PanelFolder(watch.out), Settled(watch.every)
     done: dict[Path, Signature] = {}
     idle = 0.0
-    with panel.held():
+    with held(panel.path):
         while True:
             waiting = []
             for one in checkpoints_in(watch.folder):

@@ -18,7 +18,6 @@ from refusal_index.stats import Estimate
 from refusal_index.version import __version__
 
 FOLDER = ".eval_results"
-URL = "https://pypi.org/project/refusal-index/"
 TASK = "question-answering"
 
 
@@ -74,10 +73,9 @@ def _model_index(run: ExportedRun) -> dict[str, Any]:
         for variant, one, value in _defined(run)
     ]
     result = {
-        "task": {"type": TASK, "name": "Two-pass refusal evaluation"},
+        "task": {"type": TASK, "name": f"Two-pass refusal evaluation, refusal-index {__version__}"},
         "dataset": {"name": dataset, "type": dataset},
         "metrics": metrics,
-        "source": {"name": f"refusal-index {__version__}", "url": URL},
     }
     return {"model-index": [{"name": run.model or "unknown", "results": [result]}]}
 

@@ -32,7 +32,7 @@ def to_junit(found: GateResult) -> bytes:
     suite.add_testcases([verdict, *(_case(one.named.metric, one.test.verdict, _told(one)) for one in found.guards)])
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
-    return bytes(xml.tostring())  # type: ignore[no-untyped-call]
+    return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library
 
 
 def _case(name: str, verdict: str, told: str) -> TestCase:

@@ -19,7 +19,7 @@ import polars as pl
 from refusal_index.outcomes.confidence import read_confidence
 from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_plain, read_json, write_atomically
-from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.lock import LOCK, held, make_folder
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
@@ -38,8 +38,6 @@ MOST_SETTINGS = 64 << 20
 
 RUN_ID = "run_id"
 """Where `about` holds what tells a run from every other one, also from those of the same settings."""
-
-_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -110,9 +108,8 @@ class RunFolder:
         """
         if not self.run_json.exists():
             self._refuse_foreign()
-        self._make(self.path)
         self._refuse_links()
-        return held(self.path / _LOCK)
+        return held(self.path)
 
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
         """Make the folder for these settings, or find it made for the same ones.
@@ -215,7 +212,7 @@ class RunFolder:
 
     def _create(self, document: Mapping[str, Any]) -> None:
         self._refuse_foreign()
-        self._make(self.path)
+        make_folder(self.path)
         write_atomically(self.run_json, (json.dumps(document, indent=2) + "\n").encode())
 
     def _read_run_json(self) -> dict[str, Any]:
@@ -266,13 +263,6 @@ class RunFolder:
         except OSError as error:
             raise RunFolderError(f"{self.logs}: {error.strerror}; remove it, or choose another folder") from error
 
-    @staticmethod
-    def _make(folder: Path) -> None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunFolderError(f"{folder} cannot be made ({error.strerror}); choose another place") from error
-
 
 def run_around(place: Path) -> Path | None:
     """Return the folder of a run that a place is or lies in, also by a link; None where there is none.
@@ -311,4 +301,4 @@ def _entries(path: Path) -> list[Path]:
 
 def _is_ours(entry: Path) -> bool:
     """Whether a run that was killed before its `run.json` can have left it."""
-    return entry.name == _LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))
+    return entry.name == LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))

@@ -183,7 +183,7 @@ def _check_bounds(at_least: Mapping[str, float], at_most: Mapping[str, float]) -
 
 
 def _check_share(name: str, value: object, below: float, from_zero: bool = False) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not (0 <= value < below) or (value == 0 and not from_zero):  # type: ignore[operator]
+    number = value if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    if not 0 <= number < below or (number == 0 and not from_zero):
         start = "from 0" if from_zero else "above 0"
         raise PolicyError(f"{name}: expected a number {start} and below {below:g}, got {shortened(value)}")

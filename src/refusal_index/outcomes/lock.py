@@ -11,6 +11,9 @@ from pathlib import Path
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import opened_plain
 
+LOCK = ".lock"
+"""Name of the lock file of a folder."""
+
 LONGEST = 32
 """Most bytes of a lock file, which holds the id of a process."""
 
@@ -31,17 +34,32 @@ else:
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Hold the lock file while the block runs, or raise `RunFolderError` if another process holds it.
+def held(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder while the block runs; it makes the folder where there is none.
 
-    The file stays: removing it would let two processes lock two files of the same name.
+    The lock file stays: removing it would let two processes lock two files of the same name.
+
+    Raises
+    ------
+    RunFolderError
+        If another process holds it, or it cannot be made or written to.
     """
+    make_folder(folder)
+    path = folder / LOCK
     descriptor = _open(path)
     try:
         _take(descriptor, path)
         yield
     finally:
         os.close(descriptor)  # this releases the lock
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none, or raise RunFolderError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be made ({error.strerror}); choose another place") from error
 
 
 def _open(path: Path) -> int:

@@ -23,7 +23,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scored_questions import label, method_colours, scored_run
-from refusal_index.studies.scores import chosen_runs, level_text, model_name
+from refusal_index.studies.scores import chosen_runs, dataset_name, display_names, level_text, model_name
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "response_to_penalty"
@@ -60,9 +60,9 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     chosen, left_out = chosen_runs(stating)
     rows: list[dict[str, Any]] = []
     notes = list(left_out)
-    for run in chosen:
+    for run, name in zip(chosen, display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
-        notes.append(f"{model_name(run)}: {_sentence(found)}")
+        notes.append(f"{name}: {_sentence(found)}")
         rows += found
     frame = pl.DataFrame(rows, schema=SCHEMA)
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
@@ -180,18 +180,20 @@ def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model and target: refusals beside the best, and what they earn beside what the best would."""
-    rows = []
+    """Print one row a model, dataset and target: refusals beside the best, and what they earn beside what the best would."""
+    rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         shown = {
             name: with_interval(row[name], row[f"{name}_low"], row[f"{name}_high"], row["reason"], digits=2)
             for name in _NUMBERS
         }
-        scores = frame.filter(pl.col("model") == row["model"], part="threshold", target=row["target"])
+        same = pl.col("dataset").eq_missing(row["dataset"])
+        scores = frame.filter(same, model=row["model"], part="threshold", target=row["target"])
         cuts = {f"{label(one['method'])}: best": number(one["best_utility"], 2) for one in scores.iter_rows(named=True)}
         rows.append(
             {
                 "model": row["model"],
+                **({"dataset": dataset_name(row["dataset"])} if several else {}),
                 "t": f"{row['target']:g}",
                 "refused": shown["refusal_rate"],
                 "best": shown["best_refusal_rate"],
@@ -206,13 +208,14 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw for each model the refusal rate over the targets beside the best, and below what both earn."""
+    """Draw for each model, and each of several datasets, the refusal rate over the targets beside the best, and below what both earn."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
     figure.set_size_inches(style.WIDTH * max(0.55, 0.36 * columns), 3.6 * bands)
     axes = figure.subplots(2 * bands, columns, sharex=True, sharey="row", squeeze=False)
     names = style.short_names(keys["model"].to_list(), 22)
+    datasets = style.short_names([dataset_name(one) for one in keys["dataset"].unique(maintain_order=True)], 22)
     methods = frame.filter(part="threshold")["method"].unique(maintain_order=True).to_list()
     for place, (model, dataset) in enumerate(keys.iter_rows()):
         band, column = divmod(place, columns)
@@ -222,7 +225,8 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         _draw_pair(above, stated, "refusal_rate", "best_refusal_rate")
         _draw_pair(below, stated, "utility", "best_utility")
         _draw_scores(below, part.filter(part="threshold"), method_colours(methods))
-        above.set_title(names[model], fontsize=7.5)
+        title = [names[model], datasets[dataset_name(dataset)]] if len(datasets) > 1 else [names[model]]
+        above.set_title("\n".join(title), fontsize=7.5)
         above.set_ylim(-0.03, 1.03)
         below.axhline(0, color=style.PALE, linewidth=0.8, zorder=1)
     for spare in range(keys.height, bands * columns):
@@ -232,8 +236,10 @@ def draw(figure: Figure, frame: pl.DataFrame) -> None:
         axes[2 * band, 0].set_ylabel("share refused")
         axes[2 * band + 1, 0].set_ylabel("earned a question")
     axes[0, 0].set_xlim(-0.05, 1.0)
-    for below in axes[2 * bands - 1]:
+    for lowest in range(keys.height - columns, keys.height):
+        below = axes[2 * (lowest // columns) + 1, lowest % columns]
         below.set_xlabel("stated target t")
+        below.tick_params(labelbottom=True)
     style.outside_legend(figure, _handles(methods))
 
 

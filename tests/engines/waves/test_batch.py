@@ -26,6 +26,7 @@ from refusal_index.engines.waves.journal import Journal
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
+from refusal_index.outcomes.lock import held
 from tests.engines.waves.batch_server import almanac, in_a_thread
 
 MODEL = "openai-api/almanac/small"
@@ -426,7 +427,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
 
     async def carried():
         sweep = prepare_sweep("set.toml", Settings())
-        with sweep.held():
+        with held(sweep.path):
             return [one async for one in carry_out_sweep(sweep, watched)]
 
     looked = []

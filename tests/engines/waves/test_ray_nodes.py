@@ -48,12 +48,11 @@ def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight
 
     def slow(_message: str, _sent_before: int) -> float:
         on_their_way = sum(api.received.values()) - len(api.answered)
-        if (
-            on_their_way > 2 and not killing.is_set()
-        ):  # more than one actor sends at a time: both are in the midst of it
+        # More than one actor sends at a time: both are in the midst of it, and stay there until one node is gone.
+        if on_their_way > 2 and not killing.is_set():
             killing.set()
             threading.Thread(target=kill).start()
-        return 0.5
+        return 0.2 if killed.is_set() else 10.0
 
     with FakeApi(sums, slow) as api:
         options = {"engine": "ray", "ray_address": nodes.address, "engine_option": ["shard=4", "concurrency=2"]}

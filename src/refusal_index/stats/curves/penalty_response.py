@@ -158,7 +158,7 @@ def response_to_penalty(
     checked_resamples(n_resamples)
     matrices = checked_matrices(refused, wrong, scored)
     order, stated = _checked_targets(targets, len(matrices[0]))
-    matrices = tuple(matrix[order] for matrix in matrices)  # type: ignore[assignment]
+    matrices = matrices[0][order], matrices[1][order], matrices[2][order]
     tables, penalties = row_tables(*matrices), np.atleast_1d(penalty_from_confidence(stated))
     joint = joint_refusal_index(*matrices)
     weights = _weights(joint)
@@ -242,8 +242,10 @@ def _weights(joint: JointRefusalIndexResult) -> FloatArray:
 def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted mean of atanh(rho) over the prompts of tables of counts, shape (..., k, 4); NaN where none has a rho."""
     rho = tetrachoric(*np.moveaxis(counts, -1, 0))
-    held = np.where(np.isnan(rho), 0.0, weights)
-    z = np.arctanh(np.clip(np.nan_to_num(rho), -LARGEST_RHO, LARGEST_RHO))
+    defined = np.isfinite(rho)
+    # Few of the resampled tables lie at the boundary, where atanh is infinite; a curve of rho 1 - 1e-6 is that of 1.
+    z = np.arctanh(np.clip(np.where(defined, rho, 0.0), -LARGEST_RHO, LARGEST_RHO))
+    held = np.where(defined, weights, 0.0)
     total = held.sum(axis=-1)
     return np.asarray(np.divide((held * z).sum(axis=-1), total, out=np.full(total.shape, np.nan), where=total > 0))
 
