@@ -180,7 +180,7 @@ def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:
-    """Print one row a model, dataset and target: refusals beside the best, and what they earn beside what the best would."""
+    """Print one row a model, dataset and target: refusals and what they earn, beside the best of both."""
     rows, several = [], frame["dataset"].n_unique() > 1
     for row in frame.filter(part="target").iter_rows(named=True):
         shown = {
@@ -208,7 +208,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:
-    """Draw for each model, and each of several datasets, the refusal rate over the targets beside the best, and below what both earn."""
+    """Draw for each model and dataset the refusal rate over the targets beside the best, and below what both earn."""
     keys = frame.select("model", "dataset").unique(maintain_order=True)
     columns = min(keys.height, _PANELS_A_ROW)
     bands = math.ceil(keys.height / columns)
