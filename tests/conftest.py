@@ -1,5 +1,7 @@
 """What holds for every test."""
 
+import signal
+
 from hypothesis import settings
 
 from refusal_index.engines import retrying
@@ -9,5 +11,8 @@ from refusal_index.engines import retrying
 settings.register_profile("fast", deadline=None, max_examples=25, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, max_examples=200)
 settings.load_profile("fast")
+
+# A shell has what it starts in the background ignore Ctrl-C, which tests of interruptions send to themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 retrying.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover

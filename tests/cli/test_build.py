@@ -166,6 +166,7 @@ def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, t
     assert (answered(log) == len(asked)) is (engine == "batch")
 
 
+@pytest.mark.slow
 def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_again(built, tmp_path, monkeypatch):
     log, command = tmp_path / "log.jsonl", ("--questions", "20", "--answerer", "openai-api/fake/answerer")
     batches = ("--engine", "batch", "--engine-option", "poll=0.05")
@@ -183,6 +184,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
     assert answered(log) == len(built[1].answered)
 
 
+@pytest.mark.slow
 def test_batches_of_inspect_build_the_same_file_after_a_warning(built, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)
@@ -306,6 +308,7 @@ def test_a_key_that_is_refused_stops_the_build_and_is_shown_to_nobody(monkeypatc
     assert not any(b"sk-very-secret" in path.read_bytes() for path in Path().rglob("*") if path.is_file())
 
 
+@pytest.mark.slow
 def test_a_section_whose_request_fails_for_good_is_left_out_and_named(monkeypatch):
     def one_town(message: str, sent_before: int) -> web.StreamResponse | None:
         if "Town 11 " not in message:
@@ -350,6 +353,7 @@ def test_a_dry_run_sends_nothing_and_counts_requests(api):
     assert [path.name for path in Path().iterdir()] == ["pages.jsonl"]
 
 
+@pytest.mark.slow
 def test_other_settings_in_the_place_of_a_build_are_named(api):
     write_pages(Path("pages.jsonl"), 40)
     build("--questions", "12")
@@ -420,6 +424,7 @@ def test_defaults_are_those_of_the_room_below():
     assert defaults["writer"] == DEFAULT_GRADER
 
 
+@pytest.mark.slow
 def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(monkeypatch):
     """What stops it is a key that is refused after so many replies."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import polars as pl
+import pytest
 
 MODEL = ("--model", "openai-api/almanac/base")
 DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 
+@pytest.mark.slow
 def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")

@@ -49,6 +49,7 @@ def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
     assert command("score", folder).exit_code == 0
 
 
+@pytest.mark.slow
 def test_engines_are_interchangeable_to_the_row_and_one_finishes_what_the_other_began(command):
     """End to end: outcomes, summary and the folder's identity are the same whoever carries the requests."""
     size = ("run", "--limit", "12", "--variants", "low,highest", "--repeat-questions", "3", "--draws")

@@ -25,6 +25,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, scored):
     said = command("paper", str(scored), "--out", "all", "--format", "csv,tex,svg")
     assert said.exit_code == 0
@@ -39,6 +40,7 @@ def test_paper_makes_the_studies_of_scores_of_a_run_that_has_some(command, score
     assert "beaten" in Path("all/score_or_refusal.tex").read_text()
 
 
+@pytest.mark.slow
 def test_an_outcome_table_alone_says_who_makes_and_measures_scores(command, scored):
     table = scored / "outcomes.parquet"
     for name in ("calibrator_cost", "score_or_refusal"):

@@ -16,7 +16,9 @@ from tests.docs.running import agrees, command_lines, has_part, nearly_agrees, p
 ASKING = frozenset(
     {
         "README.md",
+        "docs/confidence.md",
         "docs/export.md",
+        "docs/scale.md",
         "docs/tutorial.md",
         "docs/how-to/own-data.md",
         "docs/how-to/paper.md",

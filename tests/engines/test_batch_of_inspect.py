@@ -160,6 +160,7 @@ def test_a_run_in_batches_waits_longer_than_for_a_response_and_ends_as_any(tmp_p
     assert any("on their way" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_one_variant_after_the_other_goes_in_batches(tmp_path):
     """What collects requests ends with an evaluation of Inspect's, and each variant is one."""
     log = tmp_path / "log.jsonl"
@@ -207,6 +208,7 @@ def test_a_server_without_batches_ends_the_run_in_one_line(tmp_path):
     assert "the same command resumes" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_grader_without_batches_is_asked_one_request_at_a_time(tmp_path):
     log = tmp_path / "log.jsonl"
     with FakeApi(lambda _: "A") as grader, batch_server(log, MODEL) as url, pytest.MonkeyPatch.context() as patch:

@@ -121,6 +121,7 @@ def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_o
             assert same(one.logprobs, other.logprobs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "inspect"])
 def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none(engine):
     asked, plain = (

@@ -20,6 +20,7 @@ from refusal_index.protocol import GraderError
 from tests.engines.fake_api import FakeApi, is_grading, question_of
 
 
+@pytest.mark.slow
 def test_inspect_eval_runs_a_task_and_its_metrics_are_the_statistics_of_its_cells(tmp_path):
     command = [str(Path(sys.executable).with_name("inspect")), "eval", "refusal_index/almanac"]
     settings = ["--model", "almanac/base", "-T", "limit=30", "-T", "variant=high", "--display", "none"]

@@ -226,6 +226,7 @@ def test_a_verdict_that_is_missing_has_no_answer_asked_again(run):
     assert all(one.text for one in answers.values())
 
 
+@pytest.mark.slow
 def test_all_methods_of_a_folder_are_of_the_same_folds(run):
     ri.confidence_scores(run, ["text-classifier"], engine="local", group="none")
     table = ri.confidence_scores(run, ["topic"], engine="local", group="entity")

@@ -52,6 +52,7 @@ def usage(one: MethodRecord) -> tuple[int, int, int]:
     return one.usage.requests, one.usage.input_tokens, one.usage.output_tokens
 
 
+@pytest.mark.slow
 def test_every_method_has_a_record_for_its_scores_and_the_baseline_too(made):
     found = records(made)
     table = pl.read_parquet(made / "confidence.parquet")
@@ -102,6 +103,7 @@ def test_what_was_trained_says_on_what_and_how_its_folds_were_made(made):
     assert found["likelihood", None].needs == ("log probabilities",)
 
 
+@pytest.mark.slow
 def test_scoring_again_keeps_the_records_of_the_other_methods(run):
     before = records(run)
     ri.confidence_scores(run, ["likelihood"], engine="local")

@@ -57,6 +57,7 @@ def of(topic: str | None, *ids: str) -> dict[str, Question]:
     return {one: Question(one, "?", "!", topic=topic) for one in ids}
 
 
+@pytest.mark.slow
 def test_every_trained_method_scores_a_run_out_of_fold_with_the_entities_kept_together(run):
     table = ri.confidence_scores(run, TRAINED, engine="local")
     assert table.group_by("method").len().sort("method").rows() == [(one, 80) for one in sorted(TRAINED)]
@@ -67,6 +68,7 @@ def test_every_trained_method_scores_a_run_out_of_fold_with_the_entities_kept_to
     assert ri.confidence_scores(run, TRAINED, engine="local").equals(table), "the run's seed settles the folds"
 
 
+@pytest.mark.slow
 def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
     assert set(ri.confidence_scores(run, ["text-classifier"], engine="local")["method"]) == {"text-classifier", "topic"}
     alone = ri.confidence_scores(run, ["likelihood"], engine="local").filter(pl.col("method") == "likelihood")
@@ -86,6 +88,7 @@ def test_folds_by_topic_leave_the_topic_nothing_to_say(run):
     assert table.group_by("fold").agg(pl.col("confidence").n_unique())["confidence"].to_list() == [1] * 5
 
 
+@pytest.mark.slow
 def test_states_are_computed_once_and_read_by_every_layer(run, computed):
     areas = [ri.confidence_scores(run, ["p-ik"], engine="local", layer=layer) for layer in (None, 2, 4)]
     assert computed == [80]

@@ -87,12 +87,14 @@ def test_modules_that_were_frozen_in_another_mode_stay_in_it(tmp_path: Path):
     assert (tmp_path / "panel").exists()
 
 
+@pytest.mark.slow
 def test_it_asks_whenever_a_checkpoint_is_saved(tmp_path: Path):
     trainer = trainer_of(tmp_path / "checkpoints", steps=4, save=2, tiny=True)
     trainer.add_callback(ri.RefusalIndexCallback(trainer, out=tmp_path / "panel", **FEW))
     assert [one["step"] for one in trained(trainer)] == [2, 4]
 
 
+@pytest.mark.slow
 def test_the_same_training_again_resumes_and_another_is_another_run(tmp_path: Path):
     for _ in range(2):
         trainer = trainer_of(tmp_path / "checkpoints", steps=2, tiny=True)

@@ -19,6 +19,7 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
+from tests.tiers import one_fast
 
 SMALL = {"limit": 30, "variants": "low,high"}
 
@@ -31,7 +32,7 @@ def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
         }
 
 
-@pytest.mark.parametrize("draws", [1, 2])
+@one_fast("draws", [1, 2])
 def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws):
     local, logged = (
         ri.evaluate("almanac/small", engine=engine, out=engine, draws=draws, **SMALL) for engine in ("local", "inspect")
@@ -45,7 +46,7 @@ def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws
 
 
 @pytest.mark.parametrize("first", ["local", "inspect", "http"])
-@pytest.mark.parametrize("second", ["local", "inspect", "http"])
+@one_fast("second", ["local", "inspect", "http"])
 def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishes_it(first, second):
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):

@@ -103,6 +103,7 @@ def test_one_that_was_written_just_now_is_waited_for(tmp_path: Path):
     assert one.result.status == "complete"
 
 
+@pytest.mark.slow
 def test_one_that_is_finished_while_it_is_watched_is_evaluated_then(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     whole = (place / "model.safetensors").read_bytes()

@@ -112,6 +112,7 @@ def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report:
     assert -1 <= page.run("document.getElementById('questions').getBoundingClientRect().top") < 100
 
 
+@pytest.mark.slow
 def test_a_view_is_sent_by_its_link_and_the_back_button_leads_to_the_one_before(
     new_page: NewPage, report: Path, table: pl.DataFrame
 ) -> None:

@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 from tests.studies.scores_made import forced_answers, with_scores
+from tests.tiers import one_fast
 
 from refusal_index.outcomes.confidence import Score, confidence_table
 from refusal_index.stats import noise_corrected_refusal_index, refusal_index
@@ -201,7 +202,7 @@ def test_a_score_that_separates_has_a_curve_through_the_corner():
     assert {row["auroc"] for row in rows} == {1.0}
 
 
-@pytest.mark.parametrize("count", [1, 3, 4, 9])
+@one_fast("count", [1, 3, 4, 9])
 def test_it_draws_and_prints_few_methods_and_many(drawn, count):
     names = ["p-answering", "topic", "p-ik", "likelihood", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     study = make([with_scores(drawn, names)], OPTIONS)
@@ -209,6 +210,7 @@ def test_it_draws_and_prints_few_methods_and_many(drawn, count):
     assert study.printed(study.frame).height == count + 2
 
 
+@pytest.mark.slow
 def test_it_draws_and_prints_names_that_are_code_elsewhere(drawn, scored):
     others = [make_run(HOSTILE, n=60, draws=3, variants=("normal",)), with_scores(make_run("c", n=90), [HOSTILE])]
     check_files(make([drawn, *others], OPTIONS))

@@ -95,5 +95,6 @@ def test_tables_without_an_index_are_left_out_or_make_it_impossible(models):
         make([silent], OPTIONS)
 
 
+@pytest.mark.slow
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models):
     check_files(make([*models, make_run(HOSTILE, seed=4)], OPTIONS))

@@ -38,6 +38,7 @@ def written(hostile, tmp_path_factory):
     return {path.name: path.read_bytes() for path in write_study(hostile, tmp_path_factory.mktemp("written"))}
 
 
+@pytest.mark.slow
 def test_the_same_study_gives_the_same_bytes(tmp_path, hostile, written):
     again = {path.name: path.read_bytes() for path in write_study(hostile, tmp_path)}
     assert sorted(written) == [f"results_table.{kind}" for kind in ("csv", "pdf", "png", "svg", "tex")]

@@ -37,6 +37,7 @@ def read(path: Path) -> tuple[FirstPass, ...]:
     return read_first_passes(file, "graded", ReadOptions(dataset="czech_simpleqa"))
 
 
+@pytest.mark.slow
 def test_all_21630_czech_answers_are_counted_as_a_plain_count_of_their_grades_does():
     everything: list[FirstPass] = []
     for model in MODELS:

@@ -242,6 +242,7 @@ def test_an_address_without_a_cluster_is_told_within_seconds():
     assert time.monotonic() - started < 5
 
 
+@pytest.mark.slow
 def test_what_is_no_cluster_is_told_within_seconds():
     silent = socket.create_server(("127.0.0.1", 0))
     with silent, FakeApi(sums) as api:
@@ -343,6 +344,7 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
         own_name(tmp_path / "waves")
 
 
+@pytest.mark.slow
 def test_nothing_is_told_to_the_makers_of_ray(here):
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 

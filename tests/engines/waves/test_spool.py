@@ -128,6 +128,7 @@ def test_a_line_that_holds_no_result_is_named_and_the_others_are_read(read, tmp_
     assert len(named) < 1000
 
 
+@pytest.mark.slow
 def test_values_as_deep_as_can_just_be_read_end_nothing(read):
     """What is read from a shallow place may be too deep for a deeper one."""
     lines = []
