@@ -92,6 +92,7 @@ def expected_reasons(sections: list[dict[str, Any]]) -> Counter[str]:
     return planted
 
 
+@pytest.mark.slow
 def test_a_whole_build_counts_every_planted_fault_and_every_request(api):
     write_pages(Path("pages.jsonl"), 100)
     result = build("--questions", "60", "--revision", "2023-09-04")
@@ -210,6 +211,7 @@ def test_functions_build_the_same_questions(engine, built):
     assert record()["settings"]["writer"]["model"] == function
 
 
+@pytest.mark.slow
 def test_another_engine_finishes_what_one_began_and_asks_nothing_twice(monkeypatch):
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
         told = {"error": {"message": "no more", "type": "t", "code": None}}
@@ -233,6 +235,7 @@ def test_each_request_has_its_own_seed_and_each_role_its_settings(built):
     assert told == {(True, "writer", 0.7, 0.9), (False, "answerer", 0.3, 0.9)}
 
 
+@pytest.mark.slow
 def test_a_finished_build_sends_nothing_and_says_the_same_again(api):
     write_pages(Path("pages.jsonl"), 40)
     first = build("--questions", "12")
@@ -263,6 +266,7 @@ def test_another_seed_draws_other_sections(api):
     assert {one["question"] for one in lines("other.jsonl")} != {one["question"] for one in lines("wiki.jsonl")}
 
 
+@pytest.mark.slow
 def test_pages_that_run_out_are_told_and_what_there_is_is_frozen(api):
     write_pages(Path("pages.jsonl"), 20)
     result = build("--questions", "100")

@@ -11,9 +11,8 @@ from tests.cli.making import LOCAL, outcomes
 from tests.cli.serving import finish, kill_once, start
 
 
-@pytest.mark.parametrize(
-    ("size", "kills"), [(20, (25,)), pytest.param(150, (60, 200), marks=pytest.mark.slow)], ids=["40", "300"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "kills"), [(20, (25,)), (150, (60, 200))], ids=["40", "300"])
 def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same_result(
     server,
     command,

@@ -43,6 +43,7 @@ def client_of(server: Server) -> openai.OpenAI:
     return openai.OpenAI(base_url=server.url, api_key="sk-none", max_retries=0)
 
 
+@pytest.mark.slow
 def test_a_batch_and_run_batch_give_the_same_replies(command, server):
     write(*(line(number) for number in range(60)))
     assert command(*RUN).exit_code == 0

@@ -70,7 +70,8 @@ def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(c
     assert command("report", "r", "virtual.parquet", "--out", "page.html").exit_code == 0
 
 
-@one_fast("method", ["likelihood", "other"])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["likelihood", "other"])
 def test_the_virtual_run_goes_through_every_command_with_the_run_that_it_came_from(command, scored, method):
     chosen = ("--method", method, *(("--variant", "low") if method == "other" else ()))
     done = command("threshold", "r", *chosen, "--penalty", "1", "--out", "v.parquet")

@@ -59,6 +59,7 @@ def test_a_run_is_extended_by_draws_and_pays_only_for_what_is_new(plan_for):
     assert at_once.outcomes.equals(extended.outcomes)
 
 
+@pytest.mark.slow
 def test_asking_for_fewer_draws_later_loses_none(plan_for):
     with FakeApi(sums) as api:
         many = run(plan_for(api.url, count=COUNT, draws=3, repeat_questions=REPEATED))
@@ -153,6 +154,7 @@ def test_draws_killed_on_the_way_are_not_asked_again(plan_for):
         assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_draws_that_are_missing_in_a_row_are_asked_for_together(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
         plan = plan_for(api.url, count=COUNT)

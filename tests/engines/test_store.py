@@ -234,6 +234,7 @@ def test_a_store_of_the_release_before_is_read_and_brought_up_to_date(path):
     assert "retired_of" in plan[-1]
 
 
+@pytest.mark.slow
 def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
     text = "It was a person of some name. " * 20
     with ReplyStore(path) as store:

@@ -48,6 +48,7 @@ def plan_of(run: Path, *methods: str, **settings: object) -> ConfidencePlan:
     return prepare_confidence(run, methods, Settings.of(engine="local", **settings))
 
 
+@pytest.mark.slow
 def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_for_twice(run):
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file() and path.suffix == ".sqlite"}
     outcomes = pl.read_parquet(run / "outcomes.parquet")
@@ -190,6 +191,7 @@ def test_scores_whose_grades_are_others_by_now_are_taken_out_and_said(run):
     assert not again, "the replies were there"
 
 
+@pytest.mark.slow
 def test_scores_of_draws_are_taken_out_when_there_are_more_and_others_stay():
     made = EMBEDDED | {"limit": 10, "logprobs": True}
     run = ri.evaluate("almanac/base", draws=2, **made)

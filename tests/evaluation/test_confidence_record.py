@@ -52,7 +52,6 @@ def usage(one: MethodRecord) -> tuple[int, int, int]:
     return one.usage.requests, one.usage.input_tokens, one.usage.output_tokens
 
 
-@pytest.mark.slow
 def test_every_method_has_a_record_for_its_scores_and_the_baseline_too(made):
     found = records(made)
     table = pl.read_parquet(made / "confidence.parquet")

@@ -16,6 +16,7 @@ from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.server import create_app, listening
 from tests.evaluation.test_two_engines import completions
+from tests.tiers import one_fast
 
 SMALL = {"limit": 12, "variants": "low,high", "draws": 2}
 
@@ -71,7 +72,7 @@ def test_the_same_table_and_the_same_requests_row_for_row(served):
     assert local.summary == http.summary
 
 
-@pytest.mark.parametrize("second", ["local", "inspect", "http"])
+@one_fast("second", ["local", "inspect", "http"])
 def test_what_one_began_the_others_finish(served, second):
     """The name of the folder and all that it holds are the same, whoever asks."""
     begun = ri.evaluate("almanac/base", engine="http", out="run", **SMALL | {"variants": "low"})

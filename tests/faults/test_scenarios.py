@@ -22,7 +22,6 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-happens-when.md"
 QUICK = frozenset(
     {
-        ("a fifth of dropped connections (first)", "local"),
         ("kill -9 (forced)", "local"),
         ("the store of replies is scrambled", "local"),
     }

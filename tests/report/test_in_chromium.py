@@ -65,6 +65,7 @@ def test_first_screen_holds_index_interval_verdict_and_what_spoils_it(new_page: 
     assert max(bottoms) < 800
 
 
+@pytest.mark.slow
 def test_filters_find_what_the_table_holds(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     refused_right = pl.col("refused") & ~pl.col("wrong")
