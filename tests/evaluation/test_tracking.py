@@ -13,9 +13,12 @@ import pytest
 from refusal_index.engines.engine import WaitingError
 from refusal_index.engines.events import Replied, Underway
 from refusal_index.engines.setting import SettingError
+from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import checks, tracking
-from refusal_index.evaluation.api import evaluate
+from refusal_index.evaluation.api import evaluate, plan_of
+from refusal_index.evaluation.tracking import Counts
 from refusal_index.exporters import tracker
+from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS, answer, stopping
 
@@ -96,6 +99,28 @@ def test_a_tracker_is_told_how_far_the_run_has_come_and_everything_at_its_end(re
     assert notes_of(events) == ["wandb: there"]
     (subject,) = recorder.begun
     assert subject.config["decoding"]["temperature"] == 0.7
+
+
+def test_what_came_in_batches_costs_what_batches_cost():
+    plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **{**LOCAL, "price": "2,8", "batch_rate": 0.5})
+    counts, reply = Counts(plan), Reply(Pass.FIRST, Asked.MODEL, "Lima")
+    with ReplyStore(None) as store:
+        for in_batch in (False, True):
+            one = Completion("q1", "low", 0, reply, input_tokens=1_000_000, in_batch=in_batch)
+            assert counts.add(Replied(one), store)
+    found = counts.found()
+    assert [found[f"progress/{name}"] for name in ("requests", "input_tokens", "cost")] == [2, 2_000_000, 3.0]
+
+
+def test_what_was_set_aside_to_be_asked_again_still_counts_as_paid_for():
+    plan = plan_of(answer, ROWS, model_name="team/sums", out="run", **LOCAL)
+    counts = Counts(plan)
+    said = Completion("q1", "low", 0, Reply(Pass.FIRST, Asked.MODEL, "Lima"), input_tokens=7)
+    with ReplyStore(None) as store:
+        store.put([said])
+        store.retire([said])
+        counts.begin(store)
+    assert [counts.found()[f"progress/{name}"] for name in ("requests", "input_tokens")] == [1, 7]
 
 
 def test_counts_grow_with_the_run(recorder):

@@ -26,6 +26,7 @@ class Logged:
     run: Any = None
     config: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
+    removed: list[str] = field(default_factory=list)  # from the summary
     history: list[dict[str, Any]] = field(default_factory=list)
     artifacts: dict[str, list[str]] = field(default_factory=dict)
     exit_code: int | None = None
@@ -53,6 +54,7 @@ def _read(path: Path) -> Logged:
             found.config |= _items(record.run.config.update)
         elif kind == "summary":
             found.summary |= _items(record.summary.update)
+            found.removed += [item.key or "/".join(item.nested_key) for item in record.summary.remove]
         elif kind == "history":
             found.history.append(_items(record.history.item))
         elif kind == "artifact":

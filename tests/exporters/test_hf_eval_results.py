@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
 yaml = pytest.importorskip("yaml", reason="needs the extra 'eval'")
@@ -57,3 +58,11 @@ def test_numbers_of_an_incomplete_variant_say_so(incomplete, tmp_path):
 def test_several_runs_have_files_of_their_own(run, drawn, tmp_path):
     export_runs([run.path, drawn.path, run.folder.outcomes], "hf-eval-results", tmp_path)
     assert len(list((tmp_path / ".eval_results").iterdir())) == 3
+
+
+def test_a_variant_that_is_called_as_the_joint_estimates_are_is_none_of_them(run, tmp_path):
+    table = run.outcomes.filter(pl.col("variant") == "low").with_columns(variant=pl.lit("pooled"))
+    table.write_parquet(tmp_path / "o.parquet")
+    export_runs([tmp_path / "o.parquet"], "hf-eval-results", tmp_path / "out")
+    (path,) = (tmp_path / "out" / ".eval_results").iterdir()
+    assert all("prompt pooled, 40 questions" in one["notes"] for one in yaml.safe_load(path.read_text()))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -75,6 +77,31 @@ def test_exporting_again_is_the_same_run(drawn, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
     assert found.data.metrics == numbers(json.loads(drawn.folder.summary.read_text()))
+
+
+def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_no_number(drawn, client):
+    (run,) = read_exported([drawn.path])
+    before = {**run.document, "penalty": 7.0, "low": {"no_longer_defined": 3.0}}
+    tracker = open_tracker("mlflow", Subject(run.key, "logged as it goes"))
+    for questions in range(3):
+        tracker.count({"progress/questions": float(questions)})
+    tracker.finish(replace(run, document=before))
+    export_runs([drawn.path], "mlflow")
+    (found,) = runs_of(client)
+    shown = {name: value for name, value in found.data.metrics.items() if not math.isnan(value)}
+    assert shown == {**numbers(run.document), "progress/questions": 2.0}
+    assert math.isnan(found.data.metrics["low/no_longer_defined"])
+
+
+def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, incomplete, client):
+    (run,) = read_exported([incomplete])
+    for one, said in (
+        (run, "incomplete: high, 10 of 40 questions not scored"),
+        (read_exported([drawn.path])[0], "complete"),
+    ):
+        open_tracker("mlflow", Subject("0123456789abcdef", "the same run")).finish(one)
+        (found,) = runs_of(client)
+        assert found.data.tags["refusal_index.status"] == said
 
 
 def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, client):

@@ -34,9 +34,23 @@ def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
     logged, document = logged_in(offline), json.loads(drawn.folder.summary.read_text())
     named = numbers(document)
     assert {name: logged.summary[name] for name in named} == named
+    assert logged.summary["status"] == "complete"
     assert sorted(named.values()) == sorted(leaves(document))
     assert logged.run.display_name == "python:team/sums on sums"
     assert logged.exit_code == 0
+
+
+def test_the_summary_says_beside_its_numbers_that_a_run_is_incomplete(incomplete, offline):
+    export_runs([incomplete], "wandb")
+    assert logged_in(offline).summary["status"] == "incomplete: high, 10 of 40 questions not scored"
+
+
+def test_a_number_that_is_undefined_by_now_is_withdrawn_and_others_are_left_alone(drawn, offline):
+    (run,) = read_exported([drawn.path])
+    tracker = open_tracker("wandb", Subject(run.key, "logged before"))
+    tracker.count({"low/no_longer_defined": 3.0, "progress/questions": 8.0, "of_mine": 1.0})
+    tracker.finish(run)
+    assert logged_in(offline).removed == ["low/no_longer_defined"]
 
 
 def test_a_run_that_waits_is_no_failure(offline):

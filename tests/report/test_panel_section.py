@@ -151,6 +151,23 @@ def test_the_page_has_every_step_as_point_and_row_and_nothing_is_obeyed(tmp_path
     assert page.count("<h1") == 1
 
 
+def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_path: Path):
+    first, second, third = of_steps([-1.0, -0.9, -0.8], n=100)
+    gone = pl.col("question_id").is_in(second.run.variants["normal"]["question_id"][:30].to_list())
+    lost = second.run.variants["normal"].with_columns(
+        *(pl.when(~gone).then(pl.col(name)).alias(name) for name in ("refused", "wrong", "forced_grade")),
+        first_grade=pl.when(gone).then(pl.lit("unscored")).otherwise(pl.col("first_grade")),
+        unscored_reason=pl.when(gone).then(pl.lit("not_finished")),
+    )
+    half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
+    (panel,) = panel_views([first, half, third], ["a", "b", "c"])
+    assert panel.details[0] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
+    assert [row.lacks for row in panel.rows] == [None, "70 of 100", None]
+    page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
+    section = page[page.index('id="panel-1"') : page.index('id="overview"')]
+    assert section.count('<small class="undefined">incomplete</small>') == 1
+
+
 def test_runs_that_are_no_steps_have_no_such_section(tmp_path: Path):
     runs = [replace(run, run=replace(run.run, step=None)) for run in of_steps([-1.0, -0.9])]
     page = write_report(runs, tmp_path / "report.html").path.read_text(encoding="utf-8")

@@ -122,3 +122,18 @@ def test_without_two_targets_it_is_not_possible():
 def test_files_and_hostile_names():
     runs = [run_at([0.2, 0.3, 0.4, 0.5], model=name, n=150) for name in (HOSTILE, "b", "c", "d")]
     check_files(make(runs, OPTIONS))
+
+
+def test_of_variants_that_state_one_target_the_first_counts_and_the_others_are_named():
+    run = run_at([0.1, 0.3, 0.5, 0.7], n=200)
+    stated = {"prompts": {"targets": {"t0": 0.5, "t50": 0.5, "t75": 0.9, "t90": 0.5}}}
+    alike = dataclasses.replace(run, settings=stated)
+    found = make([alike], OPTIONS)
+    assert found.frame.filter(part="target")["variant"].to_list() == ["t0", "t75"]
+    assert found.notes[0].endswith(" Left out, as another variant states the same target: t50, t90.")
+
+
+def test_one_target_alone_is_not_followed():
+    run = run_at([0.1, 0.3, 0.5, 0.7], n=50)
+    with pytest.raises(NotPossibleError):
+        make([dataclasses.replace(run, settings={"prompts": {"targets": dict.fromkeys(NAMES, 0.5)}})], OPTIONS)

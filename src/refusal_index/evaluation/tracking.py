@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 
 from refusal_index.engines.engine import WaitingError
 from refusal_index.engines.events import Event, Finished, Progress, Replied, Underway, unwatched
 from refusal_index.engines.store import ReplyStore
+from refusal_index.engines.took import Took
 from refusal_index.evaluation.plan import Plan
 from refusal_index.exporters.results import read_folder
 from refusal_index.exporters.tracker import Tracker, open_tracker, subject_of, told
-from refusal_index.protocol import Asked, Completion, Conversation, finished_draws
+from refusal_index.protocol import Conversation, finished_draws
 
 EVERY = 5.0
 """Seconds between two looks of a tracker at how far a run has come, or more where it takes longer."""
@@ -32,8 +34,8 @@ AT_THE_END, WHERE_FAILED = 600.0, 10.0
 PROGRESS = "progress"
 """Stands before the counts, as a variant's name stands before its metrics."""
 
-COUNTED = ("questions", "answered", "refused", "wrong", "unscored", "requests")
-"""What is counted beside tokens and cost."""
+COUNTED = ("questions", "answered", "refused", "wrong", "unscored")
+"""What is counted beside what replies took."""
 
 
 @contextmanager
@@ -107,21 +109,21 @@ class Counts:
         self._questions = {question.question_id: question for draws in plan.draws.values() for question in draws}
         self._found: Counter[str] = Counter(dict.fromkeys(COUNTED, 0))
         self._counted: set[tuple[str, str]] = set()
-        self._model, self._graders = (0, 0), (0, 0)
+        self._took = Took()
 
     def begin(self, store: ReplyStore) -> None:
         """Count what was answered before."""
         for variant in self._plan.procedures:
             for conversation in self._plan.each_conversation(variant, store):
                 self._count(conversation, store)
-        for one in store.replies():
-            self._took(one)
+        for one in chain(store.replies(), store.retired()):
+            self._took.add(one)
 
     def add(self, event: Event, store: ReplyStore) -> bool:
         """Count an event, and return whether it counts."""
         match event:
             case Replied(completion):
-                self._took(completion)
+                self._took.add(completion)
             case Finished(variant, question_id):
                 question, procedure = self._questions[question_id], self._plan.procedures[variant]
                 draws = self._plan.draws[variant][question]
@@ -132,10 +134,10 @@ class Counts:
 
     def found(self) -> dict[str, float]:
         """Return the counts by name, and the cost where it is known."""
-        cost = self._plan.prices.cost(self._model, self._graders)
-        read, written = (own + graders for own, graders in zip(self._model, self._graders, strict=True))
-        took = {"input_tokens": read, "output_tokens": written, **({} if cost is None else {"cost": cost})}
-        return {f"{PROGRESS}/{name}": float(value) for name, value in {**self._found, **took}.items()}
+        cost, (read, written) = self._took.cost(self._plan.prices), self._took.tokens
+        took = {"requests": self._took.requests, "input_tokens": read, "output_tokens": written, "cost": cost}
+        found = {**self._found, **took}
+        return {f"{PROGRESS}/{name}": float(value) for name, value in found.items() if value is not None}
 
     def _count(self, conversation: Conversation, store: ReplyStore) -> None:
         """Count a question under a variant, once: engines say of what was finished before that it is."""
@@ -151,13 +153,6 @@ class Counts:
                 ("unscored", outcome.refused is None or outcome.wrong is None),
             )
             self._found.update(name for name, holds in told if holds)
-
-    def _took(self, one: Completion) -> None:
-        if one.reply.asked is Asked.MODEL:
-            self._model = self._model[0] + one.input_tokens, self._model[1] + one.output_tokens
-        else:
-            self._graders = self._graders[0] + one.input_tokens, self._graders[1] + one.output_tokens
-        self._found["requests"] += one.requests
 
 
 class _Follower:

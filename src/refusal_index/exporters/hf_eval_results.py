@@ -12,7 +12,7 @@ from typing import Any
 
 from refusal_index.exporters.metrics import METRICS
 from refusal_index.exporters.numbers import name_part
-from refusal_index.exporters.results import POOLED, ExportedRun, ExportError, VariantResults
+from refusal_index.exporters.results import ExportedRun, ExportError, VariantResults
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.stats import Estimate
 from refusal_index.version import __version__
@@ -87,7 +87,7 @@ def _shown(variant: VariantResults, one: Estimate) -> str:
 
 def _note(run: ExportedRun, variant: VariantResults, one: Estimate) -> str:
     title = METRICS[one.name].title if one.name in METRICS else one.name.replace("_", " ")
-    asked = "all prompts jointly" if variant.name == POOLED else f"prompt {variant.name}, {variant.n:,} questions"
+    asked = "all prompts jointly" if variant.is_joint else f"prompt {variant.name}, {variant.n:,} questions"
     ends = (
         "" if one.low is None or one.high is None else f", {run.level * 100:g} % interval {one.low:g} to {one.high:g}"
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from refusal_index.exporters.numbers import finite
+
 
 @dataclass(frozen=True)
 class Described:
@@ -42,9 +44,9 @@ def described(name: str, document: Mapping[str, Any]) -> Described | None:
     known = METRICS.get(name)
     if known is None or name not in ("weighted_score", "truthfulness_score"):
         return known
-    weights = document.get("truthfulness_weights") if name == "truthfulness_score" else (1, 0, document.get("penalty"))
-    if not isinstance(weights, list | tuple) or not all(isinstance(one, int | float) for one in weights):
-        return None
-    right, refused, wrong = weights
-    ends = float(right), float(refused), -float(wrong)
-    return Described(known.title, min(ends), max(ends), unit=known.unit)
+    given = document.get("truthfulness_weights") if name == "truthfulness_score" else (1, 0, document.get("penalty"))
+    match [finite(one) for one in given] if isinstance(given, list | tuple) else ():
+        case [float(right), float(refused), float(wrong)]:
+            ends = right, refused, -wrong
+            return Described(known.title, min(ends), max(ends), unit=known.unit)
+    return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -10,15 +11,18 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from refusal_index.exporters.numbers import name_part, numbers
+from refusal_index.exporters.numbers import name_part, numbers, withdrawn
 from refusal_index.exporters.results import ExportedRun
-from refusal_index.exporters.tracker import PROJECT, Subject, files_of, table_of
+from refusal_index.exporters.tracker import PROJECT, Subject, completeness_of, files_of, table_of
 
 KEY = "refusal_index.run"
 """The tag by which the same run is found again."""
 
-MOST_METRICS, MOST_PARAMS, LONGEST_PARAM = 1000, 100, 6000
-"""What MLflow takes at once, and of one parameter."""
+COMPLETENESS = "refusal_index.status"
+"""The tag that says whether the metrics are of all questions."""
+
+MOST_METRICS, MOST_PARAMS, LONGEST_PARAM, LONGEST_TAG = 1000, 100, 6000, 5000
+"""What MLflow takes at once, and of one parameter or tag."""
 
 TABLE = "outcomes.json"
 
@@ -31,19 +35,22 @@ class MlflowTracker:
 
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
-        self._run_id, self._step = self._begun(subject), 0
+        begun = self._begun(subject)
+        self._run_id, self._since = str(begun.run_id), int(begun.start_time)
         params = [mlflow.entities.Param(key, value[:LONGEST_PARAM]) for key, value in _params(subject.config, ())]
         for some in _batches(params, MOST_PARAMS):
             self._client.log_batch(self._run_id, params=some)
 
     def count(self, found: Mapping[str, float]) -> None:
         """Log how far the run has come."""
-        self._step += 1
         self._log(found)
 
     def finish(self, run: ExportedRun) -> str:
         """Log everything, bring the run to its end, and return where it is to be seen."""
-        self._log(numbers(run.document))
+        found = numbers(run.document)
+        before = self._client.get_run(self._run_id).data.metrics
+        self._log({**dict.fromkeys(withdrawn(before, found), math.nan), **found})  # it deletes no metric
+        self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:LONGEST_TAG])
         columns, rows = table_of(run)
         self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
         shown = json.dumps([{"path": TABLE, "type": "table"}])
@@ -61,20 +68,21 @@ class MlflowTracker:
         """Leave the run as one that goes on later."""
         self._client.update_run(self._run_id, status="SCHEDULED")
 
-    def _begun(self, subject: Subject) -> str:
-        """Return the id of the run that was logged before, or of a new one."""
+    def _begun(self, subject: Subject) -> Any:
+        """Return what is known of the run that was logged before, or of a new one."""
         known = self._client.get_experiment_by_name(self._experiment)
         experiment = known.experiment_id if known else self._client.create_experiment(self._experiment)
         found = self._client.search_runs([experiment], f"tags.`{KEY}` = '{subject.key}'", max_results=1)
         if found:
             self._client.update_run(found[0].info.run_id, status="RUNNING")
-            return str(found[0].info.run_id)
-        made = self._client.create_run(experiment, tags={KEY: subject.key}, run_name=subject.title)
-        return str(made.info.run_id)
+            return found[0].info
+        return self._client.create_run(experiment, tags={KEY: subject.key}, run_name=subject.title).info
 
     def _log(self, found: Mapping[str, float]) -> None:
+        # It shows what has the highest step: seconds since the run began rise from one command to the next.
         now = int(time.time() * 1000)
-        metrics = [self._mlflow.entities.Metric(*one, now, self._step) for one in found.items()]
+        step = max(now - self._since, 0) // 1000
+        metrics = [self._mlflow.entities.Metric(*one, now, step) for one in found.items()]
         for some in _batches(metrics, MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=some)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from refusal_index.exporters.results import POOLED, UNNAMED
@@ -40,6 +40,16 @@ def numbers(document: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
+def withdrawn(before: Iterable[str], found: Mapping[str, float]) -> list[str]:
+    """Return the names of numbers that were logged before and are undefined by now; names of others are left alone.
+
+    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
+    ['low/refusal_index']
+    """
+    variants = {name.partition("/")[0] for name in found if "/" in name}
+    return [name for name in before if name not in found and name.partition("/")[0] in variants]
+
+
 def name_part(given: str) -> str:
     """Return a text as a part of a name that every tracker takes.
 
@@ -56,8 +66,8 @@ def _walk(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
             yield from _walk(item, (*parts, *_called(item, place, parts)))
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        number = _finite(value)
+    else:
+        number = finite(value)
         if number is not None:
             yield parts, number
 
@@ -73,7 +83,10 @@ def _called(item: Any, place: int, within: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name_part(item[key]) for key in NAMING if isinstance(item.get(key), str)) or (str(place),)
 
 
-def _finite(value: float) -> float | None:
+def finite(value: Any) -> float | None:
+    """Return a number of a document as a float; None for what is no number, or none that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
     try:
         number = float(value)
     except OverflowError:  # a whole number of hundreds of digits, as only somebody's own file holds

@@ -60,13 +60,8 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
 
 
 def _lacking(runs: Sequence[ExportedRun]) -> list[str]:
-    """Say which variants lack too many of their questions, wherever their numbers went."""
-    return [
-        f"{run.source}: incomplete: {variant.name}, {variant.lacks}"
-        for run in runs
-        for variant in run.variants
-        if variant.lacks and variant.n is not None
-    ]
+    """Say what is incomplete, wherever its numbers went."""
+    return [f"{run.source}: incomplete: {run.lacks}" for run in runs if run.lacks]
 
 
 def _check_place(to: str, out: Path, paths: Sequence[Path]) -> None:

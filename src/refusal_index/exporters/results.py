@@ -58,6 +58,11 @@ class VariantResults:
     missing: int = 0
     is_complete: bool = True  # no more of them are missing than is tolerated, under any of its variants
 
+    @property
+    def is_joint(self) -> bool:
+        """Whether it is joint over all variants; a variant of that name is not."""
+        return self.n is None
+
     def status_of(self, one: Estimate) -> str:
         """Return the status of a metric, which is "incomplete" for a number that is not to be taken as sound."""
         return one.status if self.is_complete or one.estimate is None else INCOMPLETE
@@ -106,6 +111,12 @@ class ExportedRun:
         if self.folder is not None:
             return key_of(self.folder)
         return _hashed(self.model, self.dataset, read_plain(self.source))
+
+    @property
+    def lacks(self) -> str | None:
+        """Which variants lack too many of their questions, on one line; None where none does."""
+        lacking = (f"{one.name}, {one.lacks}" for one in self.variants if one.lacks and not one.is_joint)
+        return " ".join("; ".join(lacking).split()) or None
 
     @property
     def level(self) -> float:

@@ -114,6 +114,11 @@ def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:
     return shown.columns, redacted_in([list(row) for row in _without_nan(shown).iter_rows()])
 
 
+def completeness_of(run: ExportedRun) -> str:
+    """Return ``complete``, or what the run lacks: numbers alone do not say whether they are to be taken as sound."""
+    return f"incomplete: {run.lacks}" if run.lacks else "complete"
+
+
 def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
     """Return the plain files of a run's folder with their names there; links lead elsewhere and stay behind."""
     if run.folder is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from refusal_index.exporters.numbers import numbers
+from refusal_index.exporters.numbers import numbers, withdrawn
 from refusal_index.exporters.results import ExportedRun
-from refusal_index.exporters.tracker import PROJECT, Subject, files_of, table_of
+from refusal_index.exporters.tracker import PROJECT, Subject, completeness_of, files_of, table_of
 
 QUIET = {
     "console": "off",  # what is printed may be a reply
@@ -20,6 +20,9 @@ QUIET = {
     "x_save_requirements": False,
 }
 """What keeps it from sending more than the run, and from speaking between the lines of a command."""
+
+COMPLETENESS = "status"
+"""The entry of the summary that says whether the numbers beside it are of all questions."""
 
 PATIENCE = 120.0
 """Seconds to wait for the server at the end; what it did not take by then lies on the disk for ``wandb sync``."""
@@ -49,7 +52,10 @@ class WandbTracker:
 
     def finish(self, run: ExportedRun) -> str:
         """Log everything, bring the run to its end, and return where it is to be seen."""
-        self._run.summary.update(numbers(run.document))
+        found = numbers(run.document)
+        for name in withdrawn(self._run.summary.keys(), found):
+            del self._run.summary[name]
+        self._run.summary.update({**found, COMPLETENESS: completeness_of(run)})
         columns, rows = table_of(run)
         self._run.log({"outcomes": self._wandb.Table(columns=columns, data=rows, allow_mixed_types=True)})
         artifact = self._wandb.Artifact(f"run-{run.key}", type="refusal-index-run")

@@ -86,6 +86,7 @@ class Row:
     step: int
     questions: int
     cells: tuple[Estimate, ...]  # in the order of `FIRST`
+    lacks: str | None  # how many of its own questions are scored, where too many are not
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ def worded(reason: str | None) -> str:
 
 def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[PanelView, ...]:
     """Make a panel of each training of which several steps are among the runs, for each variant that they share."""
-    places = {id(run.run): anchor for run, anchor in zip(runs, anchors, strict=True)}
+    places = {id(run.run): (run, anchor) for run, anchor in zip(runs, anchors, strict=True)}
     summary = runs[0].summary
     options = CompareOptions(
         penalty=summary.penalty,
@@ -127,27 +128,42 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
     )
 
 
-def _view(found: PanelOfSteps, anchors: Sequence[str], anchor: str, level: str) -> PanelView:
+def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str, level: str) -> PanelView:
     index = INDEX if all(always_alike(run.settings) for run in found.runs) else SINGLE_DRAW
     charts = {metric: _chart(found, metric, index) for metric in found.metrics}
-    dataset = found.runs[0].dataset
+    dataset, rows = found.runs[0].dataset, tuple(_rows(found, runs))
     return PanelView(
         anchor,
         f"{len(found.runs)} steps{f' on {dataset}' if dataset else ''}, {found.variant}",
         headline(found),
-        tuple(details(found, level)),
+        (*_incomplete(rows), *details(found, level)),
         tuple(charts[metric] for metric in FIRST),
         tuple(chart for metric, chart in charts.items() if metric not in FIRST),
         tuple(charts[metric].name for metric in FIRST),
-        tuple(_rows(found, anchors)),
+        rows,
     )
 
 
-def _rows(found: PanelOfSteps, anchors: Sequence[str]) -> Iterator[Row]:
+def _rows(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]]) -> Iterator[Row]:
     scored = found.match.matrix.scored.sum(axis=1).tolist()
-    for row, (run, step, anchor) in enumerate(zip(found.runs, found.steps, anchors, strict=True)):
+    for row, ((run, anchor), step) in enumerate(zip(runs, found.steps, strict=True)):
         cells = tuple(found.metrics[metric].points[row] for metric in FIRST)
-        yield Row(anchor, run.label, step, scored[row], cells)
+        yield Row(anchor, run.run.label, step, scored[row], cells, _lacks(run, found.variant))
+
+
+def _lacks(run: ReportRun, variant: str) -> str | None:
+    """Return how many questions of the variant that a panel is of are scored, where too many are not."""
+    named = zip(run.names, run.variants, strict=True)
+    # Steps of one variant each are compared whatever it is called.
+    own = next((one for name, one in named if name == variant), run.variants[0])
+    return None if own.is_complete else f"{own.completeness.scored:,} of {own.completeness.asked:,}"
+
+
+def _incomplete(rows: Sequence[Row]) -> Iterator[str]:
+    """Say first which steps lack too many of their questions: what is missing may be no matter of chance."""
+    lacking = [f"step {row.step:,} ({row.lacks} questions scored)" for row in rows if row.lacks]
+    if lacking:
+        yield f"Incomplete, and not to be taken as sound: {', '.join(lacking)}."
 
 
 def _chart(found: PanelOfSteps, metric: str, index: str) -> Chart:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -62,13 +63,28 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     notes = list(left_out)
     for run, name in zip(chosen, display_names(chosen), strict=True):
         found = [*_response_rows(run, options), *_threshold_rows(run)]
-        notes.append(f"{name}: {_sentence(found)}")
+        notes.append(f"{name}: {_sentence(found)}{_repeated(run)}")
         rows += found
     frame = pl.DataFrame(rows, schema=SCHEMA)
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 
 def targets_of(run: ComparedRun) -> dict[str, float]:
+    """Return each confidence target by the first variant that states it."""
+    first: dict[float, str] = {}
+    for name, target in _stated(run).items():
+        first.setdefault(target, name)
+    return {name: target for target, name in first.items()}
+
+
+def _repeated(run: ComparedRun) -> str:
+    """Say which variants state a target that another one states too: one target has one place on the curve."""
+    kept = targets_of(run)
+    others = [name for name in _stated(run) if name not in kept]
+    return f" Left out, as another variant states the same target: {', '.join(others)}." if others else ""
+
+
+def _stated(run: ComparedRun) -> dict[str, float]:
     """Return the confidence target of every variant that states one, by the run's settings or else by its name."""
     prompts = run.settings.get("prompts")
     stated = prompts.get("targets") if isinstance(prompts, Mapping) else None
@@ -85,12 +101,12 @@ def _is_target(value: Any) -> bool:
 
 
 def _response_rows(run: ComparedRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    by_target = {target: name for name, target in targets_of(run).items()}
-    names = [by_target[target] for target in sorted(by_target)]
+    targets = targets_of(run)
+    names, stated = zip(*sorted(targets.items(), key=itemgetter(1)), strict=True)
     matrix = outcome_matrix([run.variants[name] for name in names])
     refused, wrong, scored = matrix.arrays
     found = stats.response_to_penalty(
-        refused, wrong, sorted(by_target), scored, confidence_level=options.confidence_level, rng=options.seed
+        refused, wrong, stated, scored, confidence_level=options.confidence_level, rng=options.seed
     )
     where = {"model": model_name(run), "dataset": run.dataset, "rho": found.rho, "error_rate": found.error_rate}
     for name, point in zip(names, found.points, strict=True):

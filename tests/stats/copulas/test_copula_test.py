@@ -138,6 +138,7 @@ def test_size_and_power_against_facts(name: str) -> None:
     assert all(row.holds for row in rows), rows
 
 
+@pytest.mark.slow
 def test_size_where_nothing_is_nested() -> None:
     row = simulation.free_row(simulation.SCENARIOS["B"], 1000, 400, np.random.default_rng(11))
     assert row.holds, row

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from refusal_index.datasets import DatasetError, load_dataset
-from refusal_index.datasets.imports.lm_eval import FORCED, OURS
+from refusal_index.datasets.imports.lm_eval import FLAGS, FORCED, OURS
 from refusal_index.outcomes.errors import nearest
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
@@ -21,9 +21,6 @@ from refusal_index.protocol.graders import GraderKind, grade_by_rule
 from refusal_index.protocol.replies import read_reply
 
 SPLIT = "test"
-FLAGS = {"is_correct": Grade.CORRECT, "is_incorrect": Grade.INCORRECT, "is_not_attempted": Grade.REFUSED}
-"""Metrics that say the grade together; none of them is 1 where the reply cannot be graded."""
-
 Doc = Mapping[str, Any]
 
 
@@ -94,7 +91,7 @@ def target(doc: Doc) -> str:
 
 
 def graded(doc: Doc, results: Sequence[str]) -> dict[str, float]:
-    """Read and grade a reply by the rules of this package.
+    """Read and grade a reply by the rules of this package; no flag is 1 where it cannot be graded.
 
     >>> doc = _doc(Question("q", "Who wrote Emma?", "Jane Austen"), {})
     >>> graded(doc, ["<answer>UNANSWERED</answer>"])
