@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, TUNED_AT
+from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS
 from refusal_index.outcomes.comparison import VariantComparison
 from refusal_index.outcomes.gate_guards import margin_guards
+from refusal_index.outcomes.gate_look import design_over
 from refusal_index.outcomes.gate_policy import MARGINS, Policy
 from refusal_index.outcomes.matching import OutcomeMatrix
 from refusal_index.outcomes.runs import Match
 from refusal_index.stats import (
     AtLook,
-    ConfidenceSequence,
     GroupSequential,
     compare_metrics,
     compare_noise_corrected,
@@ -78,11 +78,7 @@ class Scenario(NamedTuple):
     @property
     def design(self) -> SequentialDesign | None:
         """How it is judged at a look; None where there is one only."""
-        if self.looks == 1:
-            return None
-        if self.looks >= ANYTIME_LOOKS:
-            return ConfidenceSequence(round(TUNED_AT * self.n))
-        return GroupSequential(self.sizes)
+        return None if self.looks == 1 else design_over(self.sizes, Policy().alpha, anytime=self.looks >= ANYTIME_LOOKS)
 
 
 class Model(NamedTuple):

@@ -92,6 +92,20 @@ def test_every_form_is_written_and_says_the_same(command):
     assert json.loads(printed.stdout) == document
 
 
+@pytest.mark.parametrize("theirs", ['{"scripts": {}}', "[]"])
+def test_a_file_of_another_tool_that_is_called_as_a_runs_is_no_obstacle(command, theirs):
+    Path("run.json").write_text(theirs)
+    assert command("gate", "base.parquet", "--baseline", "base.parquet", "--json", "g.json").exit_code == 0
+    assert json.loads(Path("g.json").read_text())["verdict"] == "pass"
+
+
+def test_the_file_of_a_run_that_cannot_be_read_is_one_all_the_same(command):
+    Path("run.json").write_text('{"run_for')
+    done = command("gate", "base.parquet", "--baseline", "base.parquet", "--json", "g.json")
+    assert (done.exit_code, Path("g.json").exists()) == (2, False)
+    assert "lies in the folder of a run" in done.stderr
+
+
 def test_the_verdict_goes_below_the_job_where_there_is_one(command, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("summary.md").absolute()))
     Path("summary.md").write_text("before\n")
@@ -142,13 +156,13 @@ def test_bad_input_is_one_clear_line_and_no_verdict(command, arguments, said):
     write_outcomes(pl.concat(pl.read_parquet(f"{name}.parquet") for name in ("base", "worse")), Path("both.parquet"))
     Path("gate.toml").write_text("margin = 0.1\n")
     Path("r").mkdir()
-    Path("r/run.json").write_text("{}")
+    Path("r/run.json").write_text(made := '{"run_format": 1}')
     done = command("gate", *arguments)
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
-    assert Path("r/run.json").read_text() == "{}"
+    assert Path("r/run.json").read_text() == made
 
 
 def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProcess[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from junitparser import JUnitXml
 
 ASKED = ("--engine", "local", "--limit", "200", "--temperature", "0")
 
@@ -23,10 +25,16 @@ def test_it_asks_only_until_the_verdict_is_certain(command, base):
     assert document["looked"].startswith("Look ")
     assert command(*gated, "--json", "-").stdout == done.stdout
     assert command("gate", "candidate", "--baseline", "base").exit_code == 1
-    assert " of 3," in json.loads(command(*gated, "--looks", "3", "--json", "-").stdout)["looked"]
-    assert " of 20," in json.loads(command(*gated, "--anytime", "--json", "-").stdout)["looked"]
+    other = command(*gated, "--looks", "3")
+    assert other.exit_code == 2
+    assert "--looks: expected 5 looks, as planned before the first question" in other.stderr
+    for name, options in (("3", ("--looks", "3")), ("20", ("--anytime",))):
+        done = command("gate", name, *gated[2:], *options, "--json", "-")
+        assert f" of {name}," in json.loads(done.stdout)["looked"]
+        assert command("gate", name, "--baseline", "base", "--json", "-").stdout == done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/base")
     done = command(*gated, "--max-requests", "30")
@@ -42,6 +50,7 @@ def test_options_of_asking_are_refused_where_nothing_is_asked(command):
     assert "--anytime: says" in command("gate", "base", "--baseline", "base", "--anytime").stderr
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monkeypatch):
     monkeypatch.setenv("X_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("X_API_KEY", "k")
@@ -50,6 +59,19 @@ def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monke
     assert done.exit_code == 3
     assert "127.0.0.1" in done.stderr
     assert command("gate", "candidate", "--baseline", "base").exit_code == 3
+    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--badge", "g.svg", "--report", "g.html")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10", *files)
+    assert done.exit_code == 3
+    document = json.loads(Path("g.json").read_text())
+    assert document["verdict"] == "inconclusive"
+    assert "127.0.0.1" in document["why"]
+    (suite,) = JUnitXml.fromfile("g.xml")
+    assert [(case.name, type(case.result[0]).__name__) for case in suite] == [("verdict", "Error")]
+    assert Path("g.md").read_text() == Path("summary.md").read_text().removesuffix("\n")
+    assert "inconclusive</text>" in Path("g.svg").read_text()
+    assert "g.html is not written: nothing was judged" in done.stderr
+    assert not Path("g.html").exists()
     done = command("gate", "few", "--run", "--baseline", "base", *asked[:-4], "--limit", "6", "--max-retries", "0")
     assert (done.exit_code, done.stdout[:12]) == (3, "INCONCLUSIVE")
     assert "6 not finished, normal " in done.stderr

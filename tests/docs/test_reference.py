@@ -103,7 +103,7 @@ def document() -> dict:
 
 
 def test_keys_of_the_summary(document):
-    assert first_column(FILES, "<!-- summary -->") == [*document, STOPPED]  # what only a run has comes last
+    assert first_column(FILES, "<!-- summary -->") == [*document, STOPPED, "short_of"]  # what only a run has comes last
     assert sorted(first_column(FILES, "<!-- variant -->")) == sorted(document["variants"][0])
     assert sorted(first_column(FILES, "<!-- confidence -->")) == sorted(document["confidence"][0])
 

@@ -8,9 +8,12 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import refusal_index as ri
+from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.gate import gate, read_one
@@ -18,6 +21,7 @@ from refusal_index.evaluation.gate_looks import Gated, gate_while_asking, looks_
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
+from refusal_index.outcomes.gate_look import look_of
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.stats import ConfidenceSequence, GroupSequential
@@ -75,8 +79,7 @@ def test_the_same_model_passes_before_all_is_asked(baseline, anytime):
     assert found.run.stopped.asked == found.verdict.questions < 400
     assert "the gate's verdict is pass" in found.run.stopped.why
     assert f"Look {found.run.stopped.look} of 5, after {found.run.stopped.asked}" in found.verdict.looked
-    # A confidence sequence may stop it earlier than the looks that were planned, by which it is judged afterwards.
-    assert gate(found.run, "base", TOLERANT).verdict == ("inconclusive" if anytime else "pass")
+    assert gate(found.run, "base", TOLERANT).to_document() == found.verdict.to_document()
 
 
 def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
@@ -101,12 +104,81 @@ def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
     assert found.run.outcomes.height == 400
 
 
+@pytest.mark.parametrize("anytime", [False, True])
+def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline, anytime):
+    strict = TOLERANT.changed(margins={"refusal_index": 0.001})
+    found = judged(plan(), baseline, strict, anytime=anytime)
+    alone = gate("candidate", "base", strict)
+    assert alone.to_document() == found.verdict.to_document()
+    assert alone.level_at_look < 0.05
+    assert alone.looked.startswith("Look 5 of 5, after 400 of 400 questions")
+
+
+def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_often_than_stated():
+    rng, n = np.random.default_rng(0), 40_000
+    paths = rng.standard_normal((n, 5)).cumsum(axis=1) / np.sqrt(np.arange(1, 6))
+    planned = GroupSequential.planned(2000)
+    looked = (paths > [planned.critical_value(size) for size in planned.sizes]).any(axis=1)
+    last, _ = look_of({"gate_looks": {"of": 2000, "looks": 5, "anytime": False}}, 0.05)
+    again = paths[:, -1] > -ndtri(last.level)
+    error = np.sqrt(0.05 * 0.95 / n)
+    assert (looked | again).mean() == pytest.approx(0.05, abs=3 * error)
+    assert (looked | (paths[:, -1] > -ndtri(0.05))).mean() > 0.05 + 3 * error
+
+
+def test_the_outcome_table_in_the_folder_of_a_run_stands_for_the_run(baseline):
+    found = judged(plan(), baseline)
+    alone = gate(found.run.folder.outcomes, "base/outcomes.parquet", TOLERANT)
+    assert alone.to_document() == found.verdict.to_document()
+    Path("elsewhere.parquet").write_bytes(found.run.folder.outcomes.read_bytes())
+    assert gate("elsewhere.parquet", "base", TOLERANT).level_at_look is None
+
+
+def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last_look(baseline):
+    judged(plan(max_requests=60), baseline)
+    within = gate("candidate", "base", TOLERANT.changed(max_missing=0.99))
+    assert (within.verdict, within.within_look) == ("inconclusive", True)
+    whole = ri.evaluate(BASE, ROWS, model_name="candidate", out="candidate", **SETTINGS)
+    assert whole.outcomes.height == 400
+    design = GroupSequential.planned(400)
+    assert gate(whole, "base", TOLERANT).level_at_look == pytest.approx(ri.stats.AtLook(design, 400).level)
+
+
+@pytest.mark.parametrize("other", [{"looks": 1}, {"looks": 5, "anytime": True}])
+def test_looks_that_are_planned_after_others_are_refused_before_anything_is_asked(baseline, other):
+    judged(plan(max_requests=60), baseline)
+    ASKED.clear()
+    anytime = other.pop("anytime", False)
+    with pytest.raises(SettingError, match=r"looks: expected 5 looks, as planned before .* got"):
+        judged(plan(**other), baseline, anytime=anytime)
+    assert not ASKED
+
+
+def test_a_candidate_that_cannot_be_asked_is_inconclusive_and_says_why(baseline):
+    def broken(messages: list[dict[str, str]]) -> str:
+        if len(ASKED) >= 150:
+            raise ConnectionError("the line is dead")
+        return BASE(messages)
+
+    ASKED.clear()
+    strict = TOLERANT.changed(margins={"refusal_index": 0.001})
+    found = judged(plan(broken, max_connections=1), baseline, strict)
+    assert found.run is None
+    assert ["the line is dead" in one for one in found.notes] == [True]
+    document = found.verdict.to_document()
+    assert (document["verdict"], document["guards"], document["more_questions"]) == ("inconclusive", [], None)
+    assert document["why"].startswith("the candidate could not be asked up to its next look, and nothing is decided: ")
+    assert "the line is dead" in document["why"]
+    assert "nothing is decided" in to_text(found.verdict.blocks()).replace("\n", " ")
+
+
 def test_the_level_of_each_look_is_that_of_the_design(baseline):
     found = judged(plan(looks=4), baseline)
     design = GroupSequential.planned(400, 4)
     look = found.run.stopped.look
     level = ri.stats.AtLook(design, design.sizes[look - 1]).level
     assert found.verdict.level_at_look == pytest.approx(level)
+    assert gate("candidate", "base", TOLERANT).level_at_look == pytest.approx(level)
     assert looks_at(plan(looks=4), 0.05, anytime=True) == (ConfidenceSequence(120), design.sizes)
 
 
@@ -188,6 +260,23 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
     assert f"Of the baseline: {stop.sentence}" in to_text(gate("base", "narrow", TOLERANT).blocks())
 
 
+@pytest.mark.parametrize(
+    ("tampered", "said"),
+    [
+        ({"of": 400, "looks": 1000000, "anytime": False}, "expected where a look was planned, got 1000000 looks"),
+        ({"of": 0, "looks": 5, "anytime": False}, "expected of, looks and anytime, or null, got"),
+        ({"looks": 5}, "expected of, looks and anytime, or null, got"),
+    ],
+)
+def test_looks_that_were_tampered_with_are_named(baseline, tampered, said):
+    place = Path("base/run.json")
+    document = json.loads(place.read_text())
+    document["about"]["gate_looks"] = tampered
+    place.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match=f"about, gate_looks: {said}"):
+        gate("base", "base", TOLERANT)
+
+
 @pytest.mark.parametrize("changed", [{"looks": 1000000}, {"asked": 79}, {"look": 4}])
 def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
     judged(plan(), baseline)
@@ -211,7 +300,7 @@ def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
 
 def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
     dear = ri.evaluate(BASE, ROWS, model_name="dear", out="dear", penalty=3.0, **SETTINGS)
-    bounds = {"weighted_score": -1.0, "truthfulness_score": -1.0}
+    bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
     found = gate(dear, "base", Policy(at_least=bounds))
     rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
     (one,) = (one for one in found.guards if one.named.metric == "weighted_score")
@@ -222,6 +311,24 @@ def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
         gate(dear, "base", Policy(margins=margins))
     (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.metric in margins)
     assert one.named.baseline == pytest.approx(rate["weighted_score"])
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        ({"at_least": {"weighted_score": -20}}, "at_least, weighted_score: expected a number from -3 to 0, which is"),
+        ({"at_most": {"truthfulness_score": 1.5}}, "at_most, truthfulness_score: expected a number from -1 to 1,"),
+        ({"margins": {"weighted_score": 10}}, "margins, weighted_score: expected a number from 0 to 3, which is"),
+    ],
+)
+def test_a_limit_that_a_score_cannot_have_is_refused(limit, said):
+    dear = ri.evaluate(BASE, ROWS[:50], model_name="dear", out="dear", penalty=3.0, **SETTINGS)
+    with pytest.raises(PolicyError, match=said):
+        gate(dear, dear, Policy(**limit))
+    ASKED.clear()
+    with pytest.raises(PolicyError, match="expected a number from -1 to 0, which is what it can be with the run's pen"):
+        judged(plan(), None, Policy(at_least={"weighted_score": -20}))
+    assert not ASKED
 
 
 def test_the_same_command_again_asks_nothing_and_says_the_same(baseline):

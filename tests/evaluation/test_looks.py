@@ -18,10 +18,11 @@ from refusal_index.engines.events import Event, Finished, unwatched
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.looks import half_width_of, in_looks, not_reached, sizes_of
+from refusal_index.evaluation.looks import in_looks, sizes_of
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.evaluation.writing import rebuild
+from refusal_index.outcomes.certainty import half_width_of
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.stopping import Until
@@ -124,10 +125,30 @@ def test_an_end_that_is_never_reached_asks_all():
     assert run.outcomes.height == 300
     plain = measure(out="plain")
     assert run.summary == plain.summary
-    told = not_reached(plan_of(sums, ROWS, until="half-width=.01", out="run", **SETTINGS), run)
-    assert told == f"not reached: half-width=0.01; half-width {half_width_of(run.summary):.3f} after all 300 questions"
-    near = plan_of(sums, ROWS, until=f"half-width={half_width_of(run.summary) + 0.001}", out="run", **SETTINGS)
-    assert not_reached(near, run) is None
+    assert plain.short_of is plain.document["short_of"] is None
+
+
+def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
+    run = measure(until="half-width=.01", out="run")
+    half_width = half_width_of(run.summary)
+    told = f"Not reached: half-width=0.01; half-width {half_width:.3f} after 300 questions."
+    assert run.short_of == told
+    assert told in repr(run).replace("\n", " ")
+    assert told in run.folder.report.read_text()
+    assert json.loads(run.folder.summary.read_text())["short_of"] == told
+    assert rebuild(run.path).short_of == ri.open_run(run.path).short_of == told
+    for other in ({"until": f"half-width={half_width + 0.001}"}, {}):
+        again = measure(out="run", **other)
+        assert (again.short_of, again.document["short_of"]) == (None, None)
+        assert "Not reached" not in again.folder.report.read_text()
+
+
+def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
+    run = measure(until="half-width=.01", out="run", max_requests=100)
+    assert run.ended
+    asked = run.outcomes["question_id"].n_unique()
+    assert run.short_of.endswith(f"after {asked} questions, of which not all have a grade.")
+    assert measure(until="half-width=.25", looks=6, out="run").short_of is None
 
 
 def test_each_question_is_told_to_be_finished_once():
@@ -218,6 +239,16 @@ def test_an_end_that_is_none_is_named(given):
 def test_an_end_is_read_however_it_is_written():
     for given in ("half-width=.05", "half_width=0.05", Until(0.05)):
         assert Settings.of(until=given).stopping.until == Until(0.05)
+
+
+@pytest.mark.parametrize("tampered", [{"half_width": 5}, {"half_width": "x"}, {"width": 0.1}, "half-width=.05"])
+def test_an_end_that_was_tampered_with_is_named(tampered):
+    run = measure(until="half-width=.25", looks=6, out="run")
+    document = json.loads(run.folder.run_json.read_text())
+    document["about"]["until"] = tampered
+    run.folder.run_json.write_text(json.dumps(document))
+    with pytest.raises(RunFolderError, match="about, until: expected a half_width above 0 and below 1, or null, got"):
+        rebuild(run.path)
 
 
 @pytest.mark.parametrize("tampered", [{"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes"])

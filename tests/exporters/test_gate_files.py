@@ -57,6 +57,14 @@ def found(request) -> GateResult:
     return decide(run_of(f"candidate {request.param}", 0), run_of(f"base {request.param}", 2), Policy())
 
 
+def test_no_two_cases_of_junit_have_the_same_name():
+    bounds = {"at_least": {"correct_rate": 0.1}, "at_most": {"correct_rate": 0.9, "refusal_rate": 0.9}}
+    (suite,) = JUnitXml.fromstring(to_junit(decide(run_of("candidate", 1), run_of("base", 1), Policy(**bounds))))
+    names = [case.name for case in suite]
+    assert {"correct_rate", "correct_rate at least", "correct_rate at most"} < set(names)
+    assert len(names) == len(set(names)) == 8
+
+
 def test_junit_is_read_back_with_every_guard(found):
     (suite,) = JUnitXml.fromstring(to_junit(found))
     cases = {case.name: case for case in suite}

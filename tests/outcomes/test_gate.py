@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -205,6 +206,8 @@ def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(
     found = decide(half, apart, Policy(max_missing=0.6, at_least={"correct_rate": 0.0}))
     assert found.verdict == "inconclusive"
     assert "too few questions have a grade in both" in found.why
+    assert found.more_questions is None
+    assert "would settle it" not in to_text(found.blocks())
 
 
 def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
@@ -264,6 +267,13 @@ def test_bounds_and_margins_together_all_have_to_hold(base):
     found = decide(base, base, Policy(at_least={"correct_rate": 0.9}))
     assert found.verdict == "fail"
     assert [one.named.against_baseline for one in found.guards] == [True] * 4 + [False]
+
+
+def test_bounds_and_margins_of_a_score_are_of_the_same_penalty(base):
+    dear = replace(base, about={"penalty": 3.0})
+    found = decide(base, dear, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
+    margin, bound = (one for one in found.guards if one.named.metric == "weighted_score")
+    assert margin.named.candidate == pytest.approx(bound.named.candidate)
 
 
 def test_a_bound_on_the_index_fails_where_there_is_none(base):

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 from scipy.stats import binom, norm
 
-from refusal_index.stats import ConfidenceInterval
+from refusal_index.stats import AtLook, ConfidenceInterval, ConfidenceSequence, GroupSequential
 from refusal_index.stats.non_inferiority import (
     Guard,
     constant_interval,
@@ -108,6 +108,29 @@ def test_so_many_times_the_questions_settle_it_with_a_chance_of_80_percent():
         assert one.verdict == "inconclusive"
         error = 0.05 / math.sqrt(one.times)
         assert norm.sf(needed - abs(estimate + 0.1) / error) == pytest.approx(0.8, abs=1e-6)
+
+
+def test_at_a_look_the_questions_that_settle_it_are_those_of_the_looks_to_come():
+    design = GroupSequential.planned(2000)
+    early, last = (AtLook(design, n) for n in (400, 2000))
+    (one,) = judge_guards([normal_guard(0.0, 0.05)], look=early)  # two standard errors inside
+    critical = [design.critical_value(n) for n in design.sizes]
+    beyond = [norm.cdf(2 * math.sqrt(n / 400) - at) for n, at in zip(design.sizes, critical, strict=True)]
+    assert one.times == 3
+    assert beyond[1] < 0.8 <= beyond[2], "of the looks to come the third is the first that settles it so often"
+    (one,) = judge_guards([normal_guard(-0.06, 0.05)], look=early)
+    assert one.times == pytest.approx(((critical[-1] + ndtri(0.8)) / 0.8) ** 2)
+    assert one.times > 5
+    (one,) = judge_guards([normal_guard(-0.05, 0.05)], look=last)
+    assert one.times == pytest.approx((critical[-1] + ndtri(0.8)) ** 2)
+
+
+@pytest.mark.parametrize("design", [GroupSequential.planned(2000), ConfidenceSequence(600)])
+@pytest.mark.parametrize("estimate", [0.09, 0.05, -0.2, -0.28])
+def test_what_a_look_left_open_always_takes_more_questions(design, estimate):
+    for n in (400, 800, 2000):
+        tests = judge_guards([normal_guard(estimate, 0.05), *[normal_guard(0.0, 0.1)] * 3], look=AtLook(design, n))
+        assert all(one.times > 1 for one in tests if one.verdict == "inconclusive")
 
 
 def test_a_guard_beyond_its_limit_settles_it_alone_and_those_within_only_together():

@@ -26,7 +26,6 @@ from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.evaluation.confidence_refresh import outdated_lines
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
-from refusal_index.evaluation.looks import not_reached
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.evaluation.progress import counting, progress_bar
@@ -166,12 +165,6 @@ def tell_notes(plans: Sequence[Plan]) -> None:
         console.note(f"note: {note}")
 
 
-def tell_not_reached(plan: Plan, run: Run) -> None:
-    """Print that a run was to be more certain, where it was."""
-    if told := not_reached(plan, run):
-        console.note(told)
-
-
 def show_dry_run(plans: Sequence[Plan], *, as_json: bool) -> None:
     """Print what runs would send."""
     found = asking(_estimates(plans))
@@ -210,8 +203,8 @@ async def _carried_out(sweep: Sweep, budget: Budget) -> list[CellResult]:
     watched = partial(_watching_one, size=len(sweep.plans))
     async for result in carry_out_sweep(sweep, watched, budget):
         found.append(result)
-        if result.run is not None:
-            tell_not_reached(result.plan, result.run)
+        if result.run is not None and result.run.short_of:
+            console.note(result.run.short_of)
         if result.error is not None:
             console.error(f"{result.plan.called}: {result.error}")
     return found

@@ -22,7 +22,7 @@ from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.tracking import tracked
 from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.evaluation.writing import write_results
-from refusal_index.outcomes.stopping import STOPPED
+from refusal_index.outcomes.stopping import STOPPED, UNTIL
 
 
 async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
@@ -61,6 +61,7 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
     engine = engine_of(plan.settings.sending.engine)(plan.settings, plan.names, plan.objects) if to_ask else None
     with tracked(plan, progress) as tracking, folder.lock():
         folder.create_or_resume(plan.identity, about=plan.about)
+        _note_until(plan)
         with open_store(folder) as store:
             _check_own(plan, store)
             if engine is not None:
@@ -75,6 +76,14 @@ def opened(plan: Plan, progress: Progress = unwatched, budget: Budget | None = N
             tracking(_told(plan, store, engine))
             tracking.watch(store)
             yield OpenRun(plan, store, engine, tracking, budget)
+
+
+def _note_until(plan: Plan) -> None:
+    """Have the folder say what the run waits for this time: its results are held against that."""
+    until = plan.settings.stopping.until
+    wanted = None if until is None else until.to_document()
+    if plan.folder.read_about().get(UNTIL) != wanted:
+        plan.folder.change_about({UNTIL: wanted})
 
 
 def _check_own(plan: Plan, store: ReplyStore) -> None:

@@ -46,12 +46,17 @@ class Results(Protocol):
     @property
     def stopped(self) -> Stop | None: ...  # noqa: D102
 
+    @property
+    def short_of(self) -> str | None: ...  # noqa: D102
+
 
 def run_blocks(run: Results) -> Iterator[Block]:
     """Yield what a run says of itself: its table, what must be said beside it, and what it took."""
     yield from summary_blocks(run.summary)
     if run.stopped is not None:
         yield from ("", run.stopped.sentence)
+    if run.short_of is not None:
+        yield from ("", run.short_of)
     if run.changes is not None and run.document is not None:
         yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
         yield from _not_forced(run)

@@ -16,7 +16,7 @@ from refusal_index.exporters.markdown import to_markdown
 from refusal_index.outcomes.asked import asked_under
 from refusal_index.outcomes.errors import OutcomeTableError, checked_path, listed
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.folder import RunFolder, run_around
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy, PolicyError, read_policy
 from refusal_index.outcomes.runs import ComparedRun, read_runs
@@ -106,7 +106,7 @@ FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
 
 def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
     """Read the one run that is meant; raises RefusalIndexError if it cannot be read, or is several."""
-    place = given.path if isinstance(given, Run) else checked_path(given, argument)
+    place = given.path if isinstance(given, Run) else _whole(checked_path(given, argument))
     found = read_runs([place])
     if len(found) != 1:
         raise OutcomeTableError(
@@ -114,6 +114,12 @@ def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
             f"{listed(one.label for one in found)}; name one run, or split the table"
         )
     return _with_asked(found[0])
+
+
+def _whole(place: Path) -> Path:
+    """Return the folder of a run for its outcome table, which does not know what that lacks, nor where it stopped."""
+    around = run_around(place)
+    return around if around is not None and RunFolder(around).outcomes == place.resolve() else place
 
 
 def _with_asked(run: ComparedRun) -> ComparedRun:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.events import Progress, unwatched
+from refusal_index.engines.setting import SettingError
 from refusal_index.evaluation.gate import read_one
 from refusal_index.evaluation.looks import in_looks, sizes_of
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.gate import GateResult, decide
-from refusal_index.outcomes.gate_look import looked_at
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.gate import GateResult, decide, unjudged
+from refusal_index.outcomes.gate_guards import check_reachable, payoffs_of
+from refusal_index.outcomes.gate_look import design_over, looked_at
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.outcomes.stopping import GATE_LOOKS, GateLooks
+from refusal_index.stats import AtLook
 from refusal_index.stats.sequential.designs import SequentialDesign
 
 ANYTIME_LOOKS = 20
 """Looks of a confidence sequence unless told otherwise: it pays nothing for more of them."""
-
-TUNED_AT = 0.3
-"""Share of the questions after which a confidence sequence is narrowest."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,25 @@ class Gated:
     Attributes
     ----------
     run, verdict
-        What was asked of the candidate, and what was decided at the last look.
+        What was asked of the candidate, None where an error kept it from its next look, and what was decided at the
+        last one.
     """
 
-    run: Run
+    run: Run | None
     verdict: GateResult
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What was not asked, and why."""
+        ended = self.verdict.unasked if self.run is None else self.run.ended
+        if ended is not None:
+            yield f"ended early: {ended}"
+        if self.run is not None and self.run.missing:
+            first = self.run.missing[0]
+            yield (
+                f"{len(self.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
+                f"{first.error[:200]}; the same command asks them again"
+            )
 
 
 def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
@@ -57,9 +73,7 @@ def looks_at(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[Sequen
     - `anytime`: whether by a confidence sequence, in the place of looks that are planned.
     """
     sizes = sizes_of(plan, plan.settings.stopping.looks)
-    if not anytime:
-        return GroupSequential(sizes, alpha), sizes
-    return ConfidenceSequence(max(1, round(TUNED_AT * sizes[-1])), alpha), sizes
+    return design_over(sizes, alpha, anytime=anytime), sizes
 
 
 async def gate_while_asking(
@@ -72,6 +86,8 @@ async def gate_while_asking(
     anytime: bool = False,
 ) -> Gated:
     """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
+
+    What keeps it from its next look is no verdict: it is inconclusive.
 
     Parameters
     ----------
@@ -87,11 +103,16 @@ async def gate_while_asking(
     Raises
     ------
     RefusalIndexError
-        As `carry_out` and `decide` do, and before anything is asked where the baseline is of other questions.
+        As `carry_out` and `decide` do, and before anything is asked where the baseline is of other questions, a limit
+        is one that no score can have, or the folder was looked at in another way before.
     """
     if baseline is not None:
         _check_shared([one.question_id for one in plan.dataset.questions], baseline)
+    to_ask = _to_ask(plan)
+    check_reachable(policy, payoffs_of([to_ask]))
     design, sizes = looks_at(plan, policy.alpha, anytime=anytime)
+    looks = GateLooks(sizes[-1], len(sizes), anytime)
+    _check_planned(plan.folder, looks)
     found: list[GateResult] = []
 
     def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
@@ -101,11 +122,32 @@ async def gate_while_asking(
         found.append(result)
         return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
 
-    run = await in_looks(plan, sizes, judged, progress, budget)
+    try:
+        run = await in_looks(plan, sizes, judged, progress, budget, about={GATE_LOOKS: looks.to_document()})
+    except RunFailedError as error:
+        return Gated(None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error)))
     if run.ended is not None:
         asked = run.outcomes["question_id"].n_unique()
         judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
     return Gated(run, found[-1])
+
+
+def _to_ask(plan: Plan) -> ComparedRun:
+    """Return a candidate of which there are no outcomes yet."""
+    settings = plan.identity
+    return ComparedRun(
+        settings["model"], plan.folder.path, settings["model"], plan.dataset.name, {}, settings, about=plan.about
+    )
+
+
+def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
+    """Raise SettingError where a candidate was looked at in another way: more looks err more often than stated."""
+    before = GateLooks.read(folder.read_about()) if folder.run_json.exists() else None
+    if before is not None and before.of == looks.of and before != looks:
+        raise SettingError(
+            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
+            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
+        )
 
 
 def _check_shared(ours: Iterable[str], baseline: ComparedRun) -> None:

@@ -7,8 +7,9 @@ says that it stopped, and goes on from there when it is run with another end, or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from refusal_index.datasets import sample
 from refusal_index.engines.budget import Budget
@@ -16,9 +17,9 @@ from refusal_index.engines.events import Event, Finished, Progress, unwatched
 from refusal_index.evaluation.carrying import OpenRun, carry_out, opened
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
+from refusal_index.outcomes.certainty import half_width_of
 from refusal_index.outcomes.draws import INDEX
 from refusal_index.outcomes.stopping import STOPPED, Stop, Until
-from refusal_index.outcomes.summary import Summary
 from refusal_index.stats import GroupSequential
 
 Decide = Callable[[Run, int], str | None]
@@ -47,6 +48,8 @@ async def in_looks(
     decide: Decide,
     progress: Progress = unwatched,
     budget: Budget | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
 ) -> Run:
     """Ask the questions of a plan in portions, until `decide` says at a look that it is enough.
 
@@ -60,6 +63,8 @@ async def in_looks(
         Questions after each look, rising, as `sizes_of` returns them.
     decide
         Is asked at every look that was brought to its end, the last included.
+    about
+        What the run's folder is to say of the looks, before the first of them.
 
     Raises
     ------
@@ -69,6 +74,8 @@ async def in_looks(
         If it was interrupted; what was answered is kept.
     """
     with opened(plan, _once(progress), budget) as run:
+        if about:
+            plan.folder.change_about(about)
         looks = _Looks(run, sizes, decide)
         ended = await run.ask(looks.parts())
         if looks.stop is not None:
@@ -119,27 +126,6 @@ def narrow_enough(until: Until) -> Decide:
         return f"the interval of {name} has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
 
     return decide
-
-
-def not_reached(plan: Plan, run: Run) -> str | None:
-    """Say that a run asked all of its questions and is not as certain as its settings say; None where it is."""
-    until = plan.settings.stopping.until
-    if until is None or run.stopped is not None or run.ended is not None:
-        return None
-    half_width = half_width_of(run.summary)
-    if run.is_complete and half_width is not None and half_width <= until.half_width:
-        return None
-    found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
-    lacking = "" if run.is_complete else ", of which not all have a grade"
-    return f"not reached: {until}; {found} after all {len(plan.dataset.questions):,} questions{lacking}"
-
-
-def half_width_of(summary: Summary) -> float | None:
-    """Return half the width of the interval of a run's Refusal Index; None where it has none to go by."""
-    index = summary.index
-    if index is None or index.status != "ok" or index.low is None or index.high is None:
-        return None
-    return (index.high - index.low) / 2
 
 
 def _once(progress: Progress) -> Progress:

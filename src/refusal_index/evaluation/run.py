@@ -12,6 +12,7 @@ import polars as pl
 
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.results import Missing
+from refusal_index.outcomes.certainty import short_of
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.folder import RunFolder
@@ -52,6 +53,8 @@ class Run:
         Methods of confidence whose scores rested on grades or draws that are others now, and were taken out.
     stopped
         Where it stopped before all was asked, since that was enough; None where it did not.
+    short_of
+        That it is less certain than `until` told it to become; None where it is not.
     """
 
     folder: RunFolder
@@ -64,6 +67,7 @@ class Run:
     ended: str | None = None
     outdated: tuple[str, ...] = ()
     stopped: Stop | None = None
+    short_of: str | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -178,10 +182,12 @@ def open_run(path: str | Path) -> Run:
     found = read_report_runs([folder.path]).runs
     if len(found) != 1:
         raise RunFolderError(f"{path}: expected the folder of one run, got {len(found)} runs")
+    about = folder.read_about()
     return Run(
         folder,
         folder.read_outcomes().lazy(),
         found[0].summary,
         document=folder.read_summary(),
-        stopped=Stop.read(folder.read_about()),
+        stopped=Stop.read(about),
+        short_of=short_of(about, found[0].summary),
     )

@@ -21,6 +21,7 @@ from refusal_index.evaluation.nothing_lost import check_nothing_lost
 from refusal_index.evaluation.results import Disagreement, derive_into
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.stores import open_store
+from refusal_index.outcomes.certainty import short_of
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, replacing, write_atomically
 from refusal_index.outcomes.folder import RunFolder
@@ -101,6 +102,7 @@ def write_results(
             disagreements=len(derived.disagreements),
             outdated=outdated,
             stopped=Stop.read(about),
+            short_of=short_of(about, summary),
         )
         return _written(run, settings, derived.disagreements)
 
@@ -147,6 +149,7 @@ def _written(run: Run, settings: Mapping[str, Any], disagreements: Sequence[Disa
     document = {
         **summary_document(run.summary),
         STOPPED: None if run.stopped is None else run.stopped.to_document(),
+        "short_of": run.short_of,
         "grader": settings.get("grader"),
     }
     if "regraded_from" in settings:

@@ -29,10 +29,17 @@ def to_junit(found: GateResult) -> bytes:
     suite.add_property("questions", str(found.questions))
     verdict = _case("verdict", found.verdict, found.why)
     verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
-    suite.add_testcases([verdict, *(_case(one.named.metric, one.test.verdict, _told(one)) for one in found.guards)])
+    suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)
     return bytes(xml.tostring())  # type: ignore[no-untyped-call] # of lxml or the standard library
+
+
+def _name(one: GuardResult) -> str:
+    """Return a name that no other guard has: of several cases with the same one some readers show the first."""
+    if one.named.against_baseline:
+        return one.named.metric
+    return f"{one.named.metric} {'at least' if one.named.guard.higher_is_better else 'at most'}"
 
 
 def _case(name: str, verdict: str, told: str) -> TestCase:

@@ -270,7 +270,18 @@ def run_around(place: Path) -> Path | None:
     What is there is the run's own: nothing else may write into it.
     """
     whole = place.resolve()
-    return next((folder for folder in (whole, *whole.parents) if (folder / "run.json").exists()), None)
+    return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether a run made the `run.json` in a folder; one that cannot be read may have been damaged."""
+    try:
+        document = read_json(folder / "run.json", MOST_SETTINGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return isinstance(document, dict) and "run_format" in document
 
 
 def _section(path: Path, document: Mapping[str, Any], key: str) -> dict[str, Any]:

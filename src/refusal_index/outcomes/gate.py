@@ -19,8 +19,8 @@ from refusal_index.outcomes.comparison import CompareOptions, VariantComparison,
 from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate_changes import ChangedQuestion, most_changed
-from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, margin_guards, payoffs_of
-from refusal_index.outcomes.gate_look import look_at_stop
+from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, check_reachable, margin_guards, payoffs_of
+from refusal_index.outcomes.gate_look import look_of
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.presentation import Block, Shown
@@ -29,6 +29,7 @@ from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, diff
 from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import AtLook
+from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
 
 RUNS = ("candidate", "baseline")
@@ -88,6 +89,8 @@ class GateResult(Shown):
         stopped early; else None.
     within_look
         Whether asking ended between two looks, where nothing is decided.
+    unasked
+        What kept the candidate from being asked up to its next look, where that was an error: nothing is judged then.
     """
 
     verdict: Verdict
@@ -105,6 +108,7 @@ class GateResult(Shown):
     looked: str | None = None
     level_at_look: float | None = None
     within_look: bool = False
+    unasked: str | None = None
 
     @property
     def incomplete(self) -> tuple[str, ...]:
@@ -112,12 +116,18 @@ class GateResult(Shown):
         return _too_many(self.missing, self.policy)
 
     @property
+    def is_judged(self) -> bool:
+        """Whether anything can be decided: at a look, and of grades enough that both runs share."""
+        paired = self.match is None or self.match.paired
+        return paired and not (self.incomplete or self.within_look or self.unasked)
+
+    @property
     def more_questions(self) -> int | None:
         """How many more questions would settle an inconclusive verdict with a chance of 80 %, if all stays as it is.
 
-        None where it is settled, where no number would, where a run is incomplete, and between two looks.
+        None where it is settled, where no number would, and where nothing can be decided.
         """
-        is_open = self.verdict == "inconclusive" and not self.incomplete and not self.within_look
+        is_open = self.verdict == "inconclusive" and self.is_judged
         times = times_to_settle([one.test for one in self.guards]) if is_open else None
         return None if times is None else math.ceil((times - 1) * self.questions)
 
@@ -174,7 +184,8 @@ def decide(
 
     - `candidate`, `baseline`: the runs; None for fixed bounds only.
     - `look`, `looked`: where the candidate is looked at several times while it is asked: at which of these looks, and a
-      sentence on it. Without, a candidate that stopped early is judged at the look at which it did.
+      sentence on it. Without, a candidate that stopped early is judged at the look at which it did, and one that a gate
+      looked at while it was asked at the last of these looks.
     - `within_look`: whether asking ended before that look: nothing is decided then.
     """
     if baseline is None and not policy.has_bounds:
@@ -183,15 +194,19 @@ def decide(
             "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
         )
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
+    payoffs = payoffs_of(list(runs.values()), policy.margins)
+    check_reachable(policy, payoffs)
     if look is None:
-        look, looked = look_at_stop(candidate.about, policy.alpha) or (None, None)
-    found = None if baseline is None else _compared(candidate, baseline, policy)
+        look, looked = look_of(candidate.about, policy.alpha) or (None, None)
+    found = None if baseline is None else _compared(candidate, baseline, policy, payoffs)
     names = {key: _variant(run, policy, found) for key, run in runs.items()}
     rows = {key: run.variants[names[key]] for key, run in runs.items()}
     for key, table in rows.items():
         _check_forced(key, table)
+    if look is not None and rows["candidate"]["question_id"].n_unique() < look.n:
+        within_look = True
     margins = margin_guards(found, policy) if found and found.match.paired else ()
-    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy)]
+    guards = [*margins, *bound_guards(candidate, rows["candidate"], policy, payoffs)]
     tests = judge_guards([one.guard for one in guards], policy.alpha, look) if guards else ()
     asked = {key: run.asked.get(names[key], Asked()) for key, run in runs.items()}
     if look is not None:
@@ -222,17 +237,38 @@ def decide(
     )
 
 
+def unjudged(
+    candidate: ComparedRun, baseline: ComparedRun | None, policy: Policy, variant: str, unasked: str
+) -> GateResult:
+    """Return what comes of a candidate that could not be asked up to its next look: inconclusive, with the reason.
+
+    It takes what `decide` takes, the variant that was to be asked, and what kept it from that.
+    """
+    return GateResult(
+        "inconclusive",
+        candidate,
+        baseline,
+        guards=(),
+        policy=policy,
+        alpha=policy.alpha,
+        variant=variant,
+        match=None,
+        questions=0,
+        missing={},
+        unasked=unasked,
+    )
+
+
 def _too_many(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:
     """Name the runs that lack grades of more questions than the policy allows."""
     return tuple(name for name, share in missing.items() if share > policy.max_missing)
 
 
-def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy) -> VariantComparison:
+def _compared(candidate: ComparedRun, baseline: ComparedRun, policy: Policy, payoffs: Payoffs) -> VariantComparison:
     """Compare the candidate with the baseline under the one variant to judge by, question by question.
 
     Where both were asked the same and lack the grades, nothing is paired.
     """
-    payoffs = payoffs_of((candidate, baseline), policy.margins)
     options = CompareOptions(variant=policy.variant, penalty=payoffs.penalty, truthfulness_weights=payoffs.truthfulness)
     pair = compare_pair((candidate, baseline), options)
     if len(pair.variants) > 1:

@@ -13,7 +13,7 @@ from refusal_index.outcomes.comparison import Difference, VariantComparison, bot
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, index_of_probabilities
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy
+from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy, PolicyError
 from refusal_index.outcomes.matching import BoolMatrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match
 from refusal_index.outcomes.sampling import design_of, sampled_table
@@ -24,7 +24,7 @@ from refusal_index.stats import (
     metric_influence,
     refusal_index,
 )
-from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score
+from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score, ratio_weights
 from refusal_index.stats.design import effective_number
 from refusal_index.stats.draws.difference import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
@@ -72,12 +72,12 @@ def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGua
         yield NamedGuard(guard, metric, True, candidate, baseline, reason)
 
 
-def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy) -> Iterator[NamedGuard]:
+def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
     """Yield a guard for each fixed bound, of one variant of the candidate."""
     single = first_draws(rows)
     table = sampled_table(single) or contingency_table(single)
     scored = single.drop_nulls(["refused", "wrong"])
-    refused, design, payoffs = scored["refused"].to_numpy(), design_of(scored), payoffs_of([run])
+    refused, design = scored["refused"].to_numpy(), design_of(scored)
     for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
         for name, bound in bounds.items():
             metric, estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
@@ -106,6 +106,21 @@ def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Pa
             )
         found.append(stated[0] if stated else default)
     return checked_payoffs(*found)
+
+
+def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
+    """Raise PolicyError for a limit that a score cannot have, whatever the answers are."""
+    for metric, key, _ in WEIGHED:
+        worth = ratio_weights(metric, payoffs)[0]
+        low, high = min(worth), max(worth)
+        ranges = {"at_least": (low, high), "at_most": (low, high), "margins": (0, high - low)}
+        for name, (least, most) in ranges.items():
+            limit = getattr(policy, name).get(metric)
+            if limit is not None and not least <= limit <= most:
+                raise PolicyError(
+                    f"{name}, {metric}: expected a number from {least:g} to {most:g}, which is what it can be with the "
+                    f"run's {key}, got {limit:g}; is it in per cent?"
+                )
 
 
 def _index(found: VariantComparison) -> tuple[str, Difference]:

@@ -43,6 +43,9 @@ refuses the wrong questions.
 HUNDREDTHS = frozenset({"omniscience_index"})
 """Metrics whose unit is a hundredth."""
 
+OF_THE_RUN = frozenset({"weighted_score", "truthfulness_score"})
+"""Metrics whose range is that of what answers are worth in a run: it is known where they are judged."""
+
 NEVER_BELOW_0 = frozenset(
     {"correct_rate", "correct_given_attempted", "refusal_rate", "error_rate", "f_score", "hallucination_rate"}
 )
@@ -157,7 +160,7 @@ def _check_metrics(name: str, given: object) -> None:
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
-        if abs(value) > (100 if metric in HUNDREDTHS else 1):
+        if metric not in OF_THE_RUN and abs(value) > (100 if metric in HUNDREDTHS else 1):
             raise PolicyError(f"{name}, {metric}: expected a number that it can be, got {value:g}; is it in per cent?")
 
 

@@ -47,6 +47,19 @@ def _is_stop(value: Any) -> bool:
     return all(_is_whole(value[name]) and value[name] > 0 for name in counts) and _is_text(value["why"])
 
 
+def _is_until(value: Any) -> bool:
+    if not isinstance(value, Mapping) or value.keys() != {"half_width"}:
+        return False
+    return _is_amount(value["half_width"]) and 0 < value["half_width"] < 1
+
+
+def _is_gate_looks(value: Any) -> bool:
+    if not isinstance(value, Mapping) or value.keys() != {"of", "looks", "anytime"}:
+        return False
+    counts = value["of"], value["looks"]
+    return all(_is_whole(one) and one > 0 for one in counts) and isinstance(value["anytime"], bool)
+
+
 def _or_null(holds: Holds) -> Holds:
     return lambda value: value is None or holds(value)
 
@@ -77,6 +90,8 @@ ABOUT: Mapping[str, tuple[str, Holds]] = {
     "penalty": AMOUNT,
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _or_null(_is_stop)),
+    "until": ("a half_width above 0 and below 1, or null", _or_null(_is_until)),
+    "gate_looks": ("of, looks and anytime, or null", _or_null(_is_gate_looks)),
     "price": PRICE,
     "grader_price": PRICE,
     "batch_rate": ("a number from 0, or null", _or_null(_is_amount)),

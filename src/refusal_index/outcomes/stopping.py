@@ -10,6 +10,12 @@ from typing import Any, Self
 STOPPED = "stopped"
 """Where `run.json` and `summary.json` say it."""
 
+UNTIL = "until"
+"""Where `run.json` says what a run was told to wait for."""
+
+GATE_LOOKS = "gate_looks"
+"""Where `run.json` says how a gate judges a run while it is asked."""
+
 DEFAULT_LOOKS, MOST_LOOKS = 5, 100
 """How often a run looks whether it may stop; settings have them from here, since `stats` would load SciPy."""
 
@@ -38,8 +44,39 @@ class Until:
             raise ValueError(f"expected half-width=NUMBER, got {text!r}")
         return cls(float(value))
 
+    @classmethod
+    def read(cls, about: Mapping[str, Any]) -> Self | None:
+        """Take it from what a run's folder says of how it was made; None where it does not say so."""
+        return cls(**about[UNTIL]) if about.get(UNTIL) else None
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return asdict(self)
+
     def __str__(self) -> str:
         return f"half-width={self.half_width:g}"
+
+
+@dataclass(frozen=True)
+class GateLooks:
+    """How a gate judges a run while it is asked: a test at each look, so that no later one has all of alpha."""
+
+    # of, looks: how many questions there are, and after how many portions of them it looks
+    of: int
+    looks: int
+    anytime: bool  # whether by a confidence sequence
+
+    @classmethod
+    def read(cls, about: Mapping[str, Any]) -> Self | None:
+        """Take it from what a run's folder says of how it was made; None where it does not say so."""
+        return cls(**about[GATE_LOOKS]) if about.get(GATE_LOOKS) else None
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.looks} look{'' if self.looks == 1 else 's'}{' by a confidence sequence' if self.anytime else ''}"
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from importlib import resources
 import numpy as np
 import polars as pl
 
+from refusal_index.outcomes.certainty import short_of
 from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.presentation.summary import lacking
 from refusal_index.outcomes.stopping import Stop
@@ -187,6 +188,8 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     stop = Stop.read(run.about)
     if stop is not None:
         yield stop.sentence
+    if told := short_of(run.about, run.summary):
+        yield told
     yield from _missing(run)
     prompts = ", and of prompts like these," if run.pooled else ""
     yield f"The interval allows for the choice of questions{prompts} only; what it does not allow for may spoil it."

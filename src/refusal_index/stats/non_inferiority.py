@@ -158,7 +158,7 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
     pvalues = [1.0 if one.pvalue_beyond is None else one.pvalue_beyond for one in tested]
     adjusted = holm(pvalues if look is None else [look.pvalue(one) for one in pvalues]).tolist()
     judged = (_judged(one, pvalue, alpha) for one, pvalue in zip(tested, adjusted, strict=True))
-    return tuple(_with_times(one, level, len(guards)) for one in judged)
+    return tuple(_with_times(one, level, len(guards), look) for one in judged)
 
 
 def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
@@ -257,18 +257,24 @@ def _judged(test: GuardTest, pvalue_holm: float, alpha: float) -> GuardTest:
     return replace(test, verdict="fail" if pvalue_holm <= alpha else test.verdict, pvalue_holm=pvalue_holm)
 
 
-def _with_times(test: GuardTest, alpha: float, n_guards: int) -> GuardTest:
-    return replace(test, times=_times(test, alpha, n_guards)) if test.verdict == "inconclusive" else test
+def _with_times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> GuardTest:
+    return replace(test, times=_times(test, alpha, n_guards, look)) if test.verdict == "inconclusive" else test
 
 
-def _times(test: GuardTest, alpha: float, n_guards: int) -> float | None:
-    """Return how many times the questions would settle one guard: its standard errors shrink with their root."""
+def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> float | None:
+    """Return how many times the questions would settle one guard: its standard errors shrink with their root.
+
+    A later look asks for less than this one does.
+    """
     guard, end = test.guard, test.best if _is_beyond(test.guard) else test.worst
-    if guard.estimate is None or end is None or guard.estimate == guard.limit:
+    if guard.estimate is None or end is None or guard.estimate in {guard.limit, end}:
         return None
     error = abs(guard.estimate - end) / -float(ndtri(alpha))
-    needed = -float(ndtri(alpha / n_guards if _is_beyond(guard) else alpha)) + float(ndtri(POWER))
-    times = (needed * error / abs(guard.room(guard.estimate))) ** 2
+    spare, n_tests = float(ndtri(POWER)), n_guards if _is_beyond(guard) else 1
+    if look is not None:
+        times = look.times(abs(guard.room(guard.estimate)) / error, spare, n_tests)
+    else:
+        times = ((-float(ndtri(alpha / n_tests)) + spare) * error / abs(guard.room(guard.estimate))) ** 2
     return times if times < MOST_TIMES else None
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
+from refusal_index.cli.bad_input import OptionError, option
 from refusal_index.cli.options import FORECAST, HELP, takes_settings
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def gate(
 def _asked(
     candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any], *, anytime: bool
 ) -> GateResult:
-    """Ask the candidate until the verdict is certain; what keeps it from that is no verdict either."""
+    """Ask the candidate until the verdict is certain."""
     from refusal_index.cli.runs import carrying, tell_notes
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.gate import read_one
@@ -144,18 +144,9 @@ def _asked(
     settings = Settings.of(**{**looks, **values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     tell_notes([plan])
-    try:
-        gated = carrying(plan, partial(gate_while_asking, plan, other, policy, anytime=anytime))
-    except typer.Exit as ended:
-        raise typer.Exit(EXIT["inconclusive"] if ended.exit_code == INCOMPLETE else ended.exit_code) from ended
-    if gated.run.ended is not None:
-        console.note(f"ended early: {gated.run.ended}")
-    if gated.run.missing:
-        first = gated.run.missing[0]
-        console.note(
-            f"{len(gated.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
-            f"{first.error[:200]}; the same command asks them again"
-        )
+    gated = carrying(plan, partial(gate_while_asking, plan, other, policy, anytime=anytime))
+    for note in gated.notes:
+        console.note(note)
     return gated.verdict
 
 
@@ -235,7 +226,9 @@ def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) 
 
     try:
         write_verdict(found, {form: place for form, place in places.items() if form != "report"})
-        if "report" in places:
+        if "report" in places and found.unasked is not None:
+            console.note(f"{places['report']} is not written: nothing was judged")
+        elif "report" in places:
             write_report(read_report_runs(list(runs)).runs, places["report"])
     except NotWrittenError as error:
         raise OptionError(f"{error}; the verdict is {found.verdict}") from error

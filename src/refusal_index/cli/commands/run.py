@@ -43,7 +43,7 @@ def run(
     dataset of it; other options then go before what the file says, and --dataset, --data and --column take the place of
     its datasets. Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_not_reached, tell_notes
+    from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.looks import bring_to_end
     from refusal_index.evaluation.plan import prepare
@@ -57,7 +57,6 @@ def run(
             return
         found = carrying(plan, partial(bring_to_end, plan))
         complete = show_run(found, as_json=json)
-        tell_not_reached(plan, found)
     else:
         for name in ONE_MODELS_OWN:
             if name in values:

@@ -33,8 +33,8 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
     yield f"{found.verdict.upper()}: {found.why}"
     yield ""
     yield judged(found)
-    yield ""
     if found.guards:
+        yield ""
         yield guard_table(found)
     for line in notes(found):
         yield ""
@@ -51,12 +51,8 @@ def sentence(found: GateResult) -> str:
         verdict: [one for one in found.guards if one.test.verdict == verdict]
         for verdict in ("pass", "fail", "inconclusive")
     }
-    if found.within_look:
-        return "asking ended before the next look, and nothing is decided between looks; run its command again."
-    if found.incomplete:
-        return _incomplete(found)
-    if found.match is not None and not found.match.paired:
-        return "too few questions have a grade in both runs; run their own commands again."
+    if not found.is_judged:
+        return _unjudged(found)
     if found.verdict == "fail":
         return f"{'; '.join(_failed(one) for one in by_verdict['fail'])}."
     if by_verdict["inconclusive"]:
@@ -72,7 +68,7 @@ def notes(found: GateResult) -> Iterator[str]:
     stop = None if found.baseline is None else Stop.read(found.baseline.about)
     if stop is not None:
         yield f"Of the baseline: {stop.sentence}"
-    if found.verdict == "inconclusive" and found.guards and not found.incomplete and not found.within_look:
+    if found.verdict == "inconclusive" and found.guards and found.is_judged:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
     if short:
@@ -148,6 +144,8 @@ def reason_of(one: GuardResult) -> str:
 def judged(found: GateResult) -> str:
     """Say what is compared with what."""
     where = f" under {found.variant}" if found.variant else ""
+    if found.unasked is not None:
+        return f"{found.candidate.label}{where}: nothing is judged."
     if found.baseline is None:
         return f"{found.candidate.label}{where}: {found.questions:,} questions, against fixed bounds."
     left = dict(zip(("candidate", "baseline"), found.match.left_out if found.match else (), strict=False))
@@ -196,6 +194,17 @@ def _seen(one: GuardResult) -> str:
     if named.against_baseline:
         return f"{_signed(named.guard.estimate)}, at worst {_signed(test.worst)}, allowed {allowed(one)}"
     return f"{number(named.candidate)}, at worst {number(test.worst)}, allowed {allowed(one)}"
+
+
+def _unjudged(found: GateResult) -> str:
+    """Say why nothing can be decided."""
+    if found.unasked is not None:
+        return f"the candidate could not be asked up to its next look, and nothing is decided: {found.unasked}"
+    if found.within_look:
+        return "asking ended before the next look, and nothing is decided between looks; run its command again."
+    if found.incomplete:
+        return _incomplete(found)
+    return "too few questions have a grade in both runs; run their own commands again."
 
 
 def _incomplete(found: GateResult) -> str:

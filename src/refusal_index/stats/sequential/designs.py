@@ -24,7 +24,7 @@ References
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Protocol, Self
@@ -52,6 +52,14 @@ class SequentialDesign(Protocol):
 
     def pvalue(self, n: int, statistic: float) -> float:
         """Return the one-sided p-value of a distance in standard errors, to be held against alpha at any look."""
+        ...
+
+    def times(self, n: int, statistic: float, spare: float, n_tests: int) -> float:
+        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
+
+        - `spare`: how far, in standard errors.
+        - `n_tests`: among how many tests alpha is shared out.
+        """
         ...
 
 
@@ -121,6 +129,17 @@ class GroupSequential:
         """
         constant = statistic * math.sqrt(self._fraction(n))
         return constant if math.isnan(constant) else min(1.0, obrien_fleming_level(constant, self.fractions))
+
+    def times(self, n: int, statistic: float, spare: float, n_tests: int = 1) -> float:
+        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
+
+        That is at the first of the looks to come where it is, and beyond all of them where it is at none.
+        """
+        shared = replace(self, alpha=self.alpha / n_tests)
+        for size in self.sizes:
+            if size > n and statistic * math.sqrt(size / n) >= shared.critical_value(size) + spare:
+                return size / n
+        return ((shared.critical_value(self.sizes[-1]) + spare) / statistic) ** 2
 
     def _fraction(self, n: int) -> float:
         if n not in self.sizes:
@@ -194,6 +213,13 @@ class ConfidenceSequence:
         x = statistic * math.sqrt(growth / (growth + 1))
         return 1.0 if x <= 0 else min(1.0, math.sqrt(growth + 1) / 2 * math.exp(-x * x / 2 - float(log_ndtr(x))))
 
+    def times(self, n: int, statistic: float, spare: float, n_tests: int = 1) -> float:
+        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
+
+        That is taken to stay what it is, as it nearly does.
+        """
+        return ((replace(self, alpha=self.alpha / n_tests).critical_value(n) + spare) / statistic) ** 2
+
     @property
     def _scale(self) -> float:
         log = -2 * math.log(2 * self.alpha)
@@ -235,3 +261,7 @@ class AtLook:
     def pvalue(self, ordinary: float) -> float:
         """Return an ordinary one-sided p-value as one that may be compared with alpha at every look, and adjusted."""
         return self.design.pvalue(self.n, -SCALAR.ndtri(ordinary))
+
+    def times(self, statistic: float, spare: float, n_tests: int = 1) -> float:
+        """Return how many times the questions so far would settle a test that they do not, as the design says it."""
+        return self.design.times(self.n, statistic, spare, n_tests)
