@@ -142,11 +142,11 @@
   }
 
   function cautionOf({ status, reason, counts, estimate: index }, ends) {
-    if (status === "undefined") return `Undefined (${reason}): ${UNDEFINED[reason]}.`;
+    if (status === "undefined") return `Undefined: ${UNDEFINED[reason]}.`;
     if (ends === null) return "The interval cannot be computed: the likelihood of these counts is flat to the last digit.";
     if (status === "boundary") {
       const empty = CELLS.filter((_, cell) => counts[cell] === 0).map((cell) => CELL_WORDS[cell]);
-      return `At the boundary (${reason}): no question was ${empty.join(", or ")}, so that the index is exactly ${index}. Go by the interval.`;
+      return `At the boundary: no question was ${empty.join(", or ")}, so that the index is exactly ${index}. Go by the interval.`;
     }
     const few = CELLS.filter((_, cell) => counts[cell] < LESS_THAN_USUAL).map((cell) => CELL_WORDS[cell]);
     return few.length ? `Fewer than ${LESS_THAN_USUAL} questions were ${few.join(", or ")}: take the interval for a rough one.` : "";
@@ -155,14 +155,15 @@
   function tellPlan(found, halfWidth, level) {
     const { n, reason } = questionsFor(found, halfWidth, level);
     const { refused, n: all } = marginsOf(found.counts);
+    byId("plan").dataset.reason = reason ?? "";
     if (n === null) {
       const why = reason === "perfect_correlation" ? "an index of exactly 1 or -1 has no standard error" : "an undefined index has none";
-      byId("plan").replaceChildren(`No number of questions for an interval of ±${halfWidth}: ${why} (${reason}).`);
+      byId("plan").replaceChildren(`No number of questions for an interval of ±${halfWidth}: ${why}.`);
       return;
     }
     byId("plan").replaceChildren(
       `An interval of ±${halfWidth} takes `, shown("questions", n, whole(n)), ` questions and ${whole(n * refused / all)} forced answers, if they are like these.`,
-      reason ? ` A cell is expected to hold fewer than ${LESS_THAN_USUAL} of them (${reason}).` : "",
+      reason ? ` A cell is expected to hold fewer than ${LESS_THAN_USUAL} of them, and the index may then come out at 1 or -1.` : "",
     );
   }
 
@@ -303,6 +304,7 @@
     const ends = endsOf(found, read.level);
     tellEstimate(found, ends, read.level);
     byId("caution").textContent = cautionOf(found, ends);
+    byId("caution").dataset.reason = found.reason ?? "";
     tellPlan(found, read.half_width, read.level);
     tellNumbers(found);
     last = [found, ends];

@@ -37,6 +37,12 @@ def test_files_of_others_go_into_a_folder(ran, command: Command, target):
     ("arguments", "said"),
     [
         (["--to", "cvs"], "error: --to: expected one of csv, every-eval-ever, hf-eval-results, mlflow, wandb"),
+        (["--to", "wandb,mlflow"], "error: --to: expected one target at a time, got 'wandb,mlflow'"),
+        (["--to", "csv", "--out", "no/x.csv"], "error: --out: no/x.csv cannot be written, as no is no folder; make it"),
+        (
+            ["--to", "every-eval-ever", "--out", "mine.csv"],
+            "error: --out: mine.csv cannot be written, as mine.csv is no",
+        ),
         (["--to", "csv"], "error: --out: expected a file to write, got nothing"),
         (["--to", "every-eval-ever"], "error: --out: expected a folder to write, got nothing"),
         (["--to", "csv", "--out", "r"], "error: --out: r is one of the runs and would be lost"),
@@ -50,6 +56,7 @@ def test_files_of_others_go_into_a_folder(ran, command: Command, target):
 )
 def test_arguments_that_cannot_be_used_are_named(ran, command: Command, arguments, said):
     Path("linked.csv").symlink_to(ran / "replies.sqlite")
+    Path("mine.csv").touch()
     before = (ran / "replies.sqlite").read_bytes()
     result = command("export", "r", *arguments)
     assert result.exit_code == 2

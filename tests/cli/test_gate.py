@@ -17,6 +17,7 @@ from junitparser import JUnitXml
 
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.errors import NotWrittenError
+from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 
 N = 500
@@ -40,6 +41,7 @@ def write(name: str, error: float, refusal: float = 0.3, n: int = N, first: int 
 def runs(command, monkeypatch):
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     write("base", 0.2)
+    write("same", 0.2)
     write("worse", -0.4)
     write("slightly", 0.1)
 
@@ -47,7 +49,7 @@ def runs(command, monkeypatch):
 def test_exit_statuses_are_the_verdicts(command):
     assert [
         command("gate", f"{name}.parquet", "--baseline", "base.parquet").exit_code
-        for name in ("base", "worse", "slightly")
+        for name in ("same", "worse", "slightly")
     ] == [0, 1, 3]
     done = command("gate", "worse.parquet", "--baseline", "base.parquet")
     assert done.stdout.startswith("FAIL: correct is beyond its limit")
@@ -87,7 +89,8 @@ def test_every_form_is_written_and_says_the_same(command):
     }
     assert Path("g.md").read_text().startswith("## Refusal Index gate: fail\n")
     assert "fail</text>" in Path("g.svg").read_text()
-    assert "worse" in Path("g.html").read_text()
+    report = Path("g.html").read_text()
+    assert report.index(">Fail</h1>") < report.index(document["why"][1:40]) < report.index("2 runs side by side")
     printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-")
     assert json.loads(printed.stdout) == document
 
@@ -95,13 +98,13 @@ def test_every_form_is_written_and_says_the_same(command):
 @pytest.mark.parametrize("theirs", ['{"scripts": {}}', "[]"])
 def test_a_file_of_another_tool_that_is_called_as_a_runs_is_no_obstacle(command, theirs):
     Path("run.json").write_text(theirs)
-    assert command("gate", "base.parquet", "--baseline", "base.parquet", "--json", "g.json").exit_code == 0
+    assert command("gate", "same.parquet", "--baseline", "base.parquet", "--json", "g.json").exit_code == 0
     assert json.loads(Path("g.json").read_text())["verdict"] == "pass"
 
 
 def test_the_file_of_a_run_that_cannot_be_read_is_one_all_the_same(command):
     Path("run.json").write_text('{"run_for')
-    done = command("gate", "base.parquet", "--baseline", "base.parquet", "--json", "g.json")
+    done = command("gate", "same.parquet", "--baseline", "base.parquet", "--json", "g.json")
     assert (done.exit_code, Path("g.json").exists()) == (2, False)
     assert "lies in the folder of a run" in done.stderr
 
@@ -109,10 +112,10 @@ def test_the_file_of_a_run_that_cannot_be_read_is_one_all_the_same(command):
 def test_the_verdict_goes_below_the_job_where_there_is_one(command, monkeypatch):
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("summary.md").absolute()))
     Path("summary.md").write_text("before\n")
-    assert command("gate", "base.parquet", "--baseline", "base.parquet").exit_code == 0
+    assert command("gate", "same.parquet", "--baseline", "base.parquet").exit_code == 0
     assert Path("summary.md").read_text().startswith("before\n## Refusal Index gate: pass\n")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(Path("nowhere/summary.md").absolute()))
-    done = command("gate", "base.parquet", "--baseline", "base.parquet")
+    done = command("gate", "same.parquet", "--baseline", "base.parquet")
     assert done.exit_code == 0
     assert "the verdict stands" in done.stderr
 
@@ -135,17 +138,24 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
         (["base.parquet"], "expected a baseline to compare with, or fixed bounds"),
         (["gone.parquet", "--baseline", "base.parquet"], "gone.parquet"),
         (["base.parquet", "--baseline", "other.parquet"], "got 100 shared, of 500 of the candidate and 500"),
-        (["base.parquet", "--baseline", "base.parquet", "--margin", "refusal_index=-0.1"], "leave out the sign: 0.1"),
-        (["base.parquet", "--baseline", "base.parquet", "--margin", "0.1"], "--margin: expected METRIC=NUMBER"),
-        (["base.parquet", "--baseline", "base.parquet", "--margin", "ri=0.1"], "expected metrics out of"),
-        (["base.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
-        (["base.parquet", "--baseline", "base.parquet", "--variant", "hihg"], "no variant 'hihg'"),
+        (["same.parquet", "--baseline", "base.parquet", "--margin", "refusal_index=-0.1"], "leave out the sign: 0.1"),
+        (["same.parquet", "--baseline", "base.parquet", "--margin", "0.1"], "--margin: expected METRIC=NUMBER"),
+        (["base.parquet", "--at-least", "RI=0.1"], "got 'RI'; did you mean 'refusal_index'?"),
+        (["base.parquet", "--at-least", "c/a=0.1"], "got 'c/a'; did you mean 'correct_given_attempted'?"),
+        (["base.parquet", "--at-least", "speed=0.1"], "expected metrics out of"),
+        (["base.parquet", "--at-least", "refusal_index=5"], "a number that it can be, from -1 to 1, got 5; is it in"),
+        ([".", "--baseline", "base.parquet"], "candidate: expected the folder of one run, got ., which holds 1; name"),
+        (["same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml"], "gate.toml: expected keys out of"),
         (
-            ["base.parquet", "--baseline", "base.parquet", "--json", "base.parquet"],
+            ["same.parquet", "--baseline", "base.parquet", "--variant", "hihg"],
+            "candidate: same.parquet has no variant 'hihg'",
+        ),
+        (
+            ["same.parquet", "--baseline", "base.parquet", "--json", "base.parquet"],
             "--json: expected a file that ends in",
         ),
-        (["base.parquet", "--baseline", "base.parquet", "--junit", "no/g.xml"], "expected a folder that exists"),
-        (["base.parquet", "--baseline", "base.parquet", "--json", "r/run.json"], "lies in the folder of a run"),
+        (["same.parquet", "--baseline", "base.parquet", "--junit", "no/g.xml"], "expected a folder that exists"),
+        (["same.parquet", "--baseline", "base.parquet", "--json", "r/run.json"], "lies in the folder of a run"),
         (["base.parquet", "--at-least", "f_score=.1", "--at-least", "f_score=.2"], "expected one number for 'f_score'"),
         (["base.parquet", "--at-most", "refusal_rate=-0.5"], "at_most, refusal_rate: expected a number that it can be"),
         (["both.parquet", "--baseline", "base.parquet"], "candidate: expected one model on one dataset, got 2"),
@@ -199,3 +209,18 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", "--json", "g.json")
     assert done.exit_code == 2
     assert "g.json cannot be written (No space left on device)" in done.stderr
+
+
+def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkeypatch):
+    def full(place: Path, content: bytes | str) -> None:
+        if place.suffix != ".svg":
+            raise NotWrittenError(place, OSError(errno.ENOSPC, "No space left on device"))
+        write_atomically(place, content)
+
+    monkeypatch.setattr("refusal_index.evaluation.gate.write_atomically", full)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    places = ("--json", "a.json", "--junit", "b.xml", "--badge", "c.svg", "--report", "d.html")
+    done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)
+    assert done.exit_code == 2
+    assert "b.xml cannot be written (No space left on device); nor can 'a.json'; make room" in done.stderr
+    assert all(Path(name).stat().st_size for name in ("c.svg", "d.html", "summary.md"))

@@ -43,7 +43,7 @@ def outputs(folder: Path) -> dict[str, str]:
 @pytest.fixture(autouse=True)
 def runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, error in {"base": 0.2, "worse": -0.4, "slightly": 0.1}.items():
+    for name, error in {"base": 0.2, "same": 0.2, "worse": -0.4, "slightly": 0.1}.items():
         write(name, error)
 
 
@@ -55,7 +55,7 @@ def test_no_input_is_part_of_a_script():
 def test_every_input_is_used_and_every_output_is_set(tmp_path):
     used = set(re.findall(r"inputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"])))
     assert used == set(ACTION["inputs"])
-    assert run_step("Judge it", tmp_path, candidate="base.parquet", baseline="base.parquet").returncode == 0
+    assert run_step("Judge it", tmp_path, candidate="same.parquet", baseline="base.parquet").returncode == 0
     assert set(outputs(tmp_path)) == set(ACTION["outputs"])
     assert all(one["value"] == f"${{{{ steps.judge.outputs.{name} }}}}" for name, one in ACTION["outputs"].items())
 
@@ -81,7 +81,7 @@ def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path
 
 
 @one_fast(
-    ("candidate", "verdict", "status"), [("worse", "fail", 1), ("base", "pass", 0), ("slightly", "inconclusive", 3)]
+    ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 3)]
 )
 def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate, verdict, status):
     for name in ("json", "pip", "sys"):  # of a checkout that would like to pass

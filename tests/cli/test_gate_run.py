@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -39,15 +40,46 @@ def test_a_run_that_cannot_be_brought_to_its_end_is_inconclusive(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/base")
     done = command(*gated, "--max-requests", "30")
     assert done.exit_code == 3
-    assert done.stdout.startswith("INCONCLUSIVE")
+    assert done.stdout.startswith("INCONCLUSIVE: asking ended before the next look")
+    told = " ".join(done.stdout.split())
+    assert told.endswith("its command again. almanac/base under normal: nothing is judged."), "no number of a look"
     assert "ended early: " in done.stderr
 
 
+def test_a_variant_that_the_baseline_lacks_is_refused_before_anything_is_asked(command, base):
+    gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
+    done = command(*gated, "--variant", "high")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == "error: baseline: base has no variant 'high'; expected one of normal\n"
+    assert not Path("candidate").exists()
+
+
+def test_questions_that_the_baseline_lacks_are_told_before_they_are_paid_for(command, base):
+    gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
+    done = command(*gated, "--limit", "240")
+    assert done.stderr.startswith("baseline: 40 of the 240 questions to ask are not in base: they are asked, and not")
+
+
+def test_a_baseline_is_never_asked_into(command, base):
+    done = command("gate", "./base", "--run", "--baseline", "base/outcomes.parquet", *ASKED, "--model", "almanac/base")
+    assert done.exit_code == 2
+    assert "expected another run than the candidate, got the same: base/outcomes.parquet and base" in done.stderr
+
+
+@pytest.mark.parametrize("candidate", ["base", "copy"])
+def test_a_run_and_a_copy_of_it_are_told_where_they_are_compared_with_it(command, base, candidate):
+    shutil.copytree("base", "copy")
+    done = command("gate", candidate, "--baseline", "base", "--markdown", "g.md")
+    assert done.exit_code in (0, 3)
+    told = "Candidate and baseline are one run, or copies of it"
+    assert all(told in " ".join(text.split()) for text in (done.stdout, Path("g.md").read_text()))
+
+
 def test_options_of_asking_are_refused_where_nothing_is_asked(command):
-    done = command("gate", "base", "--baseline", "base", "--model", "almanac/base")
+    done = command("gate", "candidate", "--baseline", "base", "--model", "almanac/base")
     assert done.exit_code == 2
     assert "--model: says how a candidate is asked; expected --run beside it" in done.stderr
-    assert "--anytime: says" in command("gate", "base", "--baseline", "base", "--anytime").stderr
+    assert "--anytime: says" in command("gate", "candidate", "--baseline", "base", "--anytime").stderr
 
 
 @pytest.mark.slow

@@ -156,3 +156,15 @@ def test_forced_answers_belong_to_one_file(run):
     result = run("m1.csv", "m1.csv", "--forced", "m1.csv", "--out", "o.csv")
     assert result.exit_code == 2
     assert "--forced: expected one FILE" in result.stderr
+
+
+def test_passes_the_wrong_way_round_are_bad_input_and_nothing_is_written(run):
+    rows = {"first.csv": ("normal", "C"), "second.csv": ("forced", "A")}
+    for name, (variant, grade) in rows.items():
+        Path(name).write_text(f"id,variant,question,answer,grade\nq1,{variant},a,1,{grade}\n")
+    result = run("second.csv", "--forced", "first.csv", "--out", "o.csv")
+    assert (result.exit_code, Path("o.csv").exists()) == (2, False)
+    assert result.stderr.startswith("error: second.csv: expected the first pass")
+    assert result.stderr.endswith("import first.csv --forced second.csv\n")
+    assert run("first.csv", "--forced", "second.csv", "--out", "o.csv").exit_code == 0
+    assert read_outcomes("o.csv")["wrong"].to_list() == [False]

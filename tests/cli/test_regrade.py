@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.outcomes.presentation import escape
-from tests.cli.making import LOCAL, PIPELINE, outcomes, write_sums
+from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 KEY = "sk-very-secret"
@@ -346,8 +346,10 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
     pipeline.__init__()
     result = command("regrade", "exact", *LOCAL, "--grader", "exact", "--out", "again")
     assert result.exit_code == 1, result.stderr
-    # the forced answer of a draw that stands alone is not needed, and not graded anew
-    one, other = (outcomes(name).drop("forced_grade", "forced_reply") for name in ("again", "exact"))
+    # the forced answer of a draw that stands alone is not needed, and not graded anew; why others are missing is the
+    # matter of the run that asked for them
+    known = ("forced_grade", "forced_reply", "unscored_reason")
+    one, other = (outcomes(name).drop(known) for name in ("again", "exact"))
     assert one.equals(other)
     assert "low q11: not answered in the run that is graded anew: python:tests.cli" in result.stdout
 
@@ -363,6 +365,19 @@ def test_a_run_that_ended_within_its_draws_is_graded_anew_as_far_as_it_went(comm
     assert isinstance(result.exception, SystemExit)
     places = ["question_id", "draw", "refused", "wrong"]
     assert outcomes("again").select(places).equals(outcomes("ended").select(places))
+
+
+def test_a_run_that_lacks_further_draws_alone_is_incomplete_graded_anew_too(command, pipeline):
+    write_questions(Path(), 12)
+    run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--out", "ended")
+    assert command(*run, "--draws", "1").exit_code == 0
+    ended = (*run, "--draws", "2", "--max-requests", str(len(stored("ended")) + 6), "--max-connections", "1")
+    assert command(*ended).exit_code == 1
+    for grader in ("exact", "python:tests.cli.some_pipeline:grade"):
+        assert command("regrade", "ended", *LOCAL, "--grader", grader, "--out", grader[:5]).exit_code == 1
+        (before,), (found,) = (summary(name)["variants"] for name in ("ended", grader[:5]))
+        assert (found["status"], found["completeness"]["unscored"]) == ("incomplete", 0)
+        assert found["further_draws"] == before["further_draws"]
 
 
 def test_the_cost_of_grading_anew_is_that_of_the_graders(model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -336,3 +337,40 @@ def test_an_end_that_is_not_reached_is_said(command):
     assert done.exit_code == 0
     assert "Not reached: half-width=0.01; " in done.stdout
     assert " after 30 questions" in done.stdout
+
+
+def test_an_end_that_was_reached_before_is_said(command):
+    options = ("run", "--engine", "local", "--limit", "200", "--variants", "normal", "--temperature", "0")
+    assert command(*options, "--out", "r").exit_code == 0
+    done = command(*options, "--out", "r", "--until", "half-width=.9")
+    assert done.exit_code == 0
+    assert re.search(
+        r"^Reached: half-width=0\.9; half-width 0\.\d{3} after 200 questions\.$", done.stdout, re.MULTILINE
+    )
+
+
+def test_looks_at_what_nothing_ends_are_refused(command):
+    done = command("run", "--engine", "local", "--limit", "30", "--looks", "3", "--out", "r")
+    assert done.exit_code == 2
+    assert "error: --looks: expected --until beside it, got 3 alone" in done.stderr
+    assert not Path("r").exists()
+    Path("set.toml").write_text('[[models]]\nmodel = "almanac/small"\n\n[[datasets]]\ndataset = "almanac"\n')
+    done = command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run")
+    assert (done.exit_code, "--looks: expected --until" in done.stderr) == (2, True)
+    Path("set.toml").write_text(Path("set.toml").read_text() + 'until = "half-width=.3"\n')
+    assert command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run").exit_code == 0
+
+
+def test_a_run_that_was_ended_before_its_further_draws_has_the_status_of_an_incomplete_one(command, pipeline):
+    write_sums("q.csv", 20)
+    asked = (*SUMS[:-2], "--max-connections", "1", "--out", "r")
+    assert command(*asked, "--draws", "1").exit_code == 0
+    ended = command(*asked, "--draws", "2", "--max-requests", str(len(stored("r")) + 5))
+    assert ended.exit_code == 1
+    assert re.search(r"^Incomplete: .* further draws scored; the run's own command asks", ended.stdout, re.MULTILINE)
+    assert "ended early: " in ended.stdout
+    for scored in ("r", "r/outcomes.parquet"):
+        assert command("score", scored).exit_code == 1
+    assert command(*asked, "--draws", "2").exit_code == 0
+    for scored in ("r", "r/outcomes.parquet"):
+        assert command("score", scored).exit_code == 0

@@ -197,3 +197,16 @@ def test_names_of_others_are_harmless_everywhere(invoke, tmp_path):
         if path.suffix != ".csv":  # a CSV cell holds the name as it is
             assert "\x1b" not in text
             assert "<script" not in text
+
+
+def test_a_run_that_states_what_a_mistake_costs_names_its_study_which_then_says_what_is_earned(invoke):
+    """Neither the run nor the first pages led to the study, and the study printed no score at the stated rule."""
+    run = ("run", "--engine", "local", "--limit", "20", "--draws", "1", "--prompts", "confidence-targets")
+    one = invoke(*run, "--variants", "t75", "--out", "r")
+    assert (one.exit_code, "response_to_penalty" in one.stdout) == (0, False)
+    both = invoke(*run, "--variants", "t0,t75", "--out", "r")
+    assert "'refusal-index study response_to_penalty r'" in " ".join(both.stdout.split())
+    told = " ".join(invoke("study", "response_to_penalty", "r").stdout.split())
+    table = read_outcomes("r/outcomes.parquet").filter(variant="t75", refused=False)
+    earned = (table.height - 4 * table["wrong"].sum()) / 20
+    assert f" {earned:.2f} at 0.75; at best " in told

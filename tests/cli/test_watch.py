@@ -53,6 +53,19 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     assert "checkpoints/base is left out: model.safetensors is not complete" in result.stderr
     assert "small on almanac" in result.stderr
     assert "variant  n" in result.stdout
+    assert "1 of 2 checkpoints are not complete:\n  huge: failed, as said above" in result.stdout
+    assert result.output.count("almanac/huge") == 1
+
+
+def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
+    checkpoint("small")
+    assert command(*WATCH, *QUICK, "--once").exit_code == 0
+    known = Path("runs/checkpoints-panel/summary.json").read_bytes()
+    result = command(*WATCH, *QUICK, "--once", "--seed", "1")
+    assert result.exit_code == 1
+    assert result.output.count("holds a run with other settings") == 1
+    assert "goes on with" not in result.output
+    assert Path("runs/checkpoints-panel/summary.json").read_bytes() == known
 
 
 @pytest.mark.parametrize(
@@ -74,7 +87,8 @@ def test_where_there_is_none_that_is_said(command):
     Path("checkpoints").mkdir()
     result = command(*WATCH, "--once")
     assert result.exit_code == 1
-    assert "no checkpoint was evaluated" in result.stdout
+    assert "no checkpoint was evaluated; expected folders in it, each with a config.json and weights" in result.stdout
+    assert not Path("runs").exists()
 
 
 @pytest.mark.slow

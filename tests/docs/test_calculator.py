@@ -85,6 +85,7 @@ def shown(page: Page, forms: list[dict[str, object]]) -> list[dict[str, Any]]:
         [field.id, document.getElementById(field.getAttribute("aria-describedby")).textContent]);
       const texts = ["headline", "caution", "plan", "table-of-rates"].map((id) =>
         [id, document.getElementById(id).textContent]);
+      for (const id of ["caution", "plan"]) texts.push([`${id}-reason`, document.getElementById(id).dataset.reason]);
       const curve = form.querySelector(".curve")?.getAttribute("points") ?? null;
       return { ...Object.fromEntries(values), ...Object.fromEntries(texts), errors: Object.fromEntries(errors), curve };
     })"""
@@ -99,7 +100,8 @@ def assert_agrees(found: dict[str, Any], cells: tuple[int, ...], half_width: flo
     table = ContingencyTable(*cells)
     result = refusal_index(table)
     assert found["errors"] == {}
-    assert (result.reason or "") in found["caution"], (cells, found)
+    assert (result.reason or "") == found["caution-reason"], (cells, found)
+    assert "_" not in found["caution"] + found["plan"], "codes are for programs"
     if result.estimate is None or result.rho is None:
         assert found["headline"] == "single-draw RI undefined"
         assert "estimate" not in found
@@ -109,7 +111,7 @@ def assert_agrees(found: dict[str, Any], cells: tuple[int, ...], half_width: flo
     for name, value in (("estimate", result.estimate), ("rho", result.rho), ("low", low), ("high", high)):
         assert abs(found[name] - value) < 1e-8, (name, cells, found[name], value)
     plan = questions_for_half_width(PlanningScenario.from_table(table), half_width, confidence_level=level)
-    assert (plan.reason or "") in found["plan"], (cells, found)
+    assert (plan.reason or "") == found["plan-reason"], (cells, found)
     if plan.n is None:
         assert "questions" not in found
         assert "standard_error" not in found

@@ -7,10 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
 from inspect_ai.model import ModelCall, ModelOutput
 
-from refusal_index.engines.failures import NoAnswerError
+from refusal_index.engines.error_messages import told
+from refusal_index.engines.failures import Kind, NoAnswerError
+from refusal_index.engines.inspect import task
 from refusal_index.engines.inspect.guard import guard
+from refusal_index.protocol import Asked
 from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
@@ -35,6 +39,24 @@ def guarded(behaviour: Any) -> Any:
     provider = FakeProvider(behaviour)
     guard(provider)
     return asyncio.run(provider.generate())
+
+
+def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and_without_keys():
+    def fail() -> None:
+        raise pip_dependency_error(f"vLLM Server for {OWN}", ["vllm"])
+
+    with pytest.raises(PrerequisiteError) as caught:
+        guarded(fail)
+    assert told(caught.value) == (
+        "PrerequisiteError: vLLM Server for [key] requires optional dependencies. Install with: pip install vllm"
+    )
+
+
+def test_what_must_be_provided_first_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(task, "model_asked", lambda _asked: SimpleNamespace(api=SimpleNamespace(api_key_vars=[])))
+    found = task.explain(pip_dependency_error("vLLM Server", ["vllm"]), Asked.MODEL)
+    assert found.kind is Kind.LASTING
+    assert found.advice == "provide what it names; the same command resumes"
 
 
 class ProviderError(Exception):

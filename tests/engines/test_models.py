@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib.util
 
 import pytest
+from inspect_ai._util.error import PrerequisiteError
 
+from refusal_index.engines.inspect.guard import unstyled
 from refusal_index.engines.inspect.models import ModelError, provider_names, resolve_model
 from refusal_index.redaction import redacted
 
@@ -40,6 +42,37 @@ def test_what_looks_like_markup_in_a_name_is_quoted_as_it_is():
     with pytest.raises(ModelError) as caught:
         resolve_model("almanac/x[red]-9")
     assert str(caught.value).count("x[red]-9'") == 2
+    with pytest.raises(ModelError) as caught:
+        resolve_model("almanac/[red]x[/red]")
+    assert str(caught.value).count("'[red]x[/red]'") == 1, "the provider's own words about a name"
+
+
+def test_what_inspect_says_for_its_own_display_is_told_without_its_styles(monkeypatch):
+    monkeypatch.delenv("FOO_API_KEY", raising=False)
+    monkeypatch.setenv("FOO_BASE_URL", "http://127.0.0.1:9/v1")
+    with pytest.raises(ModelError) as caught:
+        resolve_model("openai-api/foo/bar")
+    assert str(caught.value) == (
+        "model 'openai-api/foo/bar': Unable to initialise foo client No FOO_API_KEY defined in the environment."
+    )
+
+
+def test_only_pairs_of_known_styles_are_taken_out_of_a_message():
+    told = "[bold]ERROR[/bold]: [dim]a [blue]b[/blue][/dim] [x]c[/x] [red]d [/red e[/bold] [1, 2]"
+    assert unstyled(PrerequisiteError(told)) == "a b [x]c[/x] [red]d [/red e[/bold] [1, 2]"
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("zzz", "no embedded model 'zzz'; the embedded models are base, small, rash"),
+        ("smal", "no embedded model 'smal'; did you mean 'small'? The embedded models are base, small, rash"),
+    ],
+)
+def test_an_embedded_model_that_is_none_is_told_in_sentences(name, told):
+    with pytest.raises(ModelError) as caught:
+        resolve_model(f"almanac/{name}")
+    assert str(caught.value) == f"model 'almanac/{name}': {told}"
 
 
 @pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])

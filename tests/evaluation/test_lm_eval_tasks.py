@@ -101,6 +101,25 @@ def test_a_misspelt_setting_is_told_and_those_of_the_harness_are_left_alone():
     lm_eval_tasks._refuse_slips(dict.fromkeys((*harness, "max_length", "dtype", "parallelize", "batch_size", "device")))
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"questions": "x"}, "questions: expected a whole number above 0, got 'x'"),
+        ({"questions": 0}, "questions: expected a whole number above 0, got 0"),
+        ({"questions": 2.5}, "questions: expected a whole number above 0, got 2.5"),
+        ({"questions": True}, "questions: expected a whole number above 0, got True"),
+        ({"seed": "x"}, "seed: expected a whole number, got 'x'"),
+        ({"dataset": 3}, "dataset: expected a name, got 3"),
+        ({"prompts": None}, "prompts: expected a name, got None"),
+        ({"variant": ["high"]}, "variant: expected a name, got ['high']"),
+    ],
+)
+def test_a_setting_of_another_kind_is_told_in_one_line(given, told):
+    with pytest.raises(DatasetError) as caught:
+        lm_eval_tasks.first_pass(**given)
+    assert str(caught.value) == f"--metadata: {told}"
+
+
 @pytest.mark.slow
 def test_the_harness_runs_both_tasks_and_import_makes_a_full_table_of_them(tmp_path):
     pytest.importorskip("lm_eval", reason="needs the extra 'lm-eval'")

@@ -143,6 +143,19 @@ def test_an_end_that_is_not_reached_is_said_wherever_its_numbers_are():
         assert "Not reached" not in again.folder.report.read_text()
 
 
+def test_an_end_that_a_whole_run_reached_before_is_said_in_a_line():
+    whole = measure(out="run")
+    half_width = half_width_of(whole.summary)
+    assert whole.reached is None
+    run = measure(until=f"half-width={half_width + 0.001}", out="run")
+    told = f"Reached: half-width={half_width + 0.001:g}; half-width {half_width:.3f} after 300 questions."
+    assert (run.reached, run.short_of, run.stopped) == (told, None, None)
+    assert rebuild(run.path).reached == ri.open_run(run.path).reached == told
+    assert told in repr(run).replace("\n", " ")
+    assert measure(until=f"half-width={half_width - 0.001}", out="run").reached is None
+    assert measure(until="half-width=.25", looks=6, out="stopped").reached is None, "where it stopped says it"
+
+
 def test_an_end_that_a_budget_kept_it_from_is_not_reached_by_then():
     run = measure(until="half-width=.01", out="run", max_requests=100)
     assert run.ended

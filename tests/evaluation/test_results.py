@@ -50,12 +50,16 @@ def store():
 (QUESTION,) = make_dataset(1).questions
 
 
-def test_a_question_whose_further_draws_are_missing_counts_by_its_first_and_is_named(folder, store):
+def test_a_question_whose_further_draws_failed_counts_by_its_first_and_is_named(folder, store):
     store.ask("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT), said(Pass.FORCED, RIGHT), said(Pass.FIRST, RIGHT, 1)])
     store.fail("low", "q0", "the provider fell over")
     derived = derive(folder, store)
-    assert derived.outcomes.select("draw", "refused", "wrong").rows() == [(0, False, False)]
+    assert rows_of(derived, "draw", "refused", "wrong", "unscored_reason") == [
+        (0, False, False, None),
+        (1, None, None, "request_failed"),
+        (2, None, None, "request_failed"),
+    ]
     assert [(one.variant, one.question_id, one.error) for one in derived.missing] == [
         ("low", "q0", "the provider fell over")
     ]
@@ -127,7 +131,7 @@ def test_a_first_draw_that_answered_counts_also_where_its_forced_answer_is_still
     store.ask("low", {QUESTION: 3})
     store.put([said(Pass.FIRST, RIGHT, draw) for draw in range(3)])
     derived = derive(folder, store)
-    assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False)]
+    assert rows_of(derived, "draw", "refused", "wrong") == [(0, False, False), (1, None, None), (2, None, None)]
     assert derived.usage["low"].requests == 3, "what was paid for counts, whether it is used yet or not"
 
 
@@ -135,8 +139,21 @@ def test_draws_that_are_whole_count_where_further_ones_are_still_to_come(folder,
     store.ask("low", {QUESTION: 5})
     store.put([said(of, RIGHT, draw) for draw in range(3) for of in TWO_PASSES])
     derived = derive(folder, store)
-    assert rows_of(derived, "draw", "wrong") == [(0, False), (1, False), (2, False)]
+    assert rows_of(derived, "draw", "wrong", "unscored_reason") == [
+        *((draw, False, None) for draw in range(3)),
+        *((draw, None, "not_finished") for draw in (3, 4)),
+    ]
     assert [one.error for one in derived.missing] == ["its further draws were not asked to their end"]
+
+
+def test_a_question_of_which_nothing_was_answered_lacks_all_of_its_draws(folder, store):
+    store.ask("low", {QUESTION: 3})
+    store.ask("high", {QUESTION: 1})
+    store.put([said(Pass.FIRST, RIGHT, variant="high")])
+    derived = derive(folder, store)
+    low, high = summarise(derived.outcomes).variants
+    assert [(one.asked, one.scored) for one in (low.completeness, low.further_draws)] == [(1, 0), (2, 0)]
+    assert (high.completeness.scored, high.further_draws) == (1, None)
 
 
 def planted(store: ReplyStore, number: int) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+import threading
 import time
 import types
 import warnings
@@ -32,7 +35,7 @@ class Recorder:
     abandoned: ClassVar[list[Any]] = []
     waiting: ClassVar[list[Any]] = []
     fails = ""
-    error: type[BaseException] = ConnectionError
+    error: type[BaseException] = RuntimeError
 
     def __init__(self, subject):
         self._fail("begin")
@@ -147,8 +150,9 @@ def test_a_tracker_that_fails_is_a_line_and_the_run_goes_on(recorder, monkeypatc
     run = run_with(events)
     assert run.summary.variants[0].table.n == 8
     assert run.folder.report.exists()
+    assert recorder.abandoned == ([] if where == "begin" else [True])
     assert notes_of(events) == [
-        "wandb: ConnectionError: the server is down: [key]; the results are not lost: 'refusal-index export run --to "
+        "wandb: RuntimeError: the server is down: [key]; the results are not lost: 'refusal-index export run --to "
         "wandb' logs them"
     ]
 
@@ -175,12 +179,41 @@ def test_a_tracker_that_works_warns_of_nothing(recorder):
 
 def test_a_tracker_that_hangs_is_not_waited_for_without_end(recorder, monkeypatch):
     monkeypatch.setattr(tracking, "AT_THE_END", 0.2)
+    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
     monkeypatch.setattr(recorder, "finish", lambda _self, _run: time.sleep(2))
     events = []
     run = run_with(events)
     assert run.is_complete
-    (note,) = notes_of(events)
-    assert note.startswith("wandb: it did not take the results in 0.2 seconds; the results are not lost")
+    waited, gave_up = notes_of(events)
+    assert waited == "wandb: it is waited for; the results lie in run already"
+    assert gave_up.startswith("wandb: it did not take the results in 0.2 seconds; the results are not lost")
+
+
+def test_an_interruption_ends_the_waiting_for_a_tracker_and_the_results_are_there(recorder, monkeypatch, tmp_path):
+    monkeypatch.setattr(tracking, "SILENTLY", 0.1)
+    released = threading.Event()
+    monkeypatch.setattr(recorder, "finish", lambda _self, _run: released.wait(30))
+    events = []
+
+    def tell(event):
+        events.append(event)
+        if isinstance(event, Underway) and "waited for; the results lie" in event.note:
+            threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGINT]).start()
+
+    began, before = time.monotonic(), signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(answer, ROWS, model_name="team/sums", out="run", progress=tell, **LOCAL, log_to="wandb")
+    assert time.monotonic() - began < 20
+    released.set()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert (tmp_path / "run" / "summary.json").exists()
+    assert notes_of(events)[-1].startswith("wandb: it was waited for no longer; the results are not lost: 'refusal-in")
+
+
+def test_a_tracker_that_is_named_twice_follows_once(recorder):
+    events = []
+    run_with(events, log_to="wandb,wandb")
+    assert (len(recorder.begun), notes_of(events)) == (1, ["wandb: there"])
 
 
 def test_a_run_that_is_resumed_counts_what_was_answered_before(recorder):

@@ -16,6 +16,7 @@ import pytest
 
 from refusal_index.almanac.models import model_folder
 from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import ModelError
 from refusal_index.engines.events import Event, Progress, Replied
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Limits
@@ -52,12 +53,19 @@ class Asked:
 
 
 def watched(
-    folder: Path, out: Path, *, template: str = "almanac/{name}", asked: Asked | None = None, **more: Any
+    folder: Path,
+    out: Path,
+    *,
+    template: str = "almanac/{name}",
+    asked: Asked | None = None,
+    limit: int = 6,
+    **more: Any,
 ) -> list[CheckpointResult]:
-    watch = prepare_watch(folder, template, VALUES, out=out, **{"every": 0.1, "until_idle": 0.0, **more})
+    values = {**VALUES, "limit": limit}
+    planned = prepare_watch(folder, template, values, out=out, **{"every": 0.1, "until_idle": 0.0, **more})
 
     async def all_of_them() -> list[CheckpointResult]:
-        return [one async for one in carry_out_watch(watch, asked or Asked(), Budget(Limits()))]
+        return [one async for one in carry_out_watch(planned, asked or Asked(), Budget(Limits()))]
 
     return asyncio.run(all_of_them())
 
@@ -136,6 +144,48 @@ def test_other_weights_under_the_same_name_are_not_taken_for_those_before(tmp_pa
     os.utime(place / "model.safetensors", (1_000_000, 1_000_000))
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel")
     assert "holds a run with other settings (weights: there" in str(one.error)
+
+
+def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "small")
+    watched(tmp_path / "checkpoints", tmp_path / "panel")
+    known = (tmp_path / "panel" / "summary.json").read_bytes()
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", limit=7)
+    assert (one.result.status, "with other settings" in str(one.error)) == ("failed", True)
+    assert (tmp_path / "panel" / "summary.json").read_bytes() == known
+
+
+def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path):
+    (tmp_path / "checkpoints" / "checkpoint-5").mkdir(parents=True)
+    (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", template="vllm/{path}")
+    assert (one.checkpoint.step, one.left_out) == (5, "no config.json")
+    assert not (tmp_path / "panel").exists()
+
+
+def test_a_checkpoint_or_a_panel_in_the_place_of_a_trainings_folder_is_named(tmp_path: Path):
+    place = checkpoint(tmp_path / "checkpoints" / "small")
+    with pytest.raises(
+        RunFolderError, match=f"is a checkpoint itself; name the folder that it lies in, {place.parent}"
+    ):
+        prepare_watch(place, "almanac/{name}", VALUES)
+    checkpoint(place / "base", "base")
+    prepare_watch(place, "almanac/{name}", VALUES)  # trainers save the last one around the others
+    watched(tmp_path / "checkpoints", tmp_path / "panel")
+    with pytest.raises(RunFolderError, match="holds runs, and no checkpoints; name the folder that a training writes"):
+        prepare_watch(tmp_path / "panel", "almanac/{name}", VALUES)
+
+
+@pytest.mark.parametrize("provider", ["vllm", "sglang"])
+def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, provider: str
+):
+    monkeypatch.setattr("refusal_index.evaluation.watch.find_spec", lambda _name: None)
+    monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
+    values = {**VALUES, "engine": "inspect"}
+    with pytest.raises(ModelError, match=f"{provider} is not installed, .* or have {provider.upper()}_BASE_URL hold"):
+        prepare_watch(tmp_path, f"{provider}/{{path}}", values)
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "http://127.0.0.1:9/v1")
+    prepare_watch(tmp_path, f"{provider}/{{path}}", values)
 
 
 def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):

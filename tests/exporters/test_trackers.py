@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shutil
 
@@ -9,7 +10,7 @@ import pytest
 
 from refusal_index.exporters import tracker
 from refusal_index.exporters.registry import export_runs
-from refusal_index.exporters.results import ExportError, read_exported
+from refusal_index.exporters.results import ExportError, TrackerError, read_exported
 from refusal_index.exporters.tracker import files_of, table_of, told
 
 
@@ -52,6 +53,60 @@ def test_the_table_of_a_large_run_is_its_beginning_without_keys(run, monkeypatch
 
 def test_what_went_wrong_is_one_line_without_keys(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "swordfish-77")
-    assert told(ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
-    assert told(ValueError("")) == "ValueError: no reason given"
-    assert len(told(ValueError("x" * 10_000))) == 300
+    assert told("wandb", ValueError("bad key\nswordfish-77.")) == "ValueError: bad key [key]"
+    assert told("wandb", ValueError("")) == "ValueError: no reason given"
+    assert told("wandb", TrackerError("nothing is logged")) == "nothing is logged"
+
+
+def test_a_long_reason_ends_with_a_whole_word():
+    said = told("mlflow", ValueError("word " * 1000))
+    assert len(said) <= 300
+    assert said.endswith("word word ...")
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("http://me:hush@tracker.invalid:9/base", "http://tracker.invalid:9 cannot be reached (connection refused)"),
+        ("sqlite:///mlflow.db", "its server cannot be reached (connection refused)"),
+        (None, "its server cannot be reached (connection refused)"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_told_by_its_address(monkeypatch, address, said):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if address is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    assert told("mlflow", RuntimeError("Max retries exceeded (Caused by ...: Connection refused)")) == said
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+def test_a_run_that_a_tracker_took_in_part_only_ends_there_as_failed(run, monkeypatch, is_down):
+    ended = []
+
+    class Half:
+        def finish(self, _run):
+            raise ValueError("no room")
+
+        def abandon(self):
+            ended.append(True)
+            if is_down:
+                raise ConnectionError
+
+    monkeypatch.setattr(tracker, "is_installed", lambda _name: True)
+    monkeypatch.setattr(tracker, "open_tracker", lambda _name, _subject: Half())
+    with pytest.raises(TrackerError, match="wandb: ValueError: no room"):
+        export_runs([run.path], "wandb")
+    assert ended == [True]
+
+
+def test_a_run_that_is_given_twice_is_taken_once_and_told(run, drawn, tmp_path):
+    again = run.path.parent / ".." / run.path.parent.name / run.path.name
+    *_, first, second = export_runs([run.path, again, drawn.path, run.path], "csv", tmp_path / "metrics.csv")
+    assert (first, second) == (
+        f"{again}: the same run as {run.path}, taken once",
+        f"{run.path}: the same run as {run.path}, taken once",
+    )
+    with (tmp_path / "metrics.csv").open(newline="") as file:
+        rows = [(row["run"], row["variant"], row["metric"]) for row in csv.DictReader(file)]
+    assert len(rows) == len(set(rows))
+    assert {place for place, _, _ in rows} == {str(run.path), str(drawn.path)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 pytest.importorskip("wandb", reason="needs the extra 'wandb'")
 
+from refusal_index.exporters import wandb_tracker
 from refusal_index.exporters.numbers import numbers
 from refusal_index.exporters.registry import export_runs
 from refusal_index.exporters.results import TrackerError, read_exported
@@ -78,6 +80,24 @@ def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, 
         export_runs([drawn.path], "wandb")
     assert "No API key configured" in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    monkeypatch.setitem(wandb_tracker.SOON, "init_timeout", 1.0)
+    began = time.monotonic()
+    with pytest.raises(TrackerError, match=r"^wandb: http://127\.0\.0\.1:9 cannot be reached \("):
+        export_runs([drawn.path], "wandb")
+    assert time.monotonic() - began < 60  # W&B's own patience is 90 s
+
+
+def test_a_tracker_that_is_switched_off_says_that_nothing_is_logged(drawn, monkeypatch, tmp_path):
+    monkeypatch.setenv("WANDB_DIR", str(tmp_path))
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    with pytest.raises(TrackerError, match="nothing is logged, since WANDB_MODE is disabled; unset it"):
+        export_runs([drawn.path], "wandb")
 
 
 def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, capfd):

@@ -17,6 +17,7 @@ from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_changes import most_changed
 from refusal_index.outcomes.gate_policy import MARGINS, Policy, PolicyError, read_policy
 from refusal_index.outcomes.presentation import to_text
+from refusal_index.outcomes.presentation.gate import guard_table
 from refusal_index.outcomes.runs import ComparedRun, compared_runs
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import (
@@ -330,6 +331,27 @@ def test_the_questions_that_changed_most_are_the_worst_losses_first():
     assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], most=1)] == ["q0002"]
 
 
+def test_questions_are_compared_by_the_draws_that_both_have():
+    before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").variants["normal"]
+    now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").variants["normal"]
+    (one,) = most_changed(now, before, ["q0000", "q0001"])
+    assert (one.question_id, one.draws_baseline, one.draws_candidate, one.change) == ("q0001", "1 of 1", "1 of 1", -2.0)
+
+
+def test_no_question_is_shown_as_changed_that_reads_the_same_before_and_now():
+    before = run_of(np.array([[0], [0]], bool), np.array([[0], [1]], bool), "a").variants["normal"]
+    now = run_of(np.array([[0], [1]], bool), np.array([[0], [1]], bool), "b").variants["normal"]
+    assert most_changed(now, before, ["q0000"]) == (), "right once of twice in both, and then wrong or refused"
+
+
+def test_of_a_number_that_does_not_exist_there_is_no_p(base):
+    _, wrong = draws_of(0.6, 3)
+    table = guard_table(decide(run_of(np.zeros_like(wrong), wrong, "answers"), base, Policy()))
+    (row,) = (row for row in table.rows if row[0] == "single-draw RI")
+    assert dict(zip(table.columns, row, strict=True))["p beyond, Holm"] == "-"
+    assert row[-1] == "fail"
+
+
 def test_everything_is_in_the_document_and_it_is_json(base):
     found = decide(run_of(*draws_of(0.5, 2), "candidate"), base, Policy())
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
@@ -353,7 +375,8 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("alhpa = 0.1", "gate.toml: .*got 'alhpa'; did you mean 'alpha'"),
         ("[margins]\nrefusal_index = -0.1", "gate.toml, margins, refusal_index: .*leave out the sign: 0.1"),
         ("[margins]\nrefusl_rate = 0.1", "gate.toml, margins: .*did you mean 'refusal_rate'"),
-        ("[margins]\ncorrect_rate = 5", "correct_rate: .*per cent"),
+        ("[margins]\ncorrect_rate = 5", "correct_rate: .* from 0 to 1, got 5; is it in per cent"),
+        ("[at_least]\nomniscience_index = 500", "omniscience_index: .* from -100 to 100, got 500$"),
         ("[at_least]\ncorrect_rate = true", "at_least, correct_rate: expected a number, got True"),
         ("[at_least]\ncorrect_rate = nan", "expected a number, got nan"),
         ("[at_most]\nrefusal_rate = -0.5", "at_most, refusal_rate: expected .* from 0 to 1, got -0.5"),

@@ -109,6 +109,51 @@ def test_what_is_lacking_names_each_incomplete_variant_and_who_asks_for_the_rest
     )
 
 
+def drawn_again(scored: int, unscored: int, variant: str = "normal", reason: str = "first_truncated") -> pl.DataFrame:
+    """Return 100 questions, the first of which are drawn again, some of these without a grade."""
+    right, wrong = (Outcome(False, one is Grade.INCORRECT, one, one) for one in (Grade.CORRECT, Grade.INCORRECT))
+    missing = Outcome(None, None, unscored_reason=reason)
+    parts = {0: {right: 60, wrong: 40}, 1: {right: scored, missing: unscored}}
+    return pl.concat([table_of(cells, variant, draw) for draw, cells in parts.items()])
+
+
+@pytest.mark.parametrize(("unscored", "complete"), [(0, True), (1, True), (2, False), (50, False)])
+def test_more_than_two_percent_of_further_draws_without_a_grade_are_incomplete(unscored: int, complete: bool) -> None:
+    summary = summarise(drawn_again(50 - unscored, unscored))
+    (variant,), document = summary.variants, json.loads(summary_to_json(summary))
+    assert variant.completeness.unscored == 0
+    assert document["variants"][0]["further_draws"] == {
+        "asked": 50,
+        "scored": 50 - unscored,
+        "unscored": unscored,
+        "reasons": {"first_truncated": unscored} if unscored else {},
+        "missing_share": unscored / 50,
+    }
+    assert (document["complete"], variant.status == "incomplete") == (complete, not complete)
+    assert lacking(summary) == (None if complete else f"Incomplete: normal {50 - unscored} of 50 further draws scored.")
+    assert ("incomplete_draws" in codes(variant)) is not complete
+    assert "repeated_draws_unused" not in codes(variant)
+    if not complete:
+        assert message(variant, "incomplete_draws").startswith(
+            f"{unscored} of 50 further draws ({unscored / 50:.1%}) could not be scored (first_truncated {unscored}): "
+        )
+
+
+def test_where_every_question_is_drawn_once_there_are_no_further_draws() -> None:
+    summary = summarise(table_of({RIGHT: 60, WRONG: 40}))
+    assert summary.variants[0].further_draws is None
+    assert json.loads(summary_to_json(summary))["variants"][0]["further_draws"] is None
+
+
+def test_what_is_lacking_tells_questions_and_further_draws_apart() -> None:
+    low = table_of({RIGHT: 80, UNSCORED: 20}, "low")
+    summary = summarise(pl.concat([low, drawn_again(10, 40, "high", NOT_FINISHED)]))
+    assert lacking(summary) == (
+        "Incomplete: low 80 of 100 questions and high 10 of 50 further draws scored; "
+        "the run's own command asks for the rest."
+    )
+
+
 def unscored_refusals(failed: int, ungraded: int = 0, more: dict[Outcome, int] | None = None) -> VariantSummary:
     return one(200, 50, 400, 340, {FORCED_FAILED: failed, UNGRADED: ungraded, **(more or {})})
 

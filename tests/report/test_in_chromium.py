@@ -178,6 +178,33 @@ def test_an_address_that_names_nothing_here_shows_everything(new_page: NewPage, 
     assert _found(new_page(report, address)) == 300
 
 
+def _left_out(page: Page) -> str:
+    found = "document.getElementById('left-out')"
+    return str(page.run(f"{found}.checkVisibility() ? {found}.textContent : ''"))
+
+
+def test_what_a_link_names_and_the_report_does_not_have_is_said_and_goes_from_the_address(
+    new_page: NewPage, report: Path, table: pl.DataFrame
+) -> None:
+    """All questions were listed without a word, as if the filters had been applied."""
+    known = "cell=refused_right&search=numb&look=all&draw=first"
+    page = new_page(report, f"#questions?run=9&variant=xyz&{known}&varient=low")
+    assert _left_out(page) == "Left out of the link, as this report does not know it: run=9, variant=xyz, varient=low."
+    assert _address(page) == "#questions?search=numb&cell=refused_right"
+    assert page.run("document.getElementById('cell').value") == "1"
+    page.click("#filters button[type=reset]")
+    page.settle()
+    assert (_left_out(page), _found(page)) == ("", 300)
+    _back(page)
+    assert (_left_out(page), _address(page)) == ("", "#questions?search=numb&cell=refused_right")
+    page.run("location.hash = '#questions?topic=<img src=x>\u202e'")
+    page.settle()
+    assert "topic=<img src=x>\u27e8U+202E\u27e9" in _left_out(page)
+    assert (_found(page), _address(page), page.run("document.images.length")) == (300, "#questions", 0)
+    variant = table["variant"][0]
+    assert _left_out(new_page(report, f"#questions?run=1&variant={variant}&order=file")) == ""
+
+
 @pytest.mark.slow
 def test_an_address_is_text_and_nothing_else(new_page: NewPage, report: Path) -> None:
     text = "<img src=x onerror=alert(1)>'\"&cell=1#+%"

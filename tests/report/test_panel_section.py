@@ -162,7 +162,7 @@ def test_steps_that_lack_questions_are_named_first_and_marked_in_their_row(tmp_p
     half = replace(report_run(lost), run=replace(second.run, variants={"normal": lost}))
     (panel,) = panel_views([first, half, third], ["a", "b", "c"])
     assert panel.details[0] == ("Incomplete, and not to be taken as sound: step 1,000 (70 of 100 questions scored).")
-    assert [row.lacks for row in panel.rows] == [None, "70 of 100", None]
+    assert [row.lacks for row in panel.rows] == [None, "70 of 100 questions scored", None]
     page = write_report([first, half, third], tmp_path / "report.html").path.read_text(encoding="utf-8")
     section = page[page.index('id="panel-1"') : page.index('id="overview"')]
     assert section.count('<small class="undefined">incomplete</small>') == 1

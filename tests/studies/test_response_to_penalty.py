@@ -67,6 +67,8 @@ def test_what_is_earned_is_a_right_answer_less_the_stated_price_of_a_wrong_one(s
     wrong = answered["wrong"].sum()
     assert row["utility"] == pytest.approx((answered.height - wrong - 3 * wrong) / 2000)
     assert row["utility_low"] < row["utility"] < row["best_utility"]
+    assert f", {row['utility']:.2f} at 0.75, " in study.notes[1], "and the command, which prints no table, says so"
+    assert f", {row['best_utility']:.2f}, " in study.notes[1].partition("; at best ")[2]
 
 
 def test_targets_are_those_of_the_settings_or_else_of_the_names():
@@ -110,7 +112,8 @@ def test_a_model_on_two_datasets_has_a_panel_a_row_and_a_sentence_for_each():
 def test_a_model_that_never_refuses_has_no_curve_and_the_sentence_says_so():
     study = make([run_at([0.0] * 4, n=200)], OPTIONS)
     assert verdicts(study, "m") == ["not known"] * 4
-    assert "how far it should is undefined (nobody refused)" in study.notes[0]
+    assert "how far it should is undefined (nobody refused). A question earns " in study.notes[0]
+    assert "at best" not in study.notes[0]
     study.figure()
 
 

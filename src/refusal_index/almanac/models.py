@@ -38,8 +38,8 @@ def model_folder(name: str) -> Path:
     """
     if name not in _NAMES:
         near = nearest(name, _NAMES, cutoff=0.5)
-        hint = f"did you mean {near!r}? " if near else ""
-        raise ModelNotFoundError(f"no embedded model {name!r}; {hint}The embedded models are {', '.join(_NAMES)}.")
+        hint = f"did you mean {near!r}? The" if near else "the"
+        raise ModelNotFoundError(f"no embedded model {name!r}; {hint} embedded models are {', '.join(_NAMES)}")
     return verified_folder(Path(str(files("refusal_index.almanac") / "models")), name)
 
 

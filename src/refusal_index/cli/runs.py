@@ -147,7 +147,7 @@ def show_run(run: Run, *, as_json: bool) -> bool:
             console.say(f"  {one.variant} {one.question_id}: {one.error[:200]}")
         if len(run.missing) > SHOWN:
             console.say(f"  and {len(run.missing) - SHOWN:,} more, in outcomes.parquet")
-    for line in outdated_lines(run.outdated, run.folder):
+    for line in (*outdated_lines(run.outdated, run.folder), *_study_lines(run)):
         console.say()
         console.prose(line)
     if run.ended is not None:
@@ -157,6 +157,16 @@ def show_run(run: Run, *, as_json: bool) -> bool:
     places = [name for name in (*PLACES, DISAGREEMENTS) if (run.path / name).exists()]
     console.say(f"{run.path}: {', '.join(places)}")
     return run.is_complete
+
+
+def _study_lines(run: Run) -> Iterator[str]:
+    """Say which study there is for prompts that state confidence targets."""
+    targets = run.folder.read_settings().get("prompts", {}).get("targets")
+    if isinstance(targets, dict) and len(targets.keys() & {one.variant for one in run.summary.variants}) > 1:
+        yield (
+            f"the prompts state what a wrong answer costs; 'refusal-index study response_to_penalty {run.path}' says "
+            "whether the model refuses as they ask, and what it earns under each"
+        )
 
 
 def tell_notes(plans: Sequence[Plan]) -> None:

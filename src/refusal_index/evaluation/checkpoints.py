@@ -22,6 +22,9 @@ INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 LONGEST_HEADER = 100_000_000
 """Bytes of the header of safetensors at most, as its own reader has it."""
 
+_NAMED = re.compile(r"checkpoint-\d+")
+"""What trainers call a checkpoint's folder: it is one from its first moment on, whatever it holds."""
+
 _STEP = re.compile(r"(\d+)(?!.*\d)")
 
 Signature = tuple[tuple[str, int, int], ...]
@@ -63,7 +66,7 @@ class Checkpoint:
 def checkpoints_in(folder: Path) -> list[Checkpoint]:
     """Return the checkpoints of a training: by step, and after those by time where the name tells none.
 
-    A folder without any file of weights or configuration is none of them.
+    A folder without any file of weights or configuration is none of them, unless it is called ``checkpoint-N``.
 
     Raises
     ------
@@ -86,7 +89,7 @@ def checkpoint_at(place: Path) -> Checkpoint | None:
     try:
         signature = tuple(_signature(place))
         names = {name for name, _, _ in signature}
-        if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES}:
+        if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(place.name):
             return None
         lacks = next(_lacking(place, names), None)
     except (FileNotFoundError, NotADirectoryError):  # trainings keep the last few only

@@ -32,6 +32,9 @@ from refusal_index.protocol import (
 OWN = "confidence"
 """In a run's folder: what confidence asked for."""
 
+DRAWN_AGAIN = (pl.col("draw") > 0) & pl.col("first_reply").is_not_null()
+"""Whether a row of a run's outcome table is a further draw that was replied to."""
+
 
 @dataclass(frozen=True)
 class Sources:

@@ -16,7 +16,7 @@ from refusal_index.confidence.transformers_states import EXTRA as STATES_EXTRA
 from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.confidence_evidence import OWN, Sources, current, further_refusals
+from refusal_index.evaluation.confidence_evidence import DRAWN_AGAIN, OWN, Sources, current, further_refusals
 from refusal_index.evaluation.confidence_groups import training_shortage
 from refusal_index.evaluation.confidence_states import FILE as STATES
 from refusal_index.evaluation.confidence_states import States, states_of
@@ -253,7 +253,7 @@ def _unmet(plan: ConfidencePlan, method: Method) -> Iterator[str]:
     model, needs = plan.settings.model, method.needs
     if method.lacks:
         yield f"needs {', '.join(method.lacks)}; pip install 'refusal-index[{method.extra}]'"
-    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and not (plan.outcomes["draw"] > 0).any():
+    if {Need.FIRST_DRAWS, Need.FORCED_DRAWS} & needs and plan.outcomes.filter(DRAWN_AGAIN).is_empty():
         yield "needs several draws, and every question was drawn once; the run's own command with --draws 5 adds them"
     if Need.LOGPROBS in needs and not plan.gives_logprobs:
         yield f"needs log probabilities, and {model} gives none"

@@ -11,7 +11,7 @@ import polars as pl
 from refusal_index.confidence.method import Need
 from refusal_index.confidence.registry import METHODS
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.confidence_evidence import OWN, Sources
+from refusal_index.evaluation.confidence_evidence import DRAWN_AGAIN, OWN, Sources
 from refusal_index.evaluation.results import procedure_of
 from refusal_index.outcomes.confidence import ConfidenceError, write_confidence
 from refusal_index.outcomes.confidence_join import join_outcomes
@@ -67,7 +67,7 @@ def _is_redrawn(folder: RunFolder, outcomes: pl.LazyFrame) -> bool:
     """Whether questions were drawn otherwise than the outcomes have it that are about to be replaced."""
     with suppress(OutcomeTableError):
         tables = folder.read_outcomes().lazy(), outcomes
-        before, now = (one.select((pl.col("draw") > 0).sum()).collect().item() for one in tables)
+        before, now = (one.select(DRAWN_AGAIN.sum()).collect().item() for one in tables)
         return bool(before != now)
     return False
 

@@ -29,25 +29,28 @@ class Results(Protocol):
     def path(self) -> Path: ...  # noqa: D102 - as in `Run`
 
     @property
-    def outcomes(self) -> pl.DataFrame: ...  # noqa: D102
+    def outcomes(self) -> pl.DataFrame: ...  # noqa: D102 - as in `Run`
 
     @property
-    def summary(self) -> Summary: ...  # noqa: D102
+    def summary(self) -> Summary: ...  # noqa: D102 - as in `Run`
 
     @property
-    def document(self) -> Mapping[str, Any] | None: ...  # noqa: D102
+    def document(self) -> Mapping[str, Any] | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def disagreements(self) -> int: ...  # noqa: D102
+    def disagreements(self) -> int: ...  # noqa: D102 - as in `Run`
 
     @property
-    def changes(self) -> GradeChanges | None: ...  # noqa: D102
+    def changes(self) -> GradeChanges | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def stopped(self) -> Stop | None: ...  # noqa: D102
+    def stopped(self) -> Stop | None: ...  # noqa: D102 - as in `Run`
 
     @property
-    def short_of(self) -> str | None: ...  # noqa: D102
+    def short_of(self) -> str | None: ...  # noqa: D102 - as in `Run`
+
+    @property
+    def reached(self) -> str | None: ...  # noqa: D102 - as in `Run`
 
 
 def run_blocks(run: Results) -> Iterator[Block]:
@@ -55,8 +58,9 @@ def run_blocks(run: Results) -> Iterator[Block]:
     yield from summary_blocks(run.summary)
     if run.stopped is not None:
         yield from ("", run.stopped.sentence)
-    if run.short_of is not None:
-        yield from ("", run.short_of)
+    for told in (run.short_of, run.reached):
+        if told is not None:
+            yield from ("", told)
     if run.changes is not None and run.document is not None:
         yield from changes_blocks(run.changes, run.document["regrading"]["from"], run.document["grader"])
         yield from _not_forced(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from refusal_index.exporters.badge import to_badge
 from refusal_index.exporters.junit import to_junit
 from refusal_index.exporters.markdown import to_markdown
 from refusal_index.outcomes.asked import asked_under
-from refusal_index.outcomes.errors import OutcomeTableError, checked_path, listed
+from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RunFolder, run_around
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy, PolicyError, read_policy
+from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.runs import ComparedRun, read_runs
 from refusal_index.redaction import redacted_in
 
@@ -84,10 +85,25 @@ def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
     """Write the verdict in each of some forms, ``json``, ``markdown``, ``junit`` and ``badge``, to its place.
 
-    Raises NotWrittenError if one cannot be written.
+    Raises NotWrittenError if one cannot be written, after the others.
     """
+    errors = []
     for form, place in places.items():
-        write_atomically(place, FORMS[form](found))
+        try:
+            write_atomically(place, FORMS[form](found))
+        except NotWrittenError as error:
+            errors.append(error)
+    if errors:
+        raise _all_of(errors)
+
+
+def _all_of(errors: Sequence[NotWrittenError]) -> NotWrittenError:
+    """Name every file that cannot be written in one error."""
+    first, *others = errors
+    if not others:
+        return first
+    advice = f"nor can {listed(one.filename for one in others)}; make room, or choose other places"
+    return NotWrittenError(Path(first.filename), first, advice)
 
 
 def _json(found: GateResult) -> bytes:
@@ -106,7 +122,8 @@ FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
 
 def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
     """Read the one run that is meant; raises RefusalIndexError if it cannot be read, or is several."""
-    place = given.path if isinstance(given, Run) else _whole(checked_path(given, argument))
+    place = given.path if isinstance(given, Run) else whole_run(checked_path(given, argument))
+    _refuse_several(place, argument)
     found = read_runs([place])
     if len(found) != 1:
         raise OutcomeTableError(
@@ -116,7 +133,17 @@ def read_one(given: Run | str | Path, argument: str) -> ComparedRun:
     return _with_asked(found[0])
 
 
-def _whole(place: Path) -> Path:
+def _refuse_several(place: Path, argument: str) -> None:
+    """Raise RunFolderError for a folder of runs: other commands take all of them."""
+    runs = [] if (place / "run.json").exists() or set_members(place) else sorted(place.glob("*/run.json"))
+    if runs:
+        raise RunFolderError(
+            f"{argument}: expected the folder of one run, got {place}, which holds {len(runs)}; name one of them, such "
+            f"as {runs[0].parent}"
+        )
+
+
+def whole_run(place: Path) -> Path:
     """Return the folder of a run for its outcome table, which does not know what that lacks, nor where it stopped."""
     around = run_around(place)
     return around if around is not None and RunFolder(around).outcomes == place.resolve() else place

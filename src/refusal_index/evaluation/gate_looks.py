@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from refusal_index.engines.budget import Budget
@@ -15,7 +15,7 @@ from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.gate import GateResult, decide, unjudged
+from refusal_index.outcomes.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.outcomes.gate_guards import check_reachable, payoffs_of
 from refusal_index.outcomes.gate_look import design_over, looked_at
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
@@ -107,7 +107,7 @@ async def gate_while_asking(
         is one that no score can have, or the folder was looked at in another way before.
     """
     if baseline is not None:
-        _check_shared([one.question_id for one in plan.dataset.questions], baseline)
+        not_compared(plan, baseline)
     to_ask = _to_ask(plan)
     check_reachable(policy, payoffs_of([to_ask]))
     design, sizes = looks_at(plan, policy.alpha, anytime=anytime)
@@ -150,13 +150,19 @@ def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
         )
 
 
-def _check_shared(ours: Iterable[str], baseline: ComparedRun) -> None:
-    """Raise OutcomeTableError where too few questions are those of the baseline, before they are paid for."""
-    asked = set(ours)
-    theirs = {one for table in baseline.variants.values() for one in table["question_id"].to_list()}
+def not_compared(plan: Plan, baseline: ComparedRun) -> int:
+    """Return how many questions of a plan of one prompt variant the baseline lacks: they would be asked in vain.
+
+    Raises OutcomeTableError where it lacks the variant, or more than half of the questions.
+    """
+    (variant,) = plan.procedures
+    check_variant("baseline", baseline, variant)
+    asked = {one.question_id for one in plan.dataset.questions}
+    theirs = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
     shared = len(asked & theirs)
     if 2 * shared < len(asked):
         raise OutcomeTableError(
             f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
             f"{len(theirs):,} of the baseline; ask the candidate what the baseline was asked"
         )
+    return len(asked) - shared

@@ -17,6 +17,9 @@ from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
 
 NAME = "panel"
 
+UNNUMBERED = "step_by_order"
+"""Marks an entry whose step is not said by the name of its checkpoint."""
+
 
 class PanelFolder:
     """The folder of a panel.
@@ -45,17 +48,14 @@ class PanelFolder:
     def put(self, result: CellResult, step: int | None) -> None:
         """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.
 
-        One without a number of its own comes one step after all others.
+        Those without a number of their own come one step after another behind all others.
         """
-        entry = run_document(result)
-        named = (entry["model"], entry["dataset"])
+        entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
         # Of a step that was trained anew the last one counts: its weights are those that the training went on with.
-        before = [one for one in self._runs if (one.get("model"), one.get("dataset")) == named]
-        others = [one for one in self._runs if (one.get("model"), one.get("dataset")) != named]
-        known = [place for one in (*before, *others) if isinstance(place := one.get("step"), int)]
-        if step is None:
-            step = known[0] if before and known else max(known, default=0) + 1
-        self._runs = sorted([*others, {**entry, "step": step}], key=_by_step)
+        place = next((n for n, one in enumerate(self._runs) if _named(one) == _named(entry)), len(self._runs))
+        if not any(_is_kept(one, entry) for one in self._runs[place : place + 1]):
+            self._runs[place : place + 1] = [entry]
+        self._runs = _in_order(self._runs)
         document = {
             "set_version": SET_VERSION,
             "name": NAME,
@@ -66,6 +66,23 @@ class PanelFolder:
         write_atomically(self.path / SUMMARY, text.encode())
 
 
-def _by_step(entry: dict[str, Any]) -> int:
+def _named(entry: dict[str, Any]) -> tuple[Any, Any]:
+    return entry.get("model"), entry.get("dataset")
+
+
+def _is_kept(before: dict[str, Any], entry: dict[str, Any]) -> bool:
+    """Whether what is known of a folder stays: one that came to nothing this time has the results that it had."""
+    return before.get("folder") == entry["folder"] and before.get("summary") is not None and entry["summary"] is None
+
+
+def _in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries by their steps; those without a number of their own behind them, as they came."""
+    numbered = sorted((one for one in entries if not one.get(UNNUMBERED)), key=_step)
+    last = _step(numbered[-1]) if numbered else 0
+    unnumbered = (one for one in entries if one.get(UNNUMBERED))
+    return [*numbered, *({**one, "step": last + n} for n, one in enumerate(unnumbered, 1))]
+
+
+def _step(entry: dict[str, Any]) -> int:
     step = entry.get("step")
     return step if isinstance(step, int) else 0

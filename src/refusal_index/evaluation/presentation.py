@@ -24,13 +24,7 @@ SHOWN = 3
 
 def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
     """Yield the results of a set: every variant, the joint index of every run, and what is not complete."""
-    known = [result.labelled for result in results if result.labelled is not None]
-    if known:
-        variants = tuple(variant for summary in known for variant in summary.variants)
-        together = Summary(variants, (), known[0].confidence_level, known[0].penalty, known[0].truthfulness_weights)
-        yield from summary_blocks(together)
-        yield from ("", _indices(results, together.confidence_level))
-        yield from used_blocks(together)
+    yield from result_blocks(results)
     unfinished = [result for result in results if result.status != "complete"]
     if unfinished:
         yield ""
@@ -38,7 +32,18 @@ def set_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
         on = "" if by_hand else "; the same command goes on with them"
         yield f"{len(unfinished):,} of {len(results):,} runs are not complete{on}:"
     for result in unfinished:
-        yield f"  {result.plan.called}: {_why_unfinished(result)}"
+        yield f"  {result.plan.called}: {why_unfinished(result)}"
+
+
+def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
+    """Yield the results of several runs: every variant, and the joint index of every run."""
+    known = [result.labelled for result in results if result.labelled is not None]
+    if known:
+        variants = tuple(variant for summary in known for variant in summary.variants)
+        together = Summary(variants, (), known[0].confidence_level, known[0].penalty, known[0].truthfulness_weights)
+        yield from summary_blocks(together)
+        yield from ("", _indices(results, together.confidence_level))
+        yield from used_blocks(together)
 
 
 def _indices(results: Sequence[CellResult], level: float) -> Table:
@@ -62,7 +67,8 @@ def _index(result: CellResult, *, named: bool) -> Iterator[str]:
     yield ", ".join(index["variants"])
 
 
-def _why_unfinished(result: CellResult) -> str:
+def why_unfinished(result: CellResult) -> str:
+    """Return why a run of a set has no results, or not all of them."""
     if result.error is not None:
         return result.error
     if result.run is not None and result.run.ended is not None:

@@ -155,13 +155,14 @@ def _finished(store: ReplyStore, variants: Iterable[str], source: RunFolder, pro
 def _replied(conversation: Conversation, said: list[Completion], error: str | None) -> _Replied:
     """Return what was said to a question, in those of its draws that the model was asked to their end, one at least.
 
-    A question that was answered, and whose grader failed, is graded like any other.
+    The others stay missing. A question that was answered, and whose grader failed, is graded like any other.
     """
-    draws = _draws_replied(conversation, said)
-    own = tuple(one for one in _own(conversation, said) if one.draw < draws)
+    whole = _draws_replied(conversation, said)
+    own = tuple(one for one in _own(conversation, said) if one.draw < whole)
+    asked = conversation.question, conversation.variant, conversation.draws
     if any(one.reply.of is Pass.FIRST for one in own):
-        return _Replied(conversation.question, conversation.variant, draws, own, None)
-    return _Replied(conversation.question, conversation.variant, draws, (), error or STILL_TO_COME)
+        return _Replied(*asked, own, None)
+    return _Replied(*asked, (), error or STILL_TO_COME)
 
 
 def _draws_replied(conversation: Conversation, said: Iterable[Completion]) -> int:

@@ -223,14 +223,17 @@ def _asked_of(record: QuestionRecord, variants: Iterable[str], procedure: Proced
 
 
 def _became(conversation: Conversation, said: list[Completion], error: str | None) -> Answered:
-    """Return what became of a question; where further draws are missing, of those before them, the first at least."""
+    """Return what became of a question, a row a draw: of one that is not finished what is missing is unscored."""
     first_replies = any(one.reply.of is Pass.FIRST for one in said) or not conversation.procedure.asks_first
     known, found = finished(conversation, said) if first_replies else ([], [])
-    if not found:
-        partial = so_far(conversation, known, NOT_FINISHED if error is None else REQUEST_FAILED)
-        return Answered(conversation.question, [partial], known, error or STILL_TO_COME)
-    lacking = FURTHER_DRAWS if len(found) < conversation.draws else None
-    return Answered(conversation.question, found, known, error or lacking)
+    if len(found) == conversation.draws:
+        return Answered(conversation.question, found, known, error)
+    reason = NOT_FINISHED if error is None else REQUEST_FAILED
+    begun = found or [so_far(conversation, known, reason)]
+    to_come = [Outcome(None, None, unscored_reason=reason)] * (conversation.draws - len(begun))
+    return Answered(
+        conversation.question, [*begun, *to_come], known, error or (FURTHER_DRAWS if found else STILL_TO_COME)
+    )
 
 
 def _with_first_passes(

@@ -12,7 +12,7 @@ import polars as pl
 
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.results import Missing
-from refusal_index.outcomes.certainty import short_of
+from refusal_index.outcomes.certainty import reached, short_of
 from refusal_index.outcomes.draws import index_of_probabilities
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.folder import RunFolder
@@ -55,6 +55,8 @@ class Run:
         Where it stopped before all was asked, since that was enough; None where it did not.
     short_of
         That it is less certain than `until` told it to become; None where it is not.
+    reached
+        That it is as certain as `until` told it to become, though it did not stop for that; None where it is not.
     """
 
     folder: RunFolder
@@ -68,6 +70,7 @@ class Run:
     outdated: tuple[str, ...] = ()
     stopped: Stop | None = None
     short_of: str | None = None
+    reached: str | None = None
 
     @cached_property
     def outcomes(self) -> pl.DataFrame:
@@ -86,7 +89,7 @@ class Run:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no variant lacks more than 2 % of its questions."""
+        """Whether no variant lacks more than 2 % of its questions, or of their further draws."""
         return is_complete(self.summary)
 
     @property
@@ -190,4 +193,5 @@ def open_run(path: str | Path) -> Run:
         document=folder.read_summary(),
         stopped=Stop.read(about),
         short_of=short_of(about, found[0].summary),
+        reached=reached(about, found[0].summary),
     )

@@ -6,11 +6,13 @@ Whatever a tracker does, the run goes on: each is called in a thread of its own,
 from __future__ import annotations
 
 import queue
+import signal
 import threading
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,6 +32,9 @@ EVERY = 5.0
 
 AT_THE_END, WHERE_FAILED = 600.0, 10.0
 """Seconds to wait for a tracker: with all results, and of a run that failed."""
+
+SILENTLY = 2.0
+"""Of these the seconds in which nothing is said: a terminal that stands still looks like a run that hangs."""
 
 PROGRESS = "progress"
 """Stands before the counts, as a variant's name stands before its metrics."""
@@ -58,7 +63,7 @@ class Tracking:
 
     def __init__(self, plan: Plan, progress: Progress) -> None:
         self._plan, self._progress = plan, progress
-        self._followers = [_Follower(name, plan) for name in plan.settings.log_to]
+        self._followers = [_Follower(name, plan) for name in dict.fromkeys(plan.settings.log_to)]
         self._counts = Counts(plan)
         self._store: ReplyStore | None = None
         self._looked = 0.0
@@ -81,13 +86,28 @@ class Tracking:
                 self._tell(one)
 
     def finish(self) -> None:
-        """Have the trackers log the results in the run's folder, and say where these are to be seen."""
-        for one in self._followers:
-            try:
-                one.finish(self._counts.found()).result(AT_THE_END)
-            except TimeoutError:
-                one.gave_up()
-            self._tell(one)
+        """Have the trackers log the results in the run's folder, and say where these are to be seen.
+
+        An interruption ends the waiting for them first; then it is what it would have been.
+        """
+        waiting = {one: one.finish(self._counts.found()) for one in self._followers}
+        try:
+            with _interruptible():
+                for one, done in waiting.items():
+                    self._wait(one, done)
+        except KeyboardInterrupt:
+            for one in (one for one, done in waiting.items() if not done.done()):
+                one.gave_up("it was waited for no longer")
+                self._tell(one)
+            signal.raise_signal(signal.SIGINT)
+
+    def _wait(self, follower: _Follower, done: Future[None]) -> None:
+        """Wait for a tracker, and after a moment say so."""
+        if not futures.wait([done], SILENTLY).done:
+            self._progress(Underway(follower.waiting, is_news=True))
+        if not futures.wait([done], AT_THE_END).done:
+            follower.gave_up(f"it did not take the results in {AT_THE_END:g} seconds")
+        self._tell(follower)
 
     def leave(self, *, waits: bool) -> None:
         """Have the trackers know that the run ended without results: as one that failed, or one that goes on later."""
@@ -165,6 +185,7 @@ class _Follower:
         self._tracker: Tracker | None = None
         self.failed = False
         self._thread: threading.Thread | None = None
+        self.waiting = f"{name}: it is waited for; the results lie in {plan.folder.path} already"
         self._advice = f"the results are not lost: 'refusal-index export {plan.folder.path} --to {name}' logs them"
 
     def count(self, found: dict[str, float]) -> None:
@@ -183,10 +204,10 @@ class _Follower:
             with suppress(TimeoutError):
                 self._do(lambda: self._left(waits=waits), last=True).result(WHERE_FAILED)
 
-    def gave_up(self) -> None:
+    def gave_up(self, why: str) -> None:
         """Say that nobody waits for it any longer."""
         self.failed = True
-        self._lines.put(f"{self._name}: it did not take the results in {AT_THE_END:g} seconds; {self._advice}")
+        self._lines.put(f"{self._name}: {why}; {self._advice}")
 
     def news(self) -> Iterator[str]:
         """Yield what must be said of it, each line once."""
@@ -222,10 +243,26 @@ class _Follower:
                     job.work()
                 except BaseException as error:  # a client may even exit
                     self.failed = True
-                    self._lines.put(f"{self._name}: {told(error)}; {self._advice}")
+                    self._lines.put(f"{self._name}: {told(self._name, error)}; {self._advice}")
+                    with suppress(Exception):
+                        self._left(waits=False)
             job.done.set_result(None)
             if job.last:
                 return
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have an interruption raise KeyboardInterrupt while something blocks the loop that would be told of it."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
                 raise
             self._panel.put(CellResult(plan, run), step)
         if not run.is_complete:
-            failed = run.missing[0].error if run.missing else "too many questions have no grade"
+            failed = run.missing[0].error if run.missing else "too many replies have no grade"
             why = run.ended or failed
             raise RefusalIndexError(f"{run.path} is incomplete ({why}), and is not logged")
         return run

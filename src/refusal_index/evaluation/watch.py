@@ -7,10 +7,12 @@ cannot be loaded is told, and the rest goes on.
 
 from __future__ import annotations
 
+import os
 import string
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,20 +21,25 @@ from refusal_index.engines.engine import ModelError, WaitingError
 from refusal_index.engines.events import Progress
 from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
-from refusal_index.evaluation.checkpoints import Checkpoint, Settled, Signature, checkpoints_in
+from refusal_index.evaluation.checkpoints import Checkpoint, Settled, Signature, checkpoint_at, checkpoints_in
+from refusal_index.evaluation.checks import INSPECT
 from refusal_index.evaluation.looks import bring_to_end
 from refusal_index.evaluation.panel import PanelFolder
 from refusal_index.evaluation.passes import is_over, pause
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.evaluation.sweep import CellResult
 from refusal_index.evaluation.weights import weights_digest
-from refusal_index.outcomes.errors import suggestion
+from refusal_index.outcomes.errors import RunFolderError, suggestion
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.run_sets import set_document
 from refusal_index.redaction import redacted
 
 FIELDS = ("path", "name", "step")
 """What a template of a model's name may hold of a checkpoint."""
+
+SERVERS = {"vllm": "VLLM_BASE_URL", "sglang": "SGLANG_BASE_URL"}
+"""Packages by which a provider of the same name serves weights, and the variable that names a server instead."""
 
 FIELDS_SHOWN = ", ".join(f"{{{name}}}" for name in FIELDS)
 
@@ -106,15 +113,20 @@ def prepare_watch(
     Raises
     ------
     RefusalIndexError
-        If the folder is none, the template names no checkpoint, or a setting or the questions cannot be used.
+        If the folder is none, the template names no checkpoint or a provider that lacks its package, or a setting or
+        the questions cannot be used.
     """
     check_template(template)
     place = out or RUNS / f"{folder.resolve().name}-panel"
     PanelFolder(place)
     watch = Watch(folder, template, values, place, every, until_idle)
-    load_questions(Settings.of(**values))
+    settings = Settings.of(**values)
+    load_questions(settings)
+    found = checkpoints_in(folder)
+    _check_watched(folder, found)
+    _check_server(template, settings)
     failed: list[RefusalIndexError] = []
-    for one in checkpoints_in(folder):
+    for one in found:
         try:
             _plan(watch, one)
         except (ModelError, TemplateError) as error:  # it may be this checkpoint that is to blame
@@ -126,6 +138,29 @@ def prepare_watch(
     if failed:
         raise failed[0]
     return watch
+
+
+def _check_watched(folder: Path, found: Sequence[Checkpoint]) -> None:
+    """Raise RunFolderError if a folder is what checkpoints lie in or become, instead of where they lie."""
+    itself = checkpoint_at(folder.resolve())
+    if not found and itself is not None and itself.lacks is None:
+        raise RunFolderError(f"{folder} is a checkpoint itself; name the folder that it lies in, {itself.path.parent}")
+    if not found and set_document(folder):
+        raise RunFolderError(f"{folder} holds runs, and no checkpoints; name the folder that a training writes into")
+
+
+def _check_server(template: str, settings: Settings) -> None:
+    """Raise ModelError if the program that would serve the weights is not there: it is started with the first request.
+
+    A server that runs already needs no such program here.
+    """
+    provider = template.partition("/")[0]
+    address = SERVERS.get(provider, "")
+    if settings.sending.engine == INSPECT and address and not os.environ.get(address) and not find_spec(provider):
+        raise ModelError(
+            f"{provider} is not installed, which is to serve the checkpoints: pip install {provider}, or have "
+            f"{address} hold the address of a server that runs"
+        )
 
 
 def check_template(template: str) -> None:
@@ -167,10 +202,11 @@ async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> Asy
     budget
         What all runs may use together; ended, the watch ends in order.
     """
-    panel, settled = PanelFolder(watch.out), Settled(watch.every)
+    settled = Settled(watch.every)
+    panel: PanelFolder | None = None
     done: dict[Path, Signature] = {}
     idle = 0.0
-    with held(panel.path):
+    with ExitStack() as holding:
         while True:
             waiting = []
             for one in checkpoints_in(watch.folder):
@@ -180,6 +216,9 @@ async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> Asy
                     waiting.append(one)
                     continue
                 done[one.path], idle = one.signature, 0.0
+                if panel is None:  # a watch that finds nothing leaves no folder
+                    holding.enter_context(held(watch.out))
+                    panel = PanelFolder(watch.out)
                 yield await _evaluated(watch, one, panel, watched, budget)
                 if is_over(budget):
                     return

@@ -21,7 +21,7 @@ from refusal_index.evaluation.nothing_lost import check_nothing_lost
 from refusal_index.evaluation.results import Disagreement, derive_into
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.stores import open_store
-from refusal_index.outcomes.certainty import short_of
+from refusal_index.outcomes.certainty import reached, short_of
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX, replacing, write_atomically
 from refusal_index.outcomes.folder import RunFolder
@@ -103,6 +103,7 @@ def write_results(
             outdated=outdated,
             stopped=Stop.read(about),
             short_of=short_of(about, summary),
+            reached=reached(about, summary),
         )
         return _written(run, settings, derived.disagreements)
 

@@ -24,6 +24,7 @@ COLUMNS = {
     "reason": pl.String(),
     "n": pl.Int64(),
     "missing": pl.Int64(),
+    "missing_further_draws": pl.Int64(),
 }
 
 
@@ -40,6 +41,7 @@ def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
             "status": variant.status_of(one),
             "n": variant.n,
             "missing": variant.missing,
+            "missing_further_draws": variant.further_missing,
         }
         for run in runs
         for variant in run.variants

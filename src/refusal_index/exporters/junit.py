@@ -28,7 +28,8 @@ def to_junit(found: GateResult) -> bytes:
         suite.add_property("baseline", _clean(found.baseline.label))
     suite.add_property("questions", str(found.questions))
     verdict = _case("verdict", found.verdict, found.why)
-    verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
+    if found.guards:
+        verdict.system_out = _clean(to_text([guard_table(found)]), keep="\n")
     suite.add_testcases([verdict, *(_case(_name(one), one.test.verdict, _told(one)) for one in found.guards)])
     xml = JUnitXml(SUITE)
     xml.add_testsuite(suite)

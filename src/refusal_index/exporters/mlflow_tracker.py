@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
@@ -26,6 +27,9 @@ MOST_METRICS, MOST_PARAMS, LONGEST_PARAM, LONGEST_TAG = 1000, 100, 6000, 5000
 
 TABLE = "outcomes.json"
 
+SOON = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+"""How long to try a server that does not answer; MLflow by itself is silent for four minutes, or for many more."""
+
 
 class MlflowTracker:
     """A run of MLflow; its own environment variables say where: the tracking server or database, and the experiment."""
@@ -35,22 +39,25 @@ class MlflowTracker:
 
         self._mlflow, self._client = mlflow, mlflow.MlflowClient()
         self._experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or PROJECT
-        begun = self._begun(subject)
-        self._run_id, self._since = str(begun.run_id), int(begun.start_time)
         params = [mlflow.entities.Param(key, value[:LONGEST_PARAM]) for key, value in _params(subject.config, ())]
-        for some in _batches(params, MOST_PARAMS):
-            self._client.log_batch(self._run_id, params=some)
+        with _giving_up_soon():
+            begun = self._begun(subject)
+            self._run_id, self._since = str(begun.run_id), int(begun.start_time)
+            for some in _batches(params, MOST_PARAMS):
+                self._client.log_batch(self._run_id, params=some)
 
     def count(self, found: Mapping[str, float]) -> None:
         """Log how far the run has come."""
-        self._log(found)
+        with _giving_up_soon():
+            self._log(found)
 
     def finish(self, run: ExportedRun) -> str:
         """Log everything, bring the run to its end, and return where it is to be seen."""
         found = numbers(run.document)
-        before = self._client.get_run(self._run_id).data.metrics
-        self._log({**dict.fromkeys(withdrawn(before, found), math.nan), **found})  # it deletes no metric
-        self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:LONGEST_TAG])
+        with _giving_up_soon():
+            before = self._client.get_run(self._run_id).data.metrics
+            self._log({**dict.fromkeys(withdrawn(before, found), math.nan), **found})  # it deletes no metric
+            self._client.set_tag(self._run_id, COMPLETENESS, completeness_of(run)[:LONGEST_TAG])
         columns, rows = table_of(run)
         self._client.log_dict(self._run_id, {"columns": columns, "data": rows}, TABLE)
         shown = json.dumps([{"path": TABLE, "type": "table"}])
@@ -62,11 +69,13 @@ class MlflowTracker:
 
     def abandon(self) -> None:
         """Bring the run to its end as one that failed."""
-        self._client.set_terminated(self._run_id, "FAILED")
+        with _giving_up_soon():
+            self._client.set_terminated(self._run_id, "FAILED")
 
     def wait(self) -> None:
         """Leave the run as one that goes on later."""
-        self._client.update_run(self._run_id, status="SCHEDULED")
+        with _giving_up_soon():
+            self._client.update_run(self._run_id, status="SCHEDULED")
 
     def _begun(self, subject: Subject) -> Any:
         """Return what is known of the run that was logged before, or of a new one."""
@@ -85,6 +94,18 @@ class MlflowTracker:
         metrics = [self._mlflow.entities.Metric(*one, now, step) for one in found.items()]
         for some in _batches(metrics, MOST_METRICS):
             self._client.log_batch(self._run_id, metrics=some)
+
+
+@contextmanager
+def _giving_up_soon() -> Iterator[None]:
+    """Have MLflow's client give up soon unless its user says otherwise; not while files are on their way."""
+    ours = {name: value for name, value in SOON.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 def _params(config: Mapping[str, Any], within: tuple[str, ...]) -> Iterator[tuple[str, str]]:

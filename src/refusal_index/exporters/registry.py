@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -38,25 +39,34 @@ def export_runs(paths: Sequence[Path], to: str, out: Path | None = None) -> list
     - `to`: one of `TARGETS`.
     - `out`: the file or folder to write; a tracker takes none, as its own settings say where it is.
     """
+    if "," in to:
+        raise ExportError("to", f"expected one target at a time, got {to!r}")
     if to not in TARGETS:
         raise ExportError("to", f"expected one of {', '.join(TARGETS)}, got {to!r}{suggestion(to, TARGETS)}")
     if to in TRACKERS:
         if out is not None:
             raise ExportError("out", f"expected nothing, got {out}; the settings of {to} say where it logs")
-        runs = read_exported(paths)
-        return [*export_to(to, runs), *_lacking(runs)]
+        runs, doubles = _once_each(read_exported(paths))
+        return [*export_to(to, runs), *doubles, *_lacking(runs)]
     module, place = FILES[to]
     if out is None:
         raise ExportError("out", f"expected {place} to write, got nothing")
     _check_place(to, out, paths)
-    runs = read_exported(paths)
+    runs, doubles = _once_each(read_exported(paths))
     try:
         said: list[str] = import_module(f"refusal_index.exporters.{module}").export(runs, out)
     except NotWrittenError:
         raise
     except OSError as error:
         raise NotWrittenError(Path(error.filename or out), error) from error
-    return [*said, *_lacking(runs)]
+    return [*said, *doubles, *_lacking(runs)]
+
+
+def _once_each(runs: Sequence[ExportedRun]) -> tuple[list[ExportedRun], list[str]]:
+    """Return every run once, and what must be said of those that were given again: a mean over rows counts each."""
+    known: dict[str, ExportedRun] = {}
+    doubles = [run for run in runs if known.setdefault(run.key, run) is not run]
+    return [*known.values()], [f"{one.source}: the same run as {known[one.key].source}, taken once" for one in doubles]
 
 
 def _lacking(runs: Sequence[ExportedRun]) -> list[str]:
@@ -72,3 +82,6 @@ def _check_place(to: str, out: Path, paths: Sequence[Path]) -> None:
         raise ExportError("out", f"{out} lies in the folder of a run, which is its own; choose another place")
     if to == "csv" and out.suffix.lower() != ".csv":
         raise ExportError("out", f"expected a file that ends in .csv, got {out}")
+    place = out.parent if to == "csv" else out
+    if not place.is_dir() and (to == "csv" or os.path.lexists(place)):
+        raise ExportError("out", f"{out} cannot be written, as {place} is no folder; make it, or choose another place")

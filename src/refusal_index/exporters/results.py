@@ -56,7 +56,11 @@ class VariantResults:
     # asked, missing: questions, and those of them that are not scored; of a joint estimate over all its variants
     asked: int = 0
     missing: int = 0
-    is_complete: bool = True  # no more of them are missing than is tolerated, under any of its variants
+    # no more of them, nor of their further draws, are missing than is tolerated, under any of its variants
+    is_complete: bool = True
+    # further_asked, further_missing: draws of questions behind the first, and those of them that are not scored
+    further_asked: int = 0
+    further_missing: int = 0
 
     @property
     def is_joint(self) -> bool:
@@ -70,7 +74,9 @@ class VariantResults:
     @property
     def lacks(self) -> str | None:
         """What is missing, in a few words; None where it is complete."""
-        return None if self.is_complete else f"{self.missing:,} of {self.asked:,} questions not scored"
+        parts = (self.missing, self.asked, "questions"), (self.further_missing, self.further_asked, "further draws")
+        told = " and ".join(f"{missing:,} of {asked:,} {what}" for missing, asked, what in parts if missing)
+        return None if self.is_complete else f"{told} not scored"
 
 
 @dataclass(frozen=True)
@@ -227,10 +233,19 @@ def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
     return (*own, *joint)
 
 
-def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool]:
-    """Return what some variants together asked, what of it is not scored, and whether all are complete."""
-    asked, missing = (sum(_count(one["completeness"][name]) for one in variants) for name in ("asked", "unscored"))
-    return asked, missing, all(one["status"] != INCOMPLETE for one in variants)
+def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
+    """Return what some variants together asked, what of it is not scored, whether all are complete, and further draws.
+
+    A summary of an earlier release does not say what is missing of these.
+    """
+    further = _counted(found for one in variants if (found := one.get("further_draws")))
+    whole = all(one["status"] != INCOMPLETE for one in variants)
+    return *_counted(one["completeness"] for one in variants), whole, *further
+
+
+def _counted(parts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
+    counts = [(_count(one["asked"]), _count(one["unscored"])) for one in parts]
+    return sum(asked for asked, _ in counts), sum(unscored for _, unscored in counts)
 
 
 def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:

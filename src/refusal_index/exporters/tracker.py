@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import polars as pl
 import polars.selectors as cs
 
+from refusal_index.errors import RefusalIndexError
 from refusal_index.exporters.results import ExportedRun, ExportError, TrackerError, key_of
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.redaction import redacted, redacted_in
@@ -22,13 +28,23 @@ TRACKERS = {
 }
 """The trackers by name: the package that each needs, and where it is."""
 
+ADDRESSES = {"wandb": "WANDB_BASE_URL", "mlflow": "MLFLOW_TRACKING_URI"}
+"""The variable of the environment that holds the address of each."""
+
+UNREACHABLE = re.compile(
+    r"connection refused|connection reset|no such host|name resolution|name or service not known|nodename nor servname|"
+    r"network is unreachable|no route to host|deadline exceeded|timed? ?out",
+    re.IGNORECASE,
+)
+"""How clients say that no server answered: each has exceptions of its own, and the system's words within them."""
+
 PROJECT = "refusal-index"
 """The project or experiment that a run goes to where the tracker's own settings name none."""
 
 MOST_ROWS = 100_000
 """Most outcomes of a table that a tracker shows; the file beside it holds all."""
 
-LONGEST_TITLE = 128
+LONGEST_TITLE, LONGEST_REASON = 128, 300
 
 LEFT_BEHIND = "cache"
 """What is not handed on of a folder: pickles of an earlier release."""
@@ -84,10 +100,20 @@ def export_to(name: str, runs: Sequence[ExportedRun]) -> list[str]:
     for run in runs:
         subject = Subject(run.key, _short(run.title), config_of(run.settings, run.about) or _named(run))
         try:
-            said.append(f"{name}: {open_tracker(name, subject).finish(run)}")
+            said.append(f"{name}: {_logged(open_tracker(name, subject), run)}")
         except Exception as error:
-            raise TrackerError(f"{name}: {told(error)}") from error
+            raise TrackerError(f"{name}: {told(name, error)}") from error
     return said
+
+
+def _logged(tracker: Tracker, run: ExportedRun) -> str:
+    """Log a run; one that a tracker took in part only does not stay there as one that goes on."""
+    try:
+        return tracker.finish(run)
+    except BaseException:
+        with suppress(Exception):
+            tracker.abandon()
+        raise
 
 
 def subject_of(folder: RunFolder, title: str) -> Subject:
@@ -102,10 +128,21 @@ def config_of(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str
     return found
 
 
-def told(error: BaseException) -> str:
-    """Return what went wrong, on one line and without keys."""
+def told(name: str, error: BaseException) -> str:
+    """Return what went wrong in a tracker, on one line and without keys."""
     said = " ".join(str(error).split()) or "no reason given"
-    return redacted(f"{type(error).__name__}: {said}")[:300].rstrip(".")
+    if isinstance(error, RefusalIndexError):
+        return redacted(said)
+    unanswered = UNREACHABLE.search(said)
+    if unanswered is not None:
+        return f"{_address(name)} cannot be reached ({unanswered[0].lower()})"
+    return shorten(redacted(f"{type(error).__name__}: {said}").rstrip("."), LONGEST_REASON, placeholder=" ...")
+
+
+def _address(name: str) -> str:
+    """Return where a tracker's server is, without who asks it."""
+    found = urlsplit(os.environ.get(ADDRESSES[name], ""))
+    return f"{found.scheme}://{found.netloc.rpartition('@')[2]}" if found.scheme.startswith("http") else "its server"
 
 
 def table_of(run: ExportedRun) -> tuple[list[str], list[list[Any]]]:

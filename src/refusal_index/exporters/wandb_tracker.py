@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 
 from refusal_index.exporters.numbers import numbers, withdrawn
-from refusal_index.exporters.results import ExportedRun
+from refusal_index.exporters.results import ExportedRun, TrackerError
 from refusal_index.exporters.tracker import PROJECT, Subject, completeness_of, files_of, table_of
 
 QUIET = {
@@ -28,13 +28,18 @@ PATIENCE = 120.0
 """Seconds to wait for the server at the end; what it did not take by then lies on the disk for ``wandb sync``."""
 
 
+SOON = {"init_timeout": 15.0}
+"""Seconds to try a server that does not answer at the beginning, unless WANDB_INIT_TIMEOUT says otherwise."""
+
+
 class WandbTracker:
     """A run of W&B; its own environment variables say where: project, entity, offline or not."""
 
     def __init__(self, subject: Subject) -> None:
         import wandb  # noqa: PLC0415 - a package that only this needs
 
-        self._wandb = wandb
+        self._wandb, self._is_ended = wandb, False
+        soon = {} if "WANDB_INIT_TIMEOUT" in os.environ else SOON
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT") or PROJECT,
             id=subject.key,
@@ -43,8 +48,10 @@ class WandbTracker:
             job_type="evaluation",
             config=dict(subject.config),
             reinit="create_new",
-            settings=wandb.Settings(**QUIET, finish_timeout=PATIENCE, finish_timeout_raises=True),
+            settings=wandb.Settings(**QUIET, **soon, finish_timeout=PATIENCE, finish_timeout_raises=True),
         )
+        if self._run.disabled:
+            raise TrackerError("nothing is logged, since WANDB_MODE is disabled; unset it, or set it to offline")
 
     def count(self, found: Mapping[str, float]) -> None:
         """Log how far the run has come."""
@@ -63,13 +70,18 @@ class WandbTracker:
             artifact.add_file(str(path), name)
         self._run.log_artifact(artifact)
         place = self._run.dir.removesuffix("/files") if self._run.offline else self._run.url
-        self._run.finish()
+        self._end()
         return f"{place}, offline: 'wandb sync' sends it" if self._run.offline else str(place)
 
     def abandon(self) -> None:
         """Bring the run to its end as one that failed."""
-        self._run.finish(exit_code=1)
+        if not self._is_ended:  # else it waited for the server already, and what it has lies on the disk
+            self._end(exit_code=1)
 
     def wait(self) -> None:
         """Leave the run as one that goes on later."""
-        self._run.finish()
+        self._end()
+
+    def _end(self, exit_code: int = 0) -> None:
+        self._is_ended = True
+        self._run.finish(exit_code=exit_code)

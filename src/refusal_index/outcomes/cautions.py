@@ -2,7 +2,7 @@
 
 The codes are ``undefined``, ``boundary``, ``next_to_no_knowledge``, ``few_right_answers``, ``small_cell``,
 ``incomplete``, ``unscored_refusals``, ``forced_refusals``, ``forced_not_asked``, ``one_cluster``,
-``few_clusters``, ``repeated_draws_unused`` and ``few_repeated``.
+``few_clusters``, ``incomplete_draws``, ``repeated_draws_unused`` and ``few_repeated``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import polars as pl
 
 from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.draws import DrawsSummary
-from refusal_index.outcomes.matching import drawn_once
 from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.sampling import SamplingSummary
@@ -238,11 +237,21 @@ def _about_forced_refusals(forced: ForcedRefusals) -> Iterator[Caution]:
         )
 
 
-def draws_cautions(outcomes: pl.DataFrame, draws: DrawsSummary | None) -> Iterator[Caution]:
-    """Yield what must be said of repeated draws: that they cannot be used, or are too few to tell much."""
-    if drawn_once(outcomes):
+def draws_cautions(
+    outcomes: pl.DataFrame, draws: DrawsSummary | None, further: Completeness | None
+) -> Iterator[Caution]:
+    """Yield what must be said of repeated draws: that some are missing, cannot be used, or are too few to tell much."""
+    if further is None:
         return
-    repeated = outcomes.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
+    if further.unscored > MISSING_LIMIT * further.asked:
+        listed = ", ".join(f"{reason} {count:,}" for reason, count in further.reasons.items())
+        yield Caution(
+            "incomplete_draws",
+            f"{further.unscored:,} of {further.asked:,} further draws ({further.unscored / further.asked:.1%}) could "
+            f"not be scored ({listed}): RI rests on them, and what is there of them is rarely a fair sample.",
+        )
+    scored = outcomes.drop_nulls(["refused", "wrong"])
+    repeated = scored.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
     if draws is None and repeated:
         yield Caution(
             "repeated_draws_unused",

@@ -23,13 +23,25 @@ def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
     - `about`: what the run's folder says of how it was made.
     - `summary`: of all that was asked by now.
     """
+    is_reached, sentence = _held(about, summary)
+    return None if is_reached else sentence
+
+
+def reached(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run that did not stop is as certain as it was told to become; it takes what `short_of` takes."""
+    is_reached, sentence = _held(about, summary)
+    return sentence if is_reached else None
+
+
+def _held(about: Mapping[str, Any], summary: Summary) -> tuple[bool, str | None]:
+    """Hold a run against what it was told, and say it; a run that stopped says it already."""
     until = Until.read(about)
     if until is None or about.get(STOPPED):
-        return None
+        return False, None
     half_width, whole = half_width_of(summary), is_complete(summary)
-    if whole and half_width is not None and half_width <= until.half_width:
-        return None
+    is_reached = whole and half_width is not None and half_width <= until.half_width
     found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
     asked = max((variant.completeness.asked for variant in summary.variants), default=0)
     lacking = "" if whole else ", of which not all have a grade"
-    return f"Not reached: {until}; {found} after {asked:,} questions{lacking}."
+    verdict = "Reached" if is_reached else "Not reached"
+    return is_reached, f"{verdict}: {until}; {found} after {asked:,} questions{lacking}."

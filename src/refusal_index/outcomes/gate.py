@@ -17,7 +17,8 @@ import polars as pl
 from refusal_index.outcomes.asked import Asked, missing_share
 from refusal_index.outcomes.comparison import CompareOptions, VariantComparison, compare_pair
 from refusal_index.outcomes.documents import plain
-from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.errors import OutcomeTableError, suggestion
+from refusal_index.outcomes.folder import RUN_ID
 from refusal_index.outcomes.gate_changes import ChangedQuestion, most_changed
 from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, check_reachable, margin_guards, payoffs_of
 from refusal_index.outcomes.gate_look import look_of
@@ -25,7 +26,7 @@ from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.gate import gate_blocks, sentence
-from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, differing_settings
+from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import AtLook
@@ -74,7 +75,7 @@ class GateResult(Shown):
     candidate, baseline
         The runs; the last is None where there are fixed bounds only.
     guards
-        Every guard with what came of it.
+        Every guard with what came of it; none where nothing was judged, as between two looks.
     policy, alpha
         What was demanded, and the probability of error, of all looks together where there are several.
     variant, match
@@ -86,7 +87,7 @@ class GateResult(Shown):
         The questions that changed most.
     looked, level_at_look
         Which look it was, and the one-sided level of its tests, of a candidate that is judged while it is asked, or
-        stopped early; else None.
+        stopped early; else None. Between two looks it was none.
     within_look
         Whether asking ended between two looks, where nothing is decided.
     unasked
@@ -135,6 +136,15 @@ class GateResult(Shown):
     def why(self) -> str:
         """The reason in one sentence."""
         return sentence(self)
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether candidate and baseline are the same run, or copies of it."""
+        if self.baseline is None:
+            return False
+        ours, theirs = (run.about.get(RUN_ID) for run in (self.candidate, self.baseline))
+        places = [(run.source.resolve(), run.label) for run in (self.candidate, self.baseline)]
+        return places[0] == places[1] or (ours is not None and ours == theirs)
 
     @property
     def settings_that_differ(self) -> tuple[str, ...]:
@@ -194,6 +204,8 @@ def decide(
             "a bound with --at-least METRIC=NUMBER or --at-most METRIC=NUMBER"
         )
     runs = {"candidate": candidate} if baseline is None else {"candidate": candidate, "baseline": baseline}
+    for key, run in runs.items():
+        check_variant(key, run, policy.variant)
     payoffs = payoffs_of(list(runs.values()), policy.margins)
     check_reachable(policy, payoffs)
     if look is None:
@@ -222,18 +234,28 @@ def decide(
         verdict=verdict_of(tests),
         candidate=candidate,
         baseline=baseline,
-        guards=tuple(GuardResult(one, test) for one, test in zip(guards, tests, strict=True)),
+        guards=() if within_look else tuple(GuardResult(*one) for one in zip(guards, tests, strict=True)),
         policy=policy,
         alpha=policy.alpha,
         variant=found.name if found and any(names.values()) else names["candidate"],
         match=found.match if found else None,
         questions=len(shared) if found else scored.height,
         missing=missing,
-        changed=most_changed(rows["candidate"], rows["baseline"], shared) if found else (),
+        changed=most_changed(rows["candidate"], rows["baseline"], shared) if found and not within_look else (),
         sampling=describe(design, OWN_COLUMNS),
-        looked=looked,
-        level_at_look=None if look is None else look.level,
+        looked=None if within_look else looked,
+        level_at_look=None if look is None or within_look else look.level,
         within_look=within_look,
+    )
+
+
+def check_variant(which: str, run: ComparedRun, name: str | None) -> None:
+    """Raise OutcomeTableError where a run, the candidate or the baseline, has not got the variant to judge by."""
+    if name is None or run.has_no_variants or name in run.variants:
+        return
+    known = [str(one) for one in run.variants]
+    raise OutcomeTableError(
+        f"{which}: {run.source} has no variant {name!r}; expected one of {', '.join(known)}{suggestion(name, known)}"
     )
 
 
@@ -294,7 +316,7 @@ def _check_same_questions(candidate: pl.DataFrame, baseline: pl.DataFrame) -> No
 def _variant(run: ComparedRun, policy: Policy, found: VariantComparison | None) -> str | None:
     """Return the variant of one run that is judged."""
     if policy.variant is not None:
-        return None if run.has_no_variants else chosen_variant([run], policy.variant)
+        return None if run.has_no_variants else policy.variant
     if len(run.variants) == 1:
         return next(iter(run.variants))
     if found is not None:

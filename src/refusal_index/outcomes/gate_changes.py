@@ -23,7 +23,7 @@ class ChangedQuestion:
     # baseline, candidate: the cell that most of its draws fall into, such as "answered_right"
     baseline: str
     candidate: str
-    # draws_baseline, draws_candidate: how many of its graded draws do, "3 of 5"
+    # draws_baseline, draws_candidate: how many of the draws that both runs have a grade for do, "3 of 5"
     draws_baseline: str
     draws_candidate: str
     # from -2, always right before and always wrong now, to 2; 0 where refusals alone changed in kind
@@ -33,17 +33,22 @@ class ChangedQuestion:
 def most_changed(
     candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], most: int = SHOWN
 ) -> tuple[ChangedQuestion, ...]:
-    """Find the questions that changed most, losses before gains of the same size.
+    """Find the questions that changed most, losses before gains of the same size, by the draws that both have.
 
     - `candidate`, `baseline`: rows of one variant each, all draws.
     - `shared`: ids of the questions to compare.
     """
     ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
-    now, before = (_by_question(rows.join(ids, on="question_id", how="semi")) for rows in (candidate, baseline))
+    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
+    drawn = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
     both = now.join(before, on="question_id", suffix="_before").with_columns(
         change=(pl.col("worth") - pl.col("worth_before")).round(9)
     )
-    changed = both.filter(pl.col("change") != 0).sort(
+    told = ("cell", "draws")  # where the rest of several draws alone differs, no change could be seen
+    looks_changed = pl.any_horizontal(pl.col(one) != pl.col(f"{one}_before") for one in told)
+    changed = both.filter((pl.col("change") != 0) & looks_changed).sort(
         pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
     )
     return tuple(
@@ -60,14 +65,15 @@ def most_changed(
     )
 
 
-def _by_question(rows: pl.DataFrame) -> pl.DataFrame:
+def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
     """Sum up the graded draws of each question: mean worth, the most frequent cell, and how many fall into it."""
     cell = pl.concat_str(
         pl.when("refused").then(pl.lit("refused_")).otherwise(pl.lit("answered_")),
         pl.when("wrong").then(pl.lit("wrong")).otherwise(pl.lit("right")),
     )
-    graded = rows.drop_nulls(["refused", "wrong"]).with_columns(cell=cell)
-    counted = graded.with_columns(worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64))
+    counted = graded.with_columns(cell=cell).with_columns(
+        worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64)
+    )
     most = pl.col("cell").mode().sort().first()
     return counted.group_by("question_id").agg(
         pl.col("worth").mean(),

@@ -14,6 +14,7 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.errors import listed, shortened, suggestion
 from refusal_index.outcomes.files import read_plain
+from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS
 
 HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
     {
@@ -156,12 +157,33 @@ def _check_metrics(name: str, given: object) -> None:
         if metric not in HIGHER_IS_BETTER:
             raise PolicyError(
                 f"{name}: expected metrics out of {listed(HIGHER_IS_BETTER)}, got {shortened(metric)}"
-                f"{suggestion(str(metric), HIGHER_IS_BETTER)}"
+                f"{suggestion(_key_of(str(metric)), HIGHER_IS_BETTER)}"
             )
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise PolicyError(f"{name}, {metric}: expected a number, got {shortened(value)}")
-        if metric not in OF_THE_RUN and abs(value) > (100 if metric in HUNDREDTHS else 1):
-            raise PolicyError(f"{name}, {metric}: expected a number that it can be, got {value:g}; is it in per cent?")
+        if metric not in OF_THE_RUN:
+            _check_range(name, metric, value)
+
+
+def _key_of(shown: str) -> str:
+    """Return the key of a metric that is called as tables call it; anything else as it is.
+
+    >>> _key_of("c/a"), _key_of("single-draw RI"), _key_of("refusl_rate")
+    ('correct_given_attempted', 'refusal_index', 'refusl_rate')
+    """
+    keys = {label.casefold(): key for key, label in METRIC_COLUMNS.items()}
+    return keys.get(shown.casefold(), shown).removeprefix("single_draw_")
+
+
+def _check_range(name: str, metric: str, value: float) -> None:
+    high = 100 if metric in HUNDREDTHS else 1
+    low = 0 if name == "margins" or metric in NEVER_BELOW_0 else -high
+    least = -high if name == "margins" else low  # of a sign that is wrong alone something better is said
+    if not least <= value <= high:
+        per_cent = "; is it in per cent?" if abs(value) > high == 1 else ""
+        raise PolicyError(
+            f"{name}, {metric}: expected a number that it can be, from {low:g} to {high:g}, got {value:g}{per_cent}"
+        )
 
 
 def _check_margin(metric: str, margin: float) -> None:
@@ -173,10 +195,6 @@ def _check_margin(metric: str, margin: float) -> None:
 
 
 def _check_bounds(at_least: Mapping[str, float], at_most: Mapping[str, float]) -> None:
-    for name, bounds in (("at_least", at_least), ("at_most", at_most)):
-        for metric, bound in bounds.items():
-            if bound < 0 and metric in NEVER_BELOW_0:
-                raise PolicyError(f"{name}, {metric}: expected a number that it can be, from 0 to 1, got {bound:g}")
     for metric in at_least:
         if metric in at_most and at_least[metric] > at_most[metric]:
             raise PolicyError(

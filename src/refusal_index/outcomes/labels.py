@@ -114,8 +114,9 @@ def labels_needed(outcomes: pl.DataFrame, half_width: float, grader_error: float
                 f"that of {name} is {plan.half_width:.3f}, and only more questions narrow it"
             )
         if plan.n is None:
+            why = str(plan.reason).replace("_", " ")
             raise OutcomeTableError(
-                f"audit: no plan for {name} ({plan.reason}) with a grader that errs on {100 * grader_error:.3g} %; "
+                f"audit: no plan for {name} ({why}) with a grader that errs on {100 * grader_error:.3g} %; "
                 "give --size instead, or a smaller --grader-error"
             )
         source = group.model, group.dataset

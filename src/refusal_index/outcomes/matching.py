@@ -62,10 +62,20 @@ def first_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
     >>> first_draws(rows)["draw"].to_list()
     [0]
     """
-    if drawn_once(outcomes):
-        return outcomes
-    first = pl.col("draw").min().over("model", "dataset", "variant", "question_id")
-    return outcomes.filter(pl.col("draw") == first)
+    return outcomes if drawn_once(outcomes) else outcomes.filter(pl.col("draw") == _FIRST_DRAW)
+
+
+def further_draws(outcomes: pl.DataFrame) -> pl.DataFrame:
+    """Keep all draws of each question but the first.
+
+    >>> rows = pl.DataFrame({"model": "m", "dataset": "d", "variant": "v", "question_id": ["a", "a"], "draw": [1, 0]})
+    >>> further_draws(rows)["draw"].to_list()
+    [1]
+    """
+    return outcomes.clear() if drawn_once(outcomes) else outcomes.filter(pl.col("draw") > _FIRST_DRAW)
+
+
+_FIRST_DRAW = pl.col("draw").min().over("model", "dataset", "variant", "question_id")
 
 
 def drawn_once(outcomes: pl.DataFrame) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
+from refusal_index.outcomes.asked import larger_share
 from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.outcomes.confidence_join import scores_of_outcomes
 from refusal_index.outcomes.confidence_summary import MethodSummary, summarise_confidence
@@ -33,7 +34,7 @@ from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary, draws_summary
 from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.matching import first_draws, further_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
 from refusal_index.outcomes.pooled import POOLED, PooledSummary, overall_index, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
@@ -56,7 +57,7 @@ DEFAULT_PENALTY = 1.0
 DEFAULT_CONFIDENCE_LEVEL = 0.95
 
 INCOMPLETE = "incomplete"
-"""Status of a variant that lacks more than the tolerated share of its questions, whatever its index is."""
+"""Status of a variant that lacks more than the tolerated share of what was asked, whatever its index is."""
 
 SUMMARY_VERSION = 2
 """Version of the JSON document."""
@@ -116,11 +117,12 @@ class VariantSummary:
     usage: Usage | None = None  # tokens, requests and cost; None where not known
     missing: MissingRange | None = None  # the index over all that the unscored may have been; None where none are
     sampling: SamplingSummary | None = None  # clusters and weights behind the metrics; None where there are none
+    further_draws: Completeness | None = None  # what is missing of the draws behind the first; None without such
 
     @property
     def is_complete(self) -> bool:
-        """Whether it lacks no more than the tolerated share of its questions."""
-        share = self.completeness.missing_share
+        """Whether it lacks no more than the tolerated share of its questions, and of their further draws."""
+        share = larger_share(self.completeness, self.further_draws)
         return share is not None and share <= MISSING_LIMIT
 
     @property
@@ -240,7 +242,7 @@ def with_confidence(
 
 
 def is_complete(summary: Summary) -> bool:
-    """Whether there are variants, none of which lacks more than the tolerated share of its questions."""
+    """Whether there are variants, none of which lacks more than the tolerated share of what was asked."""
     return bool(summary.variants) and all(variant.is_complete for variant in summary.variants)
 
 
@@ -253,7 +255,8 @@ def _variant_summary(
     *,
     always_alike: bool,
 ) -> VariantSummary:
-    rows = first_draws(group.outcomes)
+    rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
+    further = completeness(again) if again.height else None
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
     estimates = tuple(
@@ -271,7 +274,7 @@ def _variant_summary(
         forced_refusals=forced,
         warnings=(
             *sampling_cautions(sampling_found),
-            *draws_cautions(group.outcomes, draws),
+            *draws_cautions(group.outcomes, draws, further),
             *cautions(table, single, complete, missing, forced),
         ),
         sensitivity=sensitivity(rows, worth, level),
@@ -279,6 +282,7 @@ def _variant_summary(
         usage=usage,
         missing=missing,
         sampling=sampling_found,
+        further_draws=further,
     )
 
 

@@ -166,6 +166,8 @@ def _each_drawn(conversation: Conversation, known: _Said) -> Iterator[Outcome]:
     found: dict[tuple[Reply | None, ...], Outcome] = {}  # draws in which the same was said have the same outcome
     for draw in range(conversation.draws):
         replies = tuple(known.own[of].get(draw) for of in PASSES)
+        if not any(replies):
+            return
         if replies not in found:
             became = step(known.in_draw(draw))
             if isinstance(became, Step):

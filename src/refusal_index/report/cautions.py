@@ -30,6 +30,7 @@ _TITLES = {
     "few_right_answers": "Few right answers",
     "small_cell": "A small cell",
     "incomplete": "Incomplete",
+    "incomplete_draws": "Further draws missing",
     "unscored_refusals": "Missing refusals",
     "forced_refusals": "Refused when forced",
     "repeated_draws_unused": "Repeated draws unused",

@@ -157,7 +157,7 @@ def _leader(ranked: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 def _matched(found: Match) -> str:
     if found.paired:
-        return f"Compared on {count(len(found.matrix.question_ids), 'question')} that all have a grade for."
+        return f"Compared on {count(len(found.matrix.question_ids), 'question')} that every run has a grade for."
     return "Compared unpaired, since the runs share few questions: what differs may be these, not the model."
 
 

@@ -18,11 +18,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from refusal_index.outcomes.files import opened_file, write_atomically
+from refusal_index.outcomes.gate import GateResult
 from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.report.browser import questions_of
 from refusal_index.report.confidence import UNIT
 from refusal_index.report.embedding import Embedded, embed_questions
 from refusal_index.report.figures import CELLS, SHORT
+from refusal_index.report.gate import gate_view
 from refusal_index.report.overview import overview
 from refusal_index.report.panel import panel_views, worded
 from refusal_index.report.runs import ReportRun
@@ -45,16 +47,19 @@ class WrittenReport:
     limit: int  # characters of a reply; 0 where there was no room for replies
 
 
-def write_report(runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str] = ()) -> WrittenReport:
+def write_report(
+    runs: Sequence[ReportRun], out: Path, *, left_out: Sequence[str] = (), gate: GateResult | None = None
+) -> WrittenReport:
     """Write the report of one run or several.
 
     - `runs`: as `refusal_index.report.read_report_runs` reads them, or `refusal_index.report.folder_runs` takes them
       from a run that has just been made.
     - `out`: the file, replaced at once or not at all.
     - `left_out`: sentences on runs that could not be read.
+    - `gate`: what a gate decided of the runs, to stand on top.
     """
     embedded = embed_questions(questions_of(runs))
-    content = render(runs, embedded, left_out).encode()
+    content = render(runs, embedded, left_out, gate).encode()
     out.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(out, content)
     return WrittenReport(out, len(content), embedded.n_cut, embedded.cut.limit)
@@ -67,7 +72,9 @@ def is_report(path: Path) -> bool:
     return not beginning or f'<meta name="generator" content="{GENERATOR} '.encode() in beginning
 
 
-def render(runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str] = ()) -> str:
+def render(
+    runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str] = (), gate: GateResult | None = None
+) -> str:
     """Return the whole page."""
     views = [run_view(run, place) for place, run in enumerate(runs, start=1)]
     style, script = _asset("report.css"), _script()
@@ -75,7 +82,8 @@ def render(runs: Sequence[ReportRun], embedded: Embedded, left_out: Sequence[str
         _environment()
         .get_template("report.html.j2")
         .render(
-            title=_title(views),
+            title=_title(views) if gate is None else f"Refusal Index gate: {gate.verdict}",
+            gate=None if gate is None else gate_view(gate),
             views=views,
             overview=overview(views) if len(views) > 1 else None,
             panels=panel_views(runs, [view.anchor for view in views]),

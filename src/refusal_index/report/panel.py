@@ -86,7 +86,7 @@ class Row:
     step: int
     questions: int
     cells: tuple[Estimate, ...]  # in the order of `FIRST`
-    lacks: str | None  # how many of its own questions are scored, where too many are not
+    lacks: str | None  # how many of its own questions and draws are scored, where too many are not
 
 
 @dataclass(frozen=True)
@@ -152,16 +152,20 @@ def _rows(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]]) -> Iterato
 
 
 def _lacks(run: ReportRun, variant: str) -> str | None:
-    """Return how many questions of the variant that a panel is of are scored, where too many are not."""
+    """Return how many questions or draws of the variant that a panel is of are scored, where too many are not."""
     named = zip(run.names, run.variants, strict=True)
     # Steps of one variant each are compared whatever it is called.
     own = next((one for name, one in named if name == variant), run.variants[0])
-    return None if own.is_complete else f"{own.completeness.scored:,} of {own.completeness.asked:,}"
+    if own.is_complete:
+        return None
+    counted = (own.completeness, "questions"), (own.further_draws, "further draws")
+    lacking = (f"{of.scored:,} of {of.asked:,} {what}" for of, what in counted if of is not None and of.unscored)
+    return f"{' and '.join(lacking)} scored"
 
 
 def _incomplete(rows: Sequence[Row]) -> Iterator[str]:
     """Say first which steps lack too many of their questions: what is missing may be no matter of chance."""
-    lacking = [f"step {row.step:,} ({row.lacks} questions scored)" for row in rows if row.lacks]
+    lacking = [f"step {row.step:,} ({row.lacks})" for row in rows if row.lacks]
     if lacking:
         yield f"Incomplete, and not to be taken as sound: {', '.join(lacking)}."
 

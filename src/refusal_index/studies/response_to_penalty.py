@@ -175,7 +175,7 @@ def verdict(excess: stats.Estimate) -> str:
 
 
 def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say how far a model moves, and how far it should."""
+    """Say how far a model moves and what it earns, and how far it should and could."""
     stated = [row for row in rows if row["part"] == "target"]
     move = next(row for row in rows if row["part"] == "move")
     first, last = stated[0]["target"], stated[-1]["target"]
@@ -183,7 +183,7 @@ def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
     told = f"from t = {first:g} to t = {last:g} the share refused changes by {own}"
     if move["excess"] is None:
         why = str(move["reason"] or "no questions").replace("_", " ")
-        return f"{told}; how far it should is undefined ({why})."
+        return f"{told}; how far it should is undefined ({why}).{_earned(stated)}"
     rate, low, high = (move[f"best_refusal_rate{end}"] for end in ("", "_low", "_high"))
     best = with_interval(rate, low, high, digits=2)
     low, high = move["refusal_rate_low"], move["refusal_rate_high"]
@@ -192,7 +192,15 @@ def _sentence(rows: Sequence[Mapping[str, Any]]) -> str:
         move["verdict"], "no difference is shown"
     )
     each = ", ".join(f"{row['verdict']} at {row['target']:g}" for row in stated)
-    return f"{told}, and by {best} at the best points of its curve: {moved}.{still} It refuses {each}."
+    return f"{told}, and by {best} at the best points of its curve: {moved}.{still} It refuses {each}.{_earned(stated)}"
+
+
+def _earned(stated: Sequence[Mapping[str, Any]]) -> str:
+    """Say the score at each stated rule: the command prints no table."""
+    own = ", ".join(f"{number(row['utility'], 2)} at {row['target']:g}" for row in stated)
+    best = ", ".join(number(row["best_utility"], 2) for row in stated)
+    could = "" if all(row["best_utility"] is None for row in stated) else f"; at best {best}"
+    return f" A question earns {own}{could}."
 
 
 def printed(frame: pl.DataFrame) -> pl.DataFrame:

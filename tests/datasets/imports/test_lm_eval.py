@@ -10,7 +10,7 @@ import pytest
 from refusal_index.datasets import DatasetError
 from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes
 from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.imports.two_files import with_rows_of_forced
+from refusal_index.datasets.imports.two_files import check_order, with_rows_of_forced
 from refusal_index.outcomes import Grade
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
@@ -152,3 +152,16 @@ def test_rows_of_the_forced_pass_are_joined_to_those_of_the_first(written):
     assert with_rows_of_forced(first) == first
     with pytest.raises(DatasetError, match=r"expected the first pass, .* got 3 rows of the forced pass alone"):
         with_rows_of_forced(forced)
+
+
+def test_files_the_wrong_way_round_are_told_with_the_right_order(written):
+    """A table of the variant `forced` was written, with the advice that grades may not know refusals."""
+    first = read(written(own(1, is_not_attempted=1), own(2, is_incorrect=1)))
+    forced = read(written(own(1, variant="forced", is_correct=1), own(2, variant="forced", is_incorrect=1)))
+    with pytest.raises(DatasetError) as caught:
+        check_order(forced, Path("b.jsonl"), Path("a.jsonl"))
+    assert str(caught.value) == (
+        "b.jsonl: expected the first pass, in which a model may refuse, got 2 rows of the forced pass; the first pass "
+        "comes first: import a.jsonl --forced b.jsonl"
+    )
+    check_order(first, Path("a.jsonl"), Path("b.jsonl"))

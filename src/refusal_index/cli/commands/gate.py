@@ -116,6 +116,8 @@ def gate(
     demanded = _policy(policy, margin, at_least, at_most, variant)
     if not run:
         _refuse_asking(values, anytime=anytime)
+    else:
+        _refuse_asking_the_baseline(candidate, baseline)
     try:
         found = (
             _asked(candidate, baseline, demanded, values, anytime=anytime)
@@ -136,7 +138,7 @@ def _asked(
     from refusal_index.cli.runs import carrying, tell_notes
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.gate import read_one
-    from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, gate_while_asking, variant_to_ask
+    from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, gate_while_asking, not_compared, variant_to_ask
     from refusal_index.evaluation.plan import prepare
 
     other = None if baseline is None else read_one(baseline, "baseline")
@@ -144,6 +146,12 @@ def _asked(
     settings = Settings.of(**{**looks, **values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     tell_notes([plan])
+    in_vain = 0 if other is None else not_compared(plan, other)
+    if in_vain:
+        console.note(
+            f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions to ask are not in {baseline}: "
+            "they are asked, and not compared"
+        )
     gated = carrying(plan, partial(gate_while_asking, plan, other, policy, anytime=anytime))
     for note in gated.notes:
         console.note(note)
@@ -155,6 +163,17 @@ def _refuse_asking(values: Mapping[str, Any], *, anytime: bool) -> None:
     given = [*map(option, values), *(["--anytime"] if anytime else [])]
     if given:
         raise OptionError(f"{given[0]}: says how a candidate is asked; expected --run beside it, got none")
+
+
+def _refuse_asking_the_baseline(candidate: Path, baseline: Path | None) -> None:
+    """Raise where a candidate would be asked into the folder of what it is compared with."""
+    from refusal_index.evaluation.gate import whole_run
+
+    if baseline is not None and whole_run(candidate).resolve() == whole_run(baseline).resolve():
+        raise OptionError(
+            f"--baseline: expected another run than the candidate, got the same: {baseline} and {candidate}; ask "
+            "the candidate into a folder of its own"
+        )
 
 
 def _policy(
@@ -222,17 +241,27 @@ def _write(found: GateResult, runs: Sequence[Path], places: Mapping[str, Path]) 
     """Write the verdict to its places, the report of the runs among them, and to where GitHub shows it."""
     from refusal_index.evaluation.gate import write_verdict
     from refusal_index.outcomes.errors import NotWrittenError
+
+    _tell_github(found)
+    errors = []
+    others = {form: place for form, place in places.items() if form != "report"}
+    for write in (partial(write_verdict, found, others), partial(_write_report, found, runs, places.get("report"))):
+        try:
+            write()
+        except NotWrittenError as error:
+            errors.append(error)
+    if errors:
+        raise OptionError(f"{'; '.join(map(str, errors))}; the verdict is {found.verdict}") from errors[0]
+
+
+def _write_report(found: GateResult, runs: Sequence[Path], place: Path | None) -> None:
+    """Write the report of the runs with the verdict on top, where one is wanted and there is something to show."""
     from refusal_index.report import read_report_runs, write_report
 
-    try:
-        write_verdict(found, {form: place for form, place in places.items() if form != "report"})
-        if "report" in places and found.unasked is not None:
-            console.note(f"{places['report']} is not written: nothing was judged")
-        elif "report" in places:
-            write_report(read_report_runs(list(runs)).runs, places["report"])
-    except NotWrittenError as error:
-        raise OptionError(f"{error}; the verdict is {found.verdict}") from error
-    _tell_github(found)
+    if place is not None and found.unasked is not None:
+        console.note(f"{place} is not written: nothing was judged")
+    elif place is not None:
+        write_report(read_report_runs(runs).runs, place, gate=found)
 
 
 def _tell_github(found: GateResult) -> None:

@@ -48,7 +48,7 @@ def import_(
     from refusal_index.cli.shared_options import columns_of, words_of
     from refusal_index.datasets.imports import ReadOptions, self_contained, to_outcomes
     from refusal_index.datasets.imports.tally import tallies, tally_blocks, tally_document
-    from refusal_index.datasets.imports.two_files import with_rows_of_forced
+    from refusal_index.datasets.imports.two_files import check_order, with_rows_of_forced
     from refusal_index.engines.first_passes import import_file, joined
     from refusal_index.outcomes.source import file_format
     from refusal_index.outcomes.table import write_outcomes
@@ -60,7 +60,11 @@ def import_(
         raise OptionError(f"--forced: expected one FILE whose forced answers these are, got {len(files)}")
     options = ReadOptions(columns_of(column or []) or {}, scorer, refusal, name, dataset, words_of(map_ or []))
     read = [one for path in files for one in import_file(path, format_, options).passes]
-    together = with_rows_of_forced(read) if forced is None else joined(read, forced, format_, options)
+    if forced is None:
+        together = with_rows_of_forced(read)
+    else:
+        check_order(read, files[0], forced)
+        together = joined(read, forced, format_, options)
     passes = [replace(one, variant=variant or one.variant) for one in together]
     table = to_outcomes(self_contained(one) for one in passes)
     try:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
 from refusal_index.cli.options import takes_settings
 from refusal_index.cli.shared_options import SummaryAsJson
+
+if TYPE_CHECKING:
+    from refusal_index.evaluation.plan import Plan
 
 ONE_MODELS_OWN = ("model", "think", "reasoning_effort", "price")
 """Settings that say which model, and so cannot stand beside a file of models."""
@@ -51,6 +54,7 @@ def run(
 
     if config is None:
         plan = prepare(Settings.of(**values), out=out)
+        _refuse_looks([plan], values)
         tell_notes([plan])
         if dry_run:
             show_dry_run([plan], as_json=json)
@@ -64,6 +68,7 @@ def run(
                     f"{option(name)}: a configuration says so of each model; write {name} under [[models]]"
                 )
         sweep = prepare_sweep(config, Settings(), values, out)
+        _refuse_looks(sweep.plans, values)
         tell_notes(sweep.plans)
         if dry_run:
             show_dry_run(sweep.plans, as_json=json)
@@ -72,3 +77,12 @@ def run(
         complete = show_set(sweep, as_json=json)
     if not complete:
         raise typer.Exit(INCOMPLETE)
+
+
+def _refuse_looks(plans: Sequence[Plan], values: Mapping[str, Any]) -> None:
+    """Refuse looks at runs that nothing ends before all is asked: a configuration may say what does."""
+    if "looks" in values and all(plan.settings.stopping.until is None for plan in plans):
+        raise OptionError(
+            f"--looks: expected --until beside it, got {values['looks']} alone; what is to hold at a look for the run "
+            "to stop there, as in --until half-width=.05?"
+        )

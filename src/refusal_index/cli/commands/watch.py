@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 OF_RUNS = tuple(name for name in HELP if name not in ("model", "assume_refusal", "reply_tokens", "seconds_per_request"))
 """The settings of a run, without the model, which the template says, and without those of a dry run."""
+
+EXPECTED = "; expected folders in it, each with a config.json and weights, such as checkpoint-500"
 
 
 @takes_settings(*OF_RUNS)
@@ -97,12 +99,27 @@ def _watching(plan: Plan) -> Iterator[Progress]:
 
 def _show(planned: Watch, found: list[CheckpointResult]) -> None:
     from refusal_index.cli import console
-    from refusal_index.evaluation.presentation import set_blocks
+    from refusal_index.evaluation.presentation import result_blocks
 
-    results = [one.result for one in found if one.result is not None]
-    if not results:
-        console.say(f"{planned.folder}: no checkpoint was evaluated")
+    taken = [one for one in found if one.left_out is None]
+    if not taken:
+        console.say(f"{planned.folder}: no checkpoint was evaluated{EXPECTED if not found else ''}")
         return
-    console.show(set_blocks(results))
+    console.show(result_blocks([one.result for one in taken if one.result is not None]))
+    console.show(_unfinished(taken))
     console.say()
     console.say(f"{planned.out}: a folder for each checkpoint; 'refusal-index report {planned.out}' draws their course")
+
+
+def _unfinished(taken: Sequence[CheckpointResult]) -> Iterator[str]:
+    """Yield the checkpoints that lack results; what went wrong was said of each when it did."""
+    from refusal_index.evaluation.presentation import why_unfinished
+
+    unfinished = [one for one in taken if one.result is None or one.result.status != "complete"]
+    if unfinished:
+        yield ""
+        on = "" if any(one.error for one in unfinished) else "; the same command goes on with them"
+        yield f"{len(unfinished):,} of {len(taken):,} checkpoints are not complete{on}:"
+    for one in unfinished:
+        why = "failed, as said above" if one.result is None or one.error else why_unfinished(one.result)
+        yield f"  {one.checkpoint.name}: {why}"

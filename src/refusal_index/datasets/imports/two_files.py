@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from refusal_index.datasets.imports.first_pass import FirstPass, FirstPassError, forced_outcome
 from refusal_index.datasets.imports.lm_eval import FORCED
@@ -40,6 +41,15 @@ def with_forced(first: Sequence[FirstPass], forced: Sequence[FirstPass], source:
             f"{forced[0].question.question_id!r}); name the column of ids in both with --column question_id=NAME"
         )
     return joined
+
+
+def check_order(first: Sequence[FirstPass], file: Path, forced: Path) -> None:
+    """Raise FirstPassError if the file of the first pass says of all its rows that they are the forced pass."""
+    if first and all(one.variant == FORCED for one in first):
+        raise FirstPassError(
+            f"{file}: expected the first pass, in which a model may refuse, got {len(first):,} rows of the forced "
+            f"pass; the first pass comes first: import {forced} --forced {file}"
+        )
 
 
 def with_rows_of_forced(passes: Sequence[FirstPass]) -> tuple[FirstPass, ...]:

@@ -3,6 +3,7 @@
 from refusal_index.engines.supply import check_names
 
 PRIVATE = (
+    "inspect_ai._util.error:PrerequisiteError",
     "inspect_ai._util.registry:registry_find",
     "inspect_ai._util.registry:registry_unqualified_name",
     "inspect_ai.log._recorders:eval",

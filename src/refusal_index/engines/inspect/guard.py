@@ -5,10 +5,12 @@ A response without a reply is an error, as Inspect would take it for an empty on
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 
 from refusal_index.engines.error_bodies import unmask
@@ -16,6 +18,9 @@ from refusal_index.engines.failures import NoAnswerError, causes
 from refusal_index.engines.inspect.clean_logs import clean_trace
 from refusal_index.engines.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.redaction import redacted_in, remember, remember_named, secrets_in_url
+
+STYLED = re.compile(r"(?s)\[(bold|dim|italic|underline|black|red|green|yellow|blue|magenta|cyan|white)\](.*?)\[/\1\]")
+"""Words in a style of Rich's; every other bracket is a part of some name."""
 
 
 def guard(api: ModelAPI) -> None:
@@ -70,11 +75,23 @@ def guarded(model: Model) -> Model:
 def _clean_error(error: BaseException | None) -> None:
     """Keep keys out of an error, and of those that led to it."""
     for cause in causes(error):
-        cause.args = redacted_in(cause.args)
+        cause.args = redacted_in((unstyled(cause),) if isinstance(cause, PrerequisiteError) else cause.args)
         for name in ("message", "body"):
             if isinstance(value := getattr(cause, name, None), str | dict | list):
                 with suppress(AttributeError):  # an error may make it of its arguments, which are clean
                     setattr(cause, name, redacted_in(value))
+
+
+def unstyled(error: PrerequisiteError) -> str:
+    """Return what Inspect wants done first without the styles that it sets for its own display, pair by pair.
+
+    >>> unstyled(PrerequisiteError("[bold]ERROR[/bold]: No [bold][blue]A_KEY[/blue][/bold] defined for x[red]-9"))
+    'No A_KEY defined for x[red]-9'
+    """
+    message = str(error)
+    while (plain := STYLED.sub(r"\2", message)) != message:
+        message = plain
+    return message.removeprefix("ERROR:").strip()
 
 
 def _clean_output(output: ModelOutput) -> ModelOutput:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai._util.registry import registry_find, registry_unqualified_name
 from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, get_model, modelapi
 from inspect_ai.tool import ToolChoice, ToolInfo
@@ -14,7 +14,7 @@ from openai import DefaultAioHttpClient
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect import provider as own_provider
-from refusal_index.engines.inspect.guard import guard
+from refusal_index.engines.inspect.guard import guard, unstyled
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
 
@@ -96,7 +96,7 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
     try:
         model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
-        raise ModelError(f"model {name!r}: {_plain(str(error)) or type(error).__name__}") from error
+        raise ModelError(f"model {name!r}: {_line(error) or type(error).__name__}") from error
     guard(model.api)
     _check_account(name, model.api)
     return model
@@ -121,6 +121,5 @@ def provider_names() -> list[str]:
     return sorted({registry_unqualified_name(api) for api in found} - {FUNCTIONS} | {own_provider.NAME})
 
 
-def _plain(message: str) -> str:
-    """Return a message of Inspect's in one line, without its markup; what has no end is a part of some name."""
-    return " ".join(re.sub(r"\[([a-z]+)\](.*?)\[/\1\]", r"\2", message, flags=re.DOTALL).replace("ERROR:", "").split())
+def _line(error: Exception) -> str:
+    return " ".join((unstyled(error) if isinstance(error, PrerequisiteError) else str(error)).split())

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inspect_ai import Epochs, Task
+from inspect_ai._util.error import PrerequisiteError
 from inspect_ai.model import ModelOutput, get_model
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
@@ -15,7 +16,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, converse
 from refusal_index.engines.error_messages import told
-from refusal_index.engines.failures import Failure, RequestFailedError, failure_of
+from refusal_index.engines.failures import RESUMES, Failure, Kind, RequestFailedError, failure_of
 from refusal_index.engines.functions import FunctionError, function_failure
 from refusal_index.engines.inspect.models import to_config
 from refusal_index.engines.inspect.samples import to_dataset, to_question
@@ -150,6 +151,8 @@ def explain(error: Exception, asked: Asked) -> Failure:
     if isinstance(error, FunctionError):
         return function_failure(error)
     model = model_asked(asked)
+    if isinstance(error, PrerequisiteError):  # a package that is not installed, a key that is not set
+        return Failure(told(error), str(model), Kind.LASTING, f"provide what it names; {RESUMES}")
     names = model.api.api_key_vars
     known = [name for name in names if os.environ.get(name)] or names
     return failure_of(error, told(error), str(model), " or ".join(known) or "the key")

@@ -13,7 +13,7 @@ from typing import Any
 
 from refusal_index.datasets import DatasetError, load_dataset
 from refusal_index.datasets.imports.lm_eval import FLAGS, FORCED, OURS
-from refusal_index.outcomes.errors import nearest
+from refusal_index.outcomes.errors import nearest, shortened
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import load_prompt_set
@@ -50,11 +50,17 @@ def first_pass(
     Raises
     ------
     DatasetError
-        If one of the others is nearly a setting of these, or the questions cannot be read.
+        If one of the others is nearly a setting of these, one of these is of another kind, or the questions cannot be
+        read.
     PromptSetError
         If there is no such set or variant.
     """
     _refuse_slips(others)
+    for name, value in {"dataset": dataset, "prompts": prompts, "variant": variant}.items():
+        _check(name, value, "a name", isinstance(value, str))
+    if questions is not None:
+        _check("questions", questions, "a whole number above 0", _is_whole(questions) and questions > 0)
+    _check("seed", seed, "a whole number", _is_whole(seed))
     wording = load_prompt_set(prompts)
     wording.variant(variant)  # a name that is none is told before anything is asked
     loaded = load_dataset(dataset, data=data, mix_seed=seed, limit=questions)
@@ -71,6 +77,15 @@ def _refuse_slips(others: Mapping[str, Any]) -> None:
         meant = nearest(name, known, cutoff=0.8)
         if meant is not None:
             raise DatasetError(f"--metadata: expected one of {', '.join(known)}, got {name!r}; did you mean {meant!r}?")
+
+
+def _check(name: str, value: object, expected: str, is_met: bool) -> None:
+    if not is_met:
+        raise DatasetError(f"--metadata: {name}: expected {expected}, got {shortened(value)}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def forced_pass(**given: Any) -> dict[str, Any]:

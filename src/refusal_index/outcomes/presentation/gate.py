@@ -63,6 +63,8 @@ def sentence(found: GateResult) -> str:
 
 def notes(found: GateResult) -> Iterator[str]:
     """Yield what else there is to know, one sentence or two each."""
+    if found.is_one_run:
+        yield "Candidate and baseline are one run, or copies of it: no model is compared with another."
     if found.looked is not None:
         yield found.looked
     stop = None if found.baseline is None else Stop.read(found.baseline.about)
@@ -71,13 +73,14 @@ def notes(found: GateResult) -> Iterator[str]:
     if found.verdict == "inconclusive" and found.guards and found.is_judged:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
-    if short:
+    if short and not found.within_look:
         yield f"Without a grade: {listed(short)} questions, or of their further draws."
     if any(one.named.metric == SINGLE_DRAW for one in found.guards):
         yield SINGLE
-    if found.settings_that_differ:
+    if found.settings_that_differ and found.guards:
+        verb = "differs" if len(found.settings_that_differ) == 1 else "differ"
         yield (
-            f"The runs were not asked alike: {', '.join(found.settings_that_differ)} differ. The difference may come "
+            f"The runs were not asked alike: {', '.join(found.settings_that_differ)} {verb}. The difference may come "
             "from there."
         )
 
@@ -144,7 +147,7 @@ def reason_of(one: GuardResult) -> str:
 def judged(found: GateResult) -> str:
     """Say what is compared with what."""
     where = f" under {found.variant}" if found.variant else ""
-    if found.unasked is not None:
+    if found.unasked is not None or found.within_look:
         return f"{found.candidate.label}{where}: nothing is judged."
     if found.baseline is None:
         return f"{found.candidate.label}{where}: {found.questions:,} questions, against fixed bounds."
@@ -161,7 +164,8 @@ def _cells(one: GuardResult) -> tuple[str, ...]:
     named, test = one.named, one.test
     difference = _signed(named.guard.estimate) if named.against_baseline else UNDEFINED
     worst = _signed(test.worst) if named.against_baseline else number(test.worst)
-    pvalue = UNDEFINED if test.pvalue_beyond is None else shown_pvalue(test.pvalue_holm)
+    has_none = named.guard.estimate is None or test.pvalue_beyond is None
+    pvalue = UNDEFINED if has_none else shown_pvalue(test.pvalue_holm)
     numbers = (number(named.baseline), number(named.candidate), difference, worst)
     return guard_name(one), *numbers, allowed(one), pvalue, test.verdict
 

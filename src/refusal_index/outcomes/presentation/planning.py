@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from refusal_index.outcomes.planning import BudgetPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, number, percent
+from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, interval, number, percent
 from refusal_index.stats import SamplePlan
 
 
@@ -18,13 +18,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
         f"single-draw RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
-        yield from (f"  no plan: {plan.sizes[0].status} ({plan.sizes[0].reason})", "")
+        yield from (f"  no plan: {plan.sizes[0].status} ({_worded(plan.sizes[0].reason)})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
     columns = ("questions", "single-draw RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
-        widths = ", ".join(f"{metric} +-{width:.3f}" for metric, width in plan.other_metrics.items())
+        widths = ", ".join(f"{METRIC_COLUMNS[metric]} +-{width:.3f}" for metric, width in plan.other_metrics.items())
         yield f"  with {n:,} questions also: {widths}"
     if expected.refusal_index is not None and options.difference is not None:
         yield from _difference(plan, expected.refusal_index - options.difference, options)
@@ -63,7 +63,7 @@ def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterato
     plan = found.split
     asked = f"{name}: of {options.budget:,.0f} requests, to know the index of the probabilities best"
     if plan.half_width is None or plan.n is None or plan.repeated is None:
-        yield f"{asked}: no plan ({plan.reason})"
+        yield f"{asked}: no plan ({_worded(plan.reason)})"
         return
     command = f"run --variants VARIANT --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}"
     yield (
@@ -71,6 +71,10 @@ def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterato
         f"{plan.requests:,.0f} requests, {percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a "
         f"model with probit slopes {found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
     )
+
+
+def _worded(reason: str | None) -> str:
+    return (reason or "no reason given").replace("_", " ")
 
 
 def _size_row(plan: SamplePlan) -> Iterator[str]:
@@ -87,7 +91,7 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
         return
     start = f"  to tell it apart from a model with single-draw RI {lower:.3f}"
     if plan.apart.n is None:
-        yield f"{start}: no plan ({plan.apart.reason})"
+        yield f"{start}: no plan ({_worded(plan.apart.reason)})"
         return
     yield (
         f"{start} with a chance of {percent(options.power)}: {plan.apart.n:,} "
@@ -104,7 +108,7 @@ def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
     yield number(needed.difference)
     yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({needed.reason})"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({_worded(needed.reason)})"
     yield (
         UNDEFINED
         if plan.fewest is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
@@ -68,19 +69,30 @@ def is_sampled(summary: Summary) -> bool:
 
 
 def lacking(summary: Summary) -> str | None:
-    """Say in a line which variants lack too many of their questions; None where none does."""
-    found = [variant for variant in summary.variants if not variant.is_complete]
-    if not found:
-        return None
-    unnamed = len(summary.variants) == 1 and found[0].variant is None
-    each = [
-        f"{'' if unnamed else _title(summary, one) + ' '}{one.completeness.scored:,} of {one.completeness.asked:,}"
-        for one in found[:SHOWN]
-    ]
-    more = f" and {len(found) - SHOWN:,} more" if len(found) > SHOWN else ""
-    asked_again = any(reason in one.completeness.reasons for one in found for reason in (NOT_FINISHED, REQUEST_FAILED))
-    command = "; the run's own command asks for the rest" if asked_again else ""
-    return f"Incomplete: {', '.join(each)}{more} questions scored{command}."
+    """Say in a line which variants lack too many of their questions, or of further draws; None where none does."""
+    parts = {
+        "questions": [(one, one.completeness) for one in summary.variants],
+        "further draws": [(one, one.further_draws) for one in summary.variants if one.further_draws is not None],
+    }
+    short = {what: [pair for pair in pairs if _is_short(pair[1])] for what, pairs in parts.items()}
+    told = [f"{_scored_of(summary, pairs)} {what}" for what, pairs in short.items() if pairs]
+    reasons = {reason for pairs in short.values() for _, found in pairs for reason in found.reasons}
+    command = "; the run's own command asks for the rest" if reasons & {NOT_FINISHED, REQUEST_FAILED} else ""
+    return f"Incomplete: {' and '.join(told)} scored{command}." if told else None
+
+
+def _is_short(found: Completeness) -> bool:
+    return found.missing_share is None or found.missing_share > MISSING_LIMIT
+
+
+def _scored_of(summary: Summary, short: Sequence[tuple[VariantSummary, Completeness]]) -> str:
+    """Say how much of each variant is scored, of many of some."""
+    unnamed = len(summary.variants) == 1 and short[0][0].variant is None
+    each = (
+        f"{'' if unnamed else _title(summary, one) + ' '}{found.scored:,} of {found.asked:,}"
+        for one, found in short[:SHOWN]
+    )
+    return ", ".join(each) + (f" and {len(short) - SHOWN:,} more" if len(short) > SHOWN else "")
 
 
 def which_index(summary: Summary) -> str:

@@ -30,18 +30,21 @@ function addressOf(fields, { search, lens, chosen }) {
 }
 
 /* What an address says; null where it is of another place on the page. What it names and the page does not have is left
-   out: addresses come from anywhere. */
+   out, and said: addresses come from anywhere. */
 function readAddress(fields, address) {
   if (address !== "" && address.split("?")[0] !== PLACE) return null;
   const told = new URLSearchParams(address.slice(PLACE.length));
   const chosen = Object.fromEntries(Object.entries(fields).map(([field, { names, shown }]) =>
     [field, shown && told.has(field) ? names.indexOf(told.get(field)) : -1]));
   const lens = LENSES.find(([, , name]) => name === told.get("look"));
-  return { search: told.get("search") ?? "", lens: lens ? lens[1] : 0, chosen };
+  const known = { ...Object.fromEntries(Object.entries(fields).map(([field, { names }]) => [field, names])),
+    look: LENSES.map(([, , name]) => name), search: [told.get("search")] };
+  const unknown = [...told].filter(([key, value]) => !Object.hasOwn(known, key) || !known[key].includes(value));
+  return { search: told.get("search") ?? "", lens: lens ? lens[1] : 0, chosen, unknown };
 }
 
-/* Follow the address, and return what tells it of a choice, by its field. Every choice is a step that can be gone back;
-   the letters of a search are one. */
+/* Return what follows the address, also later on, and what tells it of a choice, by its field. Every choice is a step that
+   can be gone back; the letters of a search are one. What the page does not have goes from the address. */
 function startAddress(fields, { state, take, come }) {
   let last = null;
   const remember = (by) => {
@@ -50,11 +53,14 @@ function startAddress(fields, { state, take, come }) {
     last = by;
     if (address !== location.hash) history[step ? "pushState" : "replaceState"](null, "", address);
   };
-  addEventListener("popstate", () => {
+  const follow = () => {
     const told = readAddress(fields, location.hash);
     last = null;
     if (told) take(told);
-  });
+    if (told?.unknown.length) history.replaceState(null, "", addressOf(fields, state()));
+    return told !== null;
+  };
+  addEventListener("popstate", follow);
   addEventListener("click", (event) => {
     const link = event.target.closest(`a[href^="${PLACE}"]`);
     if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
@@ -63,5 +69,5 @@ function startAddress(fields, { state, take, come }) {
     remember("link");
     come();
   });
-  return remember;
+  return { follow, remember };
 }

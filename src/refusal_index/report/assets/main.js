@@ -79,6 +79,13 @@ function startBrowser(data) {
   const search = searcher(data);
   const form = byId("filters");
   const total = thousands(data.questions.id.length);
+  const leftOut = element("p", { class: "note", id: "left-out", role: "status", hidden: "" });
+  byId("count").after(leftOut);
+  const tellLeftOut = (unknown) => {
+    const told = plain(unknown.map((one) => one.join("=")).join(", "));
+    leftOut.hidden = !unknown.length;
+    leftOut.textContent = unknown.length ? `Left out of the link, as this report does not know it: ${told.slice(0, 200)}.` : "";
+  };
   let list = null;
   const state = () => ({
     search: byId("search").value.trim(), lens: lenses.get(),
@@ -93,17 +100,18 @@ function startBrowser(data) {
     const address = addressOf(fields, state());
     document.querySelectorAll(".to-questions").forEach((link) => link.setAttribute("href", address));
   };
-  const take = ({ search: words, lens, chosen }) => {
+  const take = ({ search: words, lens, chosen, unknown }) => {
+    tellLeftOut(unknown);
     byId("search").value = words;
     lenses.set(lens);
     for (const [field, place] of Object.entries(chosen)) byId(field).value = String(place);
     update();
   };
-  const remember = startAddress(fields, { state, take, come: () => {
+  const { follow, remember } = startAddress(fields, { state, take, come: () => {
     byId("questions").scrollIntoView();
     list.focus();
   } });
-  const chosen = (by) => { update(); remember(by); };
+  const chosen = (by) => { tellLeftOut([]); update(); remember(by); };
   const lenses = startLenses(data, () => chosen("lens"));
   const open = startDetail(data, () => list);
   list = virtualList({ list: byId("list"), rows: byId("rows"), draw: (q) => drawRow(data, q), open });
@@ -120,8 +128,9 @@ function startBrowser(data) {
     byId("search").focus();
   });
   byId("browser").hidden = false;
-  take(readAddress(fields, location.hash) ?? readAddress(fields, ""));
-  if (location.hash.startsWith(`${PLACE}?`)) byId("questions").scrollIntoView();
+  const isSent = location.hash.startsWith(`${PLACE}?`);
+  if (!follow()) take(readAddress(fields, ""));
+  if (isSent) byId("questions").scrollIntoView();
 }
 
 function startPrinting() {

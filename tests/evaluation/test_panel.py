@@ -1,0 +1,41 @@
+"""The summary of a panel: what it keeps of checkpoints, and in which order they stand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from refusal_index.evaluation.panel import PanelFolder
+from refusal_index.evaluation.sweep import CellResult
+from refusal_index.outcomes.run_sets import set_members
+
+
+def failed(name: str, error: str = "gone") -> CellResult:
+    plan: Any = SimpleNamespace(title=(name, "almanac"), folder=SimpleNamespace(path=Path(name)))
+    return CellResult(plan, error=error)
+
+
+def test_those_without_a_number_stand_as_they_came_behind_all_others(tmp_path: Path) -> None:
+    for name, step in (("final", None), ("at-500", 500), ("best", None), ("final", None), ("at-1000", 1000)):
+        PanelFolder(tmp_path).put(failed(name), step)
+    assert [(one.model, one.step) for one in set_members(tmp_path)] == [
+        ("at-500", 500),
+        ("at-1000", 1000),
+        ("final", 1001),
+        ("best", 1002),
+    ]
+
+
+def test_one_that_came_to_nothing_takes_the_place_of_nothing_only(tmp_path: Path) -> None:
+    PanelFolder(tmp_path).put(failed("at-5", "first"), 5)
+    PanelFolder(tmp_path).put(failed("at-5", "second"), 5)
+    place = tmp_path / "summary.json"
+    document = json.loads(place.read_text())
+    assert [one["error"] for one in document["runs"]] == ["second"]
+    document["runs"][0] |= {"status": "complete", "summary": {"variants": []}, "error": None}
+    place.write_text(json.dumps(document))
+    PanelFolder(tmp_path).put(failed("at-5", "third"), 5)
+    after = json.loads(place.read_text())
+    assert (after["runs"], after["complete"]) == (document["runs"], True)
