@@ -1,7 +1,9 @@
 """What holds for every test."""
 
 import signal
+from collections.abc import Generator
 
+import pytest
 from hypothesis import settings
 
 from refusal_index.engines import retrying
@@ -16,3 +18,18 @@ settings.load_profile("fast")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 retrying.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep halves of surrogate pairs out of the report of a failing test: workers cannot send them."""
+    report = yield
+    told = report.longreprtext
+    if told != (sent := _encodable(told)):
+        report.longrepr = sent
+    report.sections = [(_encodable(name), _encodable(text)) for name, text in report.sections]
+    return report
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()

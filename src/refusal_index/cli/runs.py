@@ -161,7 +161,8 @@ def show_run(run: Run, *, as_json: bool) -> bool:
 
 def _study_lines(run: Run) -> Iterator[str]:
     """Say which study there is for prompts that state confidence targets."""
-    targets = run.folder.read_settings().get("prompts", {}).get("targets")
+    prompts = run.folder.read_settings().get("prompts") if run.folder.run_json.exists() else None
+    targets = prompts.get("targets") if isinstance(prompts, dict) else None
     if isinstance(targets, dict) and len(targets.keys() & {one.variant for one in run.summary.variants}) > 1:
         yield (
             f"the prompts state what a wrong answer costs; 'refusal-index study response_to_penalty {run.path}' says "
