@@ -279,6 +279,7 @@ def test_pages_that_run_out_are_told_and_what_there_is_is_frozen(api):
     assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_a_model_that_writes_nothing_readable_is_stopped_with_its_reasons(monkeypatch):
     write_pages(Path("pages.jsonl"), 200)
     with FakeApi(lambda _: "As a language model, I love questions.") as api:
@@ -329,6 +330,7 @@ def test_a_section_whose_request_fails_for_good_is_left_out_and_named(monkeypatc
     assert all("too rude" in one["detail"] for one in failed)
 
 
+@pytest.mark.slow
 def test_replies_that_are_filtered_or_torn_are_told_apart(monkeypatch):
     def torn_once(message: str, sent_before: int) -> web.StreamResponse | None:
         if "Town 12 " not in message or sent_before:

@@ -38,6 +38,7 @@ def page(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_confidence_leaves_summary_and_report_with_the_scores(run):
     (p_answering, likelihood) = json.loads((run / "summary.json").read_text())["confidence"]
     assert (likelihood["method"], likelihood["variant"], likelihood["asked"]) == ("likelihood", None, 60)

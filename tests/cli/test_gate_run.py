@@ -8,13 +8,24 @@ from pathlib import Path
 
 import pytest
 from junitparser import JUnitXml
+from typer.testing import CliRunner
+
+from refusal_index.cli import app
 
 ASKED = ("--engine", "local", "--limit", "200", "--temperature", "0")
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    out = tmp_path_factory.mktemp("made") / "base"
+    words = ["run", *ASKED, "--variants", "normal", "--out", str(out)]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    return out
+
+
 @pytest.fixture
-def base(command):
-    assert command("run", *ASKED, "--variants", "normal", "--out", "base").exit_code == 0
+def base(command, made):
+    return Path(shutil.copytree(made, "base"))
 
 
 def test_it_asks_only_until_the_verdict_is_certain(command, base):

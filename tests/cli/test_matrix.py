@@ -275,6 +275,7 @@ def test_a_dry_run_needs_no_key_makes_no_folder_and_counts_all_runs(run, monkeyp
     assert not Path("runs").exists()
 
 
+@pytest.mark.slow
 def test_a_budget_of_a_set_counts_what_finished_runs_took_and_is_told_as_why_others_are_not_complete(run):
     """Every further command had the whole budget for the runs that were left, and blamed unscored questions."""
     budget = ("--data", "more.csv", "--variants", "low", "--max-requests")

@@ -228,6 +228,7 @@ def test_two_graders_that_differ_are_listed_in_a_file_that_a_spreadsheet_can_ope
     assert not Path("exact/disagreements.csv").exists()
 
 
+@pytest.mark.slow
 def test_each_distinct_reply_of_repeated_draws_is_graded_once(ask):
     with FakeApi(said, max_choices=100) as api:
         assert ask(api, "run", "--grader", "exact", "--draws", "20", "--out", "exact").exit_code == 0
@@ -241,6 +242,7 @@ def test_each_distinct_reply_of_repeated_draws_is_graded_once(ask):
     assert summary("model")["variants"][0]["draws"]["draws"] == 20
 
 
+@pytest.mark.slow
 def test_what_was_not_answered_before_stays_so_and_a_failing_grade_is_asked_for_again(ask):
     def fault(message: str, _: int) -> web.StreamResponse | None:
         refused = web.json_response({"error": {"message": f"no {KEY}", "type": "t", "code": None}}, status=400)

@@ -119,6 +119,7 @@ def test_a_reason_that_is_none_is_told_with_those_that_are(plan_for):
         plan_for("http://127.0.0.1:9/v1", retry="first_emty")
 
 
+@pytest.mark.slow
 def test_a_check_of_the_grader_that_was_paid_for_is_not_sent_again_though_nothing_was_graded(plan_for):
     with FakeApi(sums, lambda message, _: None if is_grading(message) else web.Response(status=401)) as api:
         plan = plan_for(api.url, count=30, **GRADED)

@@ -171,6 +171,7 @@ def test_one_variant_after_the_other_goes_in_batches(tmp_path):
     assert answered(log) == replies(run).total()
 
 
+@pytest.mark.slow
 def test_requests_that_fail_or_expire_in_a_batch_take_no_other_with_them(tmp_path):
     log = tmp_path / "log.jsonl"
     with batch_server(log, MODEL, faults=BatchFaults(fail=0.3, expire=0.3, batches=1)) as url:

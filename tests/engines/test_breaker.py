@@ -145,6 +145,7 @@ def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_res
     assert len(list(plan.folder.logs.glob("*.eval"))) == 2
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(plan_for):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -162,6 +163,7 @@ def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again
         assert len(api.received) <= QUESTIONS_IN_A_ROW + 5
 
 
+@pytest.mark.slow
 def test_a_key_that_is_refused_here_and_there_ends_nothing(plan_for):
     def some(message: str, _: int) -> web.StreamResponse | None:
         return refuse(403) if "What is 3 plus" in message else None

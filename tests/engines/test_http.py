@@ -158,6 +158,7 @@ def test_what_a_server_asks_to_wait_for_is_waited_for(http_plan):
     assert time.monotonic() - began > 0.4
 
 
+@pytest.mark.slow
 def test_a_response_that_drips_is_given_up_after_the_attempt_timeout(http_plan):
     async def drip(exchange: Exchange) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "1000"})

@@ -75,6 +75,7 @@ def test_a_dry_run_says_what_is_then_sent(run):
     assert pending(plan) == []
 
 
+@pytest.mark.slow
 def test_a_run_that_took_log_probabilities_along_needs_no_answer_asked_again():
     run = ri.evaluate("almanac/base", logprobs=True, draws=2, **EMBEDDED)
     assert pending(plan_of(run.path, "likelihood", *SAMPLED)) == []

@@ -96,6 +96,7 @@ def _back(page: Page) -> None:
     page.settle()
 
 
+@pytest.mark.slow
 def test_a_cell_of_a_2x2_table_leads_to_its_questions(new_page: NewPage, report: Path, table: pl.DataFrame) -> None:
     page = new_page(report)
     links = page.run("[...document.querySelectorAll('.counts a')].map((a) => [a.getAttribute('href'), a.textContent])")

@@ -45,6 +45,7 @@ def test_the_same_study_gives_the_same_bytes(tmp_path, hostile, written):
     assert written == again
 
 
+@pytest.mark.slow
 def test_pictures_carry_no_dates_and_no_markup_of_others(written):
     text = written["results_table.svg"].decode()
     ElementTree.fromstring(text)  # noqa: S314 - our own

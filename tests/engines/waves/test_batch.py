@@ -388,6 +388,7 @@ def test_options_that_are_none_are_told(serving, options, told):
         evaluate(engine_option=options)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_while(serving, local, monkeypatch):
     down, notes = [], []
 
@@ -446,6 +447,7 @@ def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_whi
     assert "cannot be looked at since" in found.error
 
 
+@pytest.mark.slow
 def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving, local, monkeypatch):
     with serving(faults=BatchFaults(delay=0.1)) as server:
         with pytest.raises(WaitingError):
@@ -459,6 +461,7 @@ def test_a_batch_at_another_address_is_collected_there_and_not_given_up(serving,
         assert server.submitted() == 2
 
 
+@pytest.mark.slow
 def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_is_not(serving, local):
     with serving(faults=BatchFaults(delay=0.05)):
         with pytest.raises(WaitingError):

@@ -205,8 +205,8 @@ def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
     refused, wrong, scored, single = two_phase(1)
     cells = 2 * ~single[0] + ~single[1]
     every, some = np.bincount(cells), np.bincount(cells[:500])
-    # As many copies of each question as it stands for, to a thousandth.
-    copies = np.repeat(np.arange(500), np.round(1000 * every[cells[:500]] / some[cells[:500]]).astype(int))
+    # As many copies of each question as it stands for, to a hundredth.
+    copies = np.repeat(np.arange(500), np.round(100 * every[cells[:500]] / some[cells[:500]]).astype(int))
     expected = noise_corrected_refusal_index(refused[:, copies], wrong[:, copies])
     result = noise_corrected_refusal_index(refused, wrong, scored, single=single)
     assert (result.n_repeated, result.n) == (500, 3000)
