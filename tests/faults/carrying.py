@@ -25,7 +25,7 @@ import polars as pl
 
 from tests.faults import vllm
 from tests.faults.api import FakeApi
-from tests.faults.kinds import meanwhile
+from tests.faults.kinds import meanwhile, standing_still
 from tests.faults.nodes import cluster
 from tests.faults.plan import Fault, Plan
 from tests.faults.process import Command, Ended, start
@@ -119,8 +119,8 @@ class Stage:
             "interrupt": meanwhile(lambda: self._signal(signal.SIGINT), late=0.2),
             "interrupt twice": meanwhile(lambda: self._signal(signal.SIGINT, signal.SIGINT), late=0.5),
             "terminate": meanwhile(lambda: self._signal(signal.SIGTERM), late=0.2),
-            "fill the disk": meanwhile(lambda: fill(self.folder.parent)),
-            "use up the files": meanwhile(lambda: use_up_files(self.folder.parent)),
+            "fill the disk": standing_still(lambda: fill(self.folder.parent)),
+            "use up the files": standing_still(lambda: use_up_files(self.folder.parent)),
             "another run": meanwhile(self._another),
         }
 

@@ -126,6 +126,16 @@ def meanwhile(deed: Callable[[], object], *, late: float = 0.0) -> Misdeed:
     return misdeed
 
 
+def standing_still(deed: Callable[[], object]) -> Misdeed:
+    """Do something while the server answers nobody, so that no request is sent in the midst of it; then answer well."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        deed()
+        return await exchange.respond()
+
+    return misdeed
+
+
 async def lost_answer(exchange: Exchange) -> web.StreamResponse:
     """Do what is asked, and close the connection without a word of it."""
     await exchange.respond()
