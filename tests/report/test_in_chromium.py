@@ -388,7 +388,7 @@ def test_long_replies_are_cut_in_the_middle_and_say_so(new_page: NewPage, tmp_pa
     assert reply.endswith("x end <answer>A</answer>")
     assert f"{len(long) - 4000:,} of {len(long):,} characters left out" in reply
     assert reply.count("x") == 4000 - (len(long) - 9_000)
-    assert "longer than 4,000 characters" in _text(page, "#browser > .note")
+    assert "longer than 4,000 characters" in _text(page, "#browser > .note:last-child")
 
 
 @pytest.mark.slow
