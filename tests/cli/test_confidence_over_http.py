@@ -25,6 +25,7 @@ def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeyp
     assert counts == {"p-answering": 12, "self-consistency": 12, "likelihood": 12}
 
 
+@pytest.mark.slow
 def test_log_probabilities_over_http_are_those_of_the_process(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")

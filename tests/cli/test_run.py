@@ -339,6 +339,7 @@ def test_an_end_that_is_not_reached_is_said(command):
     assert " after 30 questions" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_end_that_was_reached_before_is_said(command):
     options = ("run", "--engine", "local", "--limit", "200", "--variants", "normal", "--temperature", "0")
     assert command(*options, "--out", "r").exit_code == 0

@@ -65,6 +65,7 @@ def test_only_forced_answers_that_nobody_asked_are_asked_and_no_reply_is_paid_fo
     assert pl.read_parquet(run / "outcomes.parquet").equals(outcomes)
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_is_then_sent(run):
     plan = plan_of(run, "likelihood", "p-answering")
     foreseen = pending(plan)

@@ -61,6 +61,7 @@ def served(address, monkeypatch, tmp_path) -> str:
     return address
 
 
+@pytest.mark.slow
 def test_the_same_table_and_the_same_requests_row_for_row(served):
     local, inspect, http = (
         ri.evaluate("almanac/base", engine=engine, out=engine, **SMALL) for engine in ("local", "inspect", "http")

@@ -20,12 +20,7 @@ from tests.faults.table import SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-happens-when.md"
-QUICK = frozenset(
-    {
-        ("kill -9 (forced)", "local"),
-        ("the store of replies is scrambled", "local"),
-    }
-)
+QUICK = frozenset({("the store of replies is scrambled", "local")})
 """Scenarios of the fast tier, by name and engine."""
 
 BY_HAND = frozenset({"ray"})

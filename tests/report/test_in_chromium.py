@@ -184,6 +184,7 @@ def _left_out(page: Page) -> str:
     return str(page.run(f"{found}.checkVisibility() ? {found}.textContent : ''"))
 
 
+@pytest.mark.slow
 def test_what_a_link_names_and_the_report_does_not_have_is_said_and_goes_from_the_address(
     new_page: NewPage, report: Path, table: pl.DataFrame
 ) -> None:
