@@ -201,6 +201,7 @@ def test_batches_of_inspect_build_the_same_file_after_a_warning(built, tmp_path,
     assert answered(log) == sum(record()["usage"][role]["requests"] for role in ("writer", "answerer"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "inspect", "batch"])
 def test_functions_build_the_same_questions(engine, built):
     write_pages(Path("pages.jsonl"), 60)

@@ -112,6 +112,7 @@ def test_without_scores_nothing_is_said_of_them(command, ran):
     assert json.loads(Path("r/summary.json").read_text())["confidence"] == []
 
 
+@pytest.mark.slow
 def test_hostile_method_names_are_obeyed_nowhere(command, run):
     table = read_confidence(run / "confidence.parquet")
     commands = (["score", "r"], ["score", "r", "--json"], ["report", "r"], ["compare", "r", "r/outcomes.parquet"])

@@ -52,6 +52,7 @@ def test_no_input_is_part_of_a_script():
     assert {step["shell"] for step in ACTION["runs"]["steps"] if "run" in step} == {"bash"}
 
 
+@pytest.mark.slow
 def test_every_input_is_used_and_every_output_is_set(tmp_path):
     used = set(re.findall(r"inputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"])))
     assert used == set(ACTION["inputs"])

@@ -169,6 +169,7 @@ def test_a_model_that_is_down_keeps_no_other_from_being_asked_and_is_named_at_th
         assert len(api.answered) == sent
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_is_told_at_once_and_at_the_end_and_the_others_go_on(run, down):
     with FakeApi(answer) as api:
         result = run(api, old='name = "more"', new='name = "more"\ngrader = "openai-api/down/grader"')

@@ -106,6 +106,7 @@ def test_what_is_asked_are_the_words_of_the_prompt(name):
     assert ASKED[name] == 8 * prompt.draws, "each message began and ended as the prompt does"
 
 
+@pytest.mark.slow
 def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_score_in_any_reply():
     run = ri.evaluate("almanac/base", limit=12, variants="low", engine="local")
     table = measured(run.path, *METHODS).table

@@ -17,6 +17,7 @@ ASKING = frozenset(
     {
         "README.md",
         "docs/confidence.md",
+        "docs/configurations.md",
         "docs/export.md",
         "docs/scale.md",
         "docs/tutorial.md",
@@ -26,7 +27,7 @@ ASKING = frozenset(
         "docs/how-to/training-run.md",
     }
 )
-"""Pages on which the embedded models answer many questions; `docs/configurations.md`, a few, is in the fast tier."""
+"""Pages on which the embedded models answer many questions; `docs/python.md`, a few, is in the fast tier."""
 
 README = {
     "make run": "tests/cli/test_main_job.py runs it with fewer questions",

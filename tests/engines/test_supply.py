@@ -26,6 +26,7 @@ def private_imports() -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_every_private_name_of_inspects_is_looked_for_first():
     assert private_imports() == set(PRIVATE)
 

@@ -249,6 +249,7 @@ def test_halves_of_surrogate_pairs_in_a_reply_reach_the_results_and_stay_the_sam
     assert ri.evaluate(odd, ROWS, model_name="odd", out="run", **LOCAL).outcomes.equals(run.outcomes)
 
 
+@pytest.mark.slow
 def test_both_indices_of_a_run_are_those_of_its_summary():
     how = {"limit": 120, "variants": "normal", "engine": "local"}
     drawn = ri.evaluate("almanac/small", "almanac", draws=2, **how)

@@ -17,6 +17,8 @@ from refusal_index.protocol import Asked, Pass
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS
 
+pytestmark = pytest.mark.slow
+
 METHODS = ("p-answering", "self-consistency", "likelihood", "p-true", "p-ik", "text-classifier")
 DRAWS = 3
 
@@ -102,7 +104,6 @@ def test_what_was_trained_says_on_what_and_how_its_folds_were_made(made):
     assert found["likelihood", None].needs == ("log probabilities",)
 
 
-@pytest.mark.slow
 def test_scoring_again_keeps_the_records_of_the_other_methods(run):
     before = records(run)
     ri.confidence_scores(run, ["likelihood"], engine="local")

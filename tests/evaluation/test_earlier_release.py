@@ -158,6 +158,7 @@ def test_what_has_not_the_shape_of_a_log_is_named(folder, content):
         rebuild(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 @pytest.mark.timeout(60)
 def test_a_named_pipe_or_a_link_among_the_logs_keeps_nothing_waiting(folder, tmp_path):

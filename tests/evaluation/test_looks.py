@@ -228,6 +228,7 @@ def test_repeated_draws_are_looked_at_too():
     assert Counter(drawn)[2] == min(60, run.stopped.asked)
 
 
+@pytest.mark.slow
 def test_a_configuration_says_it_of_each_dataset(tmp_path):
     Path("set.toml").write_text(
         '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nengine = "local"\nvariants = "normal"\ntemperature = 0\n'

@@ -163,5 +163,6 @@ def test_one_model_or_one_setting_is_said_in_a_sentence(models):
         make([make_run(name, variants=("low",), seed=i) for i, name in enumerate(NAMES)], OPTIONS)
 
 
+@pytest.mark.slow
 def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_shuffles):
     check_files(make([*models[:2], make_run(HOSTILE, seed=5, n=300)], OPTIONS))

@@ -195,6 +195,7 @@ def test_a_run_without_a_grade_has_no_place_in_the_plane():
             module.make([made_run(n=5, unscored=5)], OPTIONS)
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(runs):
     for module in (accuracy_refusal_plane, iso_refusal_index):
         assert module.make([*runs, made_run("e", n=60, seed=4)], OPTIONS).figure().axes
