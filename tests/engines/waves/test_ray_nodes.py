@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 
+import psutil
 import pytest
 
 pytest.importorskip("ray", reason="needs the extra 'ray'")
@@ -43,7 +45,11 @@ def test_a_run_outlives_a_node_with_its_actors_and_pays_for_its_shards_in_flight
     killing, killed = threading.Event(), threading.Event()
 
     def kill() -> None:
+        workers = psutil.Process(second.all_processes["raylet"][0].process.pid).children(recursive=True)
         nodes.remove_node(second, allow_graceful=False)
+        for worker in workers:  # those of a machine that is gone go with it; here they would notice after a while
+            with suppress(psutil.NoSuchProcess):
+                worker.kill()
         killed.set()
 
     def slow(_message: str, _sent_before: int) -> float:
