@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index.stats import (
-    NoiseCorrectedDifference,
+    CorrectedDifference,
+    compare_corrected,
     compare_metrics,
-    compare_noise_corrected,
+    corrected_refusal_index,
     default_repeat_questions,
-    noise_corrected_refusal_index,
 )
 
 BoolArray = NDArray[np.bool_]
@@ -86,7 +86,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
         yield share(str(scenario), "rejections of equality on first draws", rejected, replicates, low, high)
 
 
-def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[NoiseCorrectedDifference, float | None]:
+def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[CorrectedDifference, float | None]:
     """Compare two models once: corrected, and the p-value of their indices on first draws."""
     shared = rng.standard_normal((2, scenario.n))
     common = [shared, shared if scenario.paired else rng.standard_normal((2, scenario.n))]
@@ -98,12 +98,12 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[NoiseCorrect
     repeated = default_repeat_questions(scenario.n) if scenario.by_default else scenario.n
     twice = np.arange(apart.shape[1]) % scenario.n < repeated
     results = [
-        noise_corrected_refusal_index(
+        corrected_refusal_index(
             *model, np.tile(asked & twice, (len(model[0]), 1)), single=(model[0][0], model[1][0], asked)
         )
         for model, asked in zip(wide, apart, strict=True)
     ]
-    return compare_noise_corrected(*results), compare_metrics(*first, apart)["refusal_index"].pvalue
+    return compare_corrected(*results), compare_metrics(*first, apart)["refusal_index"].pvalue
 
 
 def _draws(

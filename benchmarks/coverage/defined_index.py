@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
 from refusal_index.stats import (
-    NoiseCorrectedResult,
+    CorrectedRefusalIndexResult,
+    corrected_refusal_index,
     default_repeat_questions,
-    noise_corrected_refusal_index,
     refusal_index,
 )
 
@@ -136,10 +136,10 @@ def _mixed(chance: FloatArray, correlation: float, rng: np.random.Generator) -> 
     return correlation * chance + math.sqrt(1 - correlation**2) * rng.standard_normal(chance.shape)
 
 
-def corrected(draws: Draws, *, of_all: bool = True) -> NoiseCorrectedResult:
+def corrected(draws: Draws, *, of_all: bool = True) -> CorrectedRefusalIndexResult:
     """Estimate the index, from all single draws or the repeated ones alone."""
     single = draws.single if of_all else None
-    return noise_corrected_refusal_index(draws.refused, draws.wrong, draws.scored, single=single, cluster=draws.cluster)
+    return corrected_refusal_index(draws.refused, draws.wrong, draws.scored, single=single, cluster=draws.cluster)
 
 
 def requests(draws: Draws) -> tuple[int, int]:

@@ -31,9 +31,9 @@ from refusal_index.outcomes.runs import Match
 from refusal_index.stats import (
     AtLook,
     GroupSequential,
+    compare_corrected,
     compare_metrics,
-    compare_noise_corrected,
-    noise_corrected_refusal_index,
+    corrected_refusal_index,
     upper_orthant,
 )
 from refusal_index.stats.influence import spearman
@@ -148,8 +148,8 @@ def _verdict(drawn: list[tuple[BoolArray, BoolArray]], look: AtLook | None) -> V
     refused, wrong = (np.stack([model[part][0] for model in drawn]) for part in range(2))
     index = None
     if len(drawn[0][0]) > 1:
-        first, second = (noise_corrected_refusal_index(*one, single=[part[0] for part in one]) for one in drawn)
-        index = compare_noise_corrected(first, second)
+        first, second = (corrected_refusal_index(*one, single=[part[0] for part in one]) for one in drawn)
+        index = compare_corrected(first, second)
     matrix = OutcomeMatrix(tuple(map(str, range(wrong.shape[1]))), refused, wrong, np.ones_like(wrong))
     found = VariantComparison("v", Match(matrix, True, (0, 0)), compare_metrics(refused, wrong), index)
     return verdict_of(judge_guards([one.guard for one in margin_guards(found, Policy())], look=look))

@@ -14,7 +14,7 @@ from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.datasets import load_dataset, sample
 from refusal_index.protocol import exact_grade, load_prompt_set, read_reply
-from refusal_index.stats import noise_corrected_refusal_index, rank_runs, refusal_index
+from refusal_index.stats import corrected_refusal_index, rank_runs, refusal_index
 
 QUESTIONS, DRAWS, VARIANT = 1000, 2, "normal"
 
@@ -92,7 +92,7 @@ def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
 @pytest.mark.slow
 def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
     for name, draws in siblings.items():
-        corrected = noise_corrected_refusal_index(draws.refused, ~draws.forced_right)
+        corrected = corrected_refusal_index(draws.refused, ~draws.forced_right)
         low, high = corrected.confidence_interval()
         assert low <= TRUTH[name] <= high, name
     low, high = single(siblings["base"]).confidence_interval()

@@ -17,11 +17,11 @@ from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
     correct_guessing,
+    corrected_refusal_index,
     labels_for_half_width,
     misgrading_from_labels,
     misgrading_range,
     missing_bounds,
-    noise_corrected_refusal_index,
     prediction_powered,
     refusal_index,
 )
@@ -224,7 +224,7 @@ def test_what_leads_from_single_draws_to_ri_has_a_row_for_each_change(command):
     )
     write_outcomes(outcome_table(rows), Path("drawn.parquet"))
     shown = command("sensitivity", "drawn.parquet").stdout
-    found = noise_corrected_refusal_index(refused, wrong)
+    found = corrected_refusal_index(refused, wrong)
     low, high = found.confidence_interval()
     assert f"{found.forced_for_all:.3f}" in line(shown, "every answer is a forced one")
     assert f"{found.uncorrected:.3f}" in line(shown, "  of another draw")

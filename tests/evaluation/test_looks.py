@@ -255,21 +255,23 @@ def test_an_end_is_read_however_it_is_written():
         assert Settings.of(until=given).stopping.until == Until(0.05)
 
 
-@pytest.mark.parametrize("tampered", [{"half_width": 5}, {"half_width": "x"}, {"width": 0.1}, "half-width=.05"])
-def test_an_end_that_was_tampered_with_is_named(tampered):
+@pytest.mark.parametrize(
+    ("key", "expected", "tampered"),
+    [
+        *(
+            ("until", "a half_width above 0 and below 1", value)
+            for value in ({"half_width": 5}, {"half_width": "x"}, {"width": 0.1}, "half-width=.05")
+        ),
+        *(
+            ("stopped", "where it stopped", value)
+            for value in ({"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes")
+        ),
+    ],
+)
+def test_an_end_or_a_stop_that_was_tampered_with_is_named(key, expected, tampered):
     run = measure(until="half-width=.25", looks=6, out="run")
     document = json.loads(run.folder.run_json.read_text())
-    document["about"]["until"] = tampered
+    document["about"][key] = tampered
     run.folder.run_json.write_text(json.dumps(document))
-    with pytest.raises(RunFolderError, match="about, until: expected a half_width above 0 and below 1, or null, got"):
-        rebuild(run.path)
-
-
-@pytest.mark.parametrize("tampered", [{"asked": 1}, {"asked": "1", "of": 2, "look": 1, "looks": 5, "why": ""}, "yes"])
-def test_a_stop_that_was_tampered_with_is_named(tampered):
-    run = measure(until="half-width=.25", looks=6, out="run")
-    document = json.loads(run.folder.run_json.read_text())
-    document["about"]["stopped"] = tampered
-    run.folder.run_json.write_text(json.dumps(document))
-    with pytest.raises(RunFolderError, match="about, stopped: expected where it stopped, or null, got"):
+    with pytest.raises(RunFolderError, match=f"about, {key}: expected {expected}, or null, got"):
         rebuild(run.path)

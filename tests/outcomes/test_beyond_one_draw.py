@@ -21,9 +21,9 @@ from refusal_index.stats import (
     ContingencyTable,
     OutcomeCounts,
     copula_tests,
-    joint_noise_corrected_refusal_index,
+    corrected_refusal_index,
+    joint_corrected_refusal_index,
     joint_refusal_index,
-    noise_corrected_refusal_index,
     refusal_index,
     scoring_rules,
     within_topic_refusal_index,
@@ -103,7 +103,7 @@ def repeated(draws: int = 4) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
 def test_repeated_draws_are_corrected_for_noise_as_stats_does():
     refused, wrong, table = repeated()
     found = draws_summary(table, 0.95)
-    expected = noise_corrected_refusal_index(refused, wrong)
+    expected = corrected_refusal_index(refused, wrong)
     assert (found.questions, found.draws) == (N, 4)
     assert found.refusal_index.estimate == pytest.approx(expected.estimate, abs=1e-12)
     assert (found.refusal_index.low, found.refusal_index.high) == pytest.approx(expected.confidence_interval())
@@ -123,7 +123,7 @@ def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]
 def test_single_draws_of_all_questions_enter_the_index_as_stats_does_it():
     refused, wrong, table = drawn_twice()
     scored = np.tile(np.arange(N) < 400, (2, 1))
-    expected = noise_corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    expected = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
     (variant,) = summarise(table).variants
     assert (variant.draws.questions, variant.table.n) == (400, N)
     assert variant.metric("refusal_index").estimate == pytest.approx(expected.estimate, abs=1e-12)
@@ -160,8 +160,8 @@ def test_the_joint_index_of_the_probabilities_is_that_of_stats_and_needs_every_v
     stricter = refused & (np.random.default_rng(1).random(N) < 0.8)
     other = pl.concat([table_of(stricter[d], wrong[d], "high", d) for d in range(2)])
     (pooled,) = summarise(pl.concat([table, other])).pooled
-    each = [noise_corrected_refusal_index(one, wrong) for one in (refused, stricter)]
-    expected = joint_noise_corrected_refusal_index(each)
+    each = [corrected_refusal_index(one, wrong) for one in (refused, stricter)]
+    expected = joint_corrected_refusal_index(each)
     assert pooled.index.name == "refusal_index"
     assert pooled.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
     assert (pooled.index.low, pooled.index.high) == pytest.approx(expected.confidence_interval(), abs=1e-9)

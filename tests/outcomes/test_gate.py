@@ -23,9 +23,9 @@ from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import (
     AtLook,
     GroupSequential,
+    compare_corrected,
     compare_metrics,
-    compare_noise_corrected,
-    noise_corrected_refusal_index,
+    corrected_refusal_index,
 )
 
 N = 600
@@ -149,8 +149,8 @@ def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(bas
 def test_with_repeated_draws_in_both_the_index_is_that_of_the_probabilities():
     models = [draws_of(0.6, seed, draws=2) for seed in (1, 2)]
     found = decide(run_of(*models[1], "b"), run_of(*models[0], "a"), Policy())
-    results = [noise_corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models[::-1]]
-    expected = compare_noise_corrected(*results)
+    results = [corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models[::-1]]
+    expected = compare_corrected(*results)
     one = guard(found, "refusal_index")
     assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
     assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)

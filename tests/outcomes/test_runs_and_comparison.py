@@ -23,12 +23,12 @@ from refusal_index.outcomes.runs import differing_settings, match, read_runs, sh
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     METRIC_NAMES,
+    compare_corrected,
     compare_joint,
     compare_metrics,
-    compare_noise_corrected,
-    noise_corrected_refusal_index,
+    corrected_refusal_index,
+    rank_corrected,
     rank_joint,
-    rank_noise_corrected,
     rank_runs,
     refusal_index,
 )
@@ -289,13 +289,13 @@ def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.
 
 def results(*models: tuple) -> list:
     """The index of the probabilities of models that were drawn over the same questions."""
-    return [noise_corrected_refusal_index(refused, wrong) for _, refused, wrong in models]
+    return [corrected_refusal_index(refused, wrong) for _, refused, wrong in models]
 
 
 def test_indices_of_probabilities_are_compared_as_stats_does(tmp_path):
     made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3))}
     found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
-    expected = compare_noise_corrected(*results(*made.values()))
+    expected = compare_corrected(*results(*made.values()))
     (variant,) = found.variants
     assert variant.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
     assert variant.index.pvalue == pytest.approx(expected.pvalue, abs=1e-9)
@@ -311,7 +311,7 @@ def test_joint_indices_of_probabilities_are_compared_over_variants_with_repeated
         for name, (table, *_) in zip("ab", made, strict=True)
     }
     found = compare_pair(read_runs(written(tmp_path, **both)), CompareOptions())
-    expected = compare_noise_corrected(*results(*made))
+    expected = compare_corrected(*results(*made))
     assert found.index_over == ("low", "high")
     assert found.headline is found.joint_index
     assert found.joint_index.estimate == pytest.approx(expected.estimate, abs=1e-9)
@@ -341,7 +341,7 @@ def test_at_temperature_zero_single_draws_are_compared_with_repeated_ones(tmp_pa
 def test_a_ranking_is_by_the_probabilities_as_stats_does_where_all_have_repeated_draws(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1), ("c", 2))}
     found = rank(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
-    expected = rank_noise_corrected(results(*made.values()), rng=0)
+    expected = rank_corrected(results(*made.values()), rng=0)
     assert found.ranking.metric == "refusal_index"
     assert [(run.row, run.letters) for run in found.ranking.runs] == [(r.row, r.letters) for r in expected.runs]
 

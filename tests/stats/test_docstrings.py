@@ -28,7 +28,7 @@ OWN_DEFINITION = {
     "expected_winner_entropy": "the mean over all rankings, counted",
     "influence_correlation": "a plain correlation of two influence functions",
     "iso_score": "the metrics' definitions solved for the correct rate",
-    "joint_noise_corrected_refusal_index": "sums of both parts of a quotient, written out in its module",
+    "joint_corrected_refusal_index": "sums of both parts of a quotient, written out in its module",
     "latent_auroc": "a closed form, derived in its module",
     "nested_copula_test": "the likelihood ratio of a multinomial, written out in its module",
     "power_to_tell_apart": "the normal approximation, written out in its module",

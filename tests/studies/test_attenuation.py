@@ -10,7 +10,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 
 from refusal_index.outcomes.matching import draw_matrix
-from refusal_index.stats import attenuated_refusal_index, noise_corrected_refusal_index, refusal_index
+from refusal_index.stats import attenuated_refusal_index, corrected_refusal_index, refusal_index
 from refusal_index.studies.attenuation import CORRECTED, CROSSED, SINGLE, make
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -52,7 +52,7 @@ def test_each_row_is_the_estimate_of_its_draws(run, frame):
     matrix = draw_matrix(run.variants["normal"])
     single = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[0])
     crossed = refusal_index(refused=matrix.refused[0], wrong=matrix.wrong[1])
-    three = noise_corrected_refusal_index(matrix.refused[:3], matrix.wrong[:3], matrix.scored[:3])
+    three = corrected_refusal_index(matrix.refused[:3], matrix.wrong[:3], matrix.scored[:3])
     assert frame.filter(kind=SINGLE)["estimate"].item() == single.estimate
     assert frame.filter(kind=CROSSED)["estimate"].item() == crossed.estimate
     row = frame.filter(kind=CORRECTED, draws=3).row(0, named=True)

@@ -13,7 +13,7 @@ from tests.studies.scores_made import forced_answers, with_scores
 from tests.tiers import one_fast
 
 from refusal_index.outcomes.confidence import Score, confidence_table
-from refusal_index.stats import noise_corrected_refusal_index, refusal_index
+from refusal_index.stats import corrected_refusal_index, refusal_index
 from refusal_index.studies.calibrator_comparison import curve_rows, make
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
@@ -141,7 +141,7 @@ def test_the_index_of_each_prompt_is_over_the_same_questions(drawn):
         row = index.filter(variant=variant, method="single_draw_refusal_index").row(0, named=True)
         assert (row["y"], row["questions"]) == (pytest.approx(single.estimate), 120)
         assert (row["low"], row["high"]) == pytest.approx(tuple(single.confidence_interval()))
-        corrected = noise_corrected_refusal_index(refused, wrong, np.ones_like(wrong), single=(
+        corrected = corrected_refusal_index(refused, wrong, np.ones_like(wrong), single=(
             refused[0], wrong[0], np.ones(120, bool)
         ))  # fmt: skip
         row = index.filter(variant=variant, method="refusal_index").row(0, named=True)

@@ -21,7 +21,7 @@ from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import Summary, VariantSummary, is_complete
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
-from refusal_index.stats import NoiseCorrectedResult, RefusalIndexResult, refusal_index
+from refusal_index.stats import CorrectedRefusalIndexResult, RefusalIndexResult, refusal_index
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -97,7 +97,7 @@ class Run:
         """The names of its variants."""
         return tuple(variant.variant or "all" for variant in self.summary.variants)
 
-    def refusal_index(self, variant: str | None = None) -> NoiseCorrectedResult:
+    def refusal_index(self, variant: str | None = None) -> CorrectedRefusalIndexResult:
         """Return the Refusal Index of one variant: that of the model's probabilities.
 
         It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, unless at temperature 0, where

@@ -1,4 +1,4 @@
-"""How much a run was asked and lacks; its folder knows the first better than the outcomes of one that was killed."""
+"""How much a run was asked, as its folder says it: the outcomes of one that was killed do not know what they lack."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.counts import Completeness, completeness
+from refusal_index.outcomes.counts import completeness
 from refusal_index.outcomes.matching import first_draws, further_draws
 from refusal_index.outcomes.stopping import Stop
 
@@ -35,7 +35,10 @@ def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Ma
 
 
 def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
-    """Return the share of what was asked under a variant that has no grade, as `larger_share` has it.
+    """Return the share of what was asked under a variant that has no grade.
+
+    The larger one of two: of the questions by their first draws, and of the further draws, which the index of the
+    probabilities rests on as much.
 
     >>> row = {"model": "m", "dataset": "d", "variant": "v", "refused": False, "wrong": False, "unscored_reason": None}
     >>> drawn = ("a", 0), ("b", 0), ("a", 1)
@@ -44,22 +47,8 @@ def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
     [0.0, 0.5, 0.75]
     """
     first, further = completeness(first_draws(outcomes)), completeness(further_draws(outcomes))
-    return larger_share(first, further, asked) or 0.0
-
-
-NOTHING_KNOWN = Asked()
-
-
-def larger_share(first: Completeness, further: Completeness | None, asked: Asked = NOTHING_KNOWN) -> float | None:
-    """Return the larger one of two shares without a grade; None where nothing was asked.
-
-    That of the questions, by their first draws, and that of the further draws, which the index of the probabilities
-    rests on as much.
-
-    - `first`, `further`: how much of both could be scored, the last None where there are none.
-    - `asked`: how much was asked, where that is known to be more.
-    """
-    parts = [(first.scored, max(first.asked, asked.questions))]
-    if further is not None:
-        parts.append((further.scored, max(further.asked, asked.further_draws)))
-    return max(((number - scored) / number for scored, number in parts if number), default=None)
+    parts = (
+        (first.scored, max(first.asked, asked.questions)),
+        (further.scored, max(further.asked, asked.further_draws)),
+    )
+    return max(((number - scored) / number for scored, number in parts if number), default=0.0)

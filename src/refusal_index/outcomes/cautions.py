@@ -243,7 +243,7 @@ def draws_cautions(
     """Yield what must be said of repeated draws: that some are missing, cannot be used, or are too few to tell much."""
     if further is None:
         return
-    if further.unscored > MISSING_LIMIT * further.asked:
+    if not further.is_enough:
         listed = ", ".join(f"{reason} {count:,}" for reason, count in further.reasons.items())
         yield Caution(
             "incomplete_draws",

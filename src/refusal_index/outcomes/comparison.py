@@ -18,25 +18,25 @@ from refusal_index.stats import (
     TRUTHFULNESS_WEIGHTS,
     Adjustment,
     Comparison,
+    CorrectedDifference,
+    CorrectedRefusalIndexResult,
     JointDifference,
     MetricDifference,
-    NoiseCorrectedDifference,
-    NoiseCorrectedResult,
     Ranking,
     SamplingDesign,
+    compare_corrected,
     compare_joint,
     compare_metrics,
-    compare_noise_corrected,
-    joint_noise_corrected_refusal_index,
+    joint_corrected_refusal_index,
+    rank_corrected,
     rank_joint,
-    rank_noise_corrected,
     rank_runs,
     refusal_index,
 )
 from refusal_index.stats.baseline import Weights
 from refusal_index.stats.sampled_table import tables_of_rows
 
-Difference = MetricDifference | JointDifference | NoiseCorrectedDifference
+Difference = MetricDifference | JointDifference | CorrectedDifference
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class VariantComparison:
     name: str
     match: Match
     comparison: Comparison  # of single draws
-    index: NoiseCorrectedDifference | None  # of the probabilities; None where a run has no repeated draws
+    index: CorrectedDifference | None  # of the probabilities; None where a run has no repeated draws
 
     def differences(self) -> dict[str, Difference]:
         """Every difference by the name of its metric: single draws have an index of their own name."""
@@ -83,7 +83,7 @@ class PairComparison:
     joint: JointDifference | None
     joint_over: tuple[str, ...]
     # joint_index, index_over: the same of the probabilities
-    joint_index: NoiseCorrectedDifference | None
+    joint_index: CorrectedDifference | None
     index_over: tuple[str, ...]
 
     @property
@@ -122,7 +122,7 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
                 truthfulness_weights=options.truthfulness_weights,
                 **found.matrix.design,
             ),
-            compare_noise_corrected(*corrected[name]) if name in corrected else None,
+            compare_corrected(*corrected[name]) if name in corrected else None,
         )
         for name, found in matches.items()
     )
@@ -132,7 +132,7 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
         compared,
         compare_joint(*arrays, **design) if len(usable) > 1 else None,
         tuple(usable) if len(usable) > 1 else (),
-        compare_noise_corrected(*_jointly(drawn)) if len(drawn) > 1 else None,
+        compare_corrected(*_jointly(drawn)) if len(drawn) > 1 else None,
         tuple(drawn) if len(drawn) > 1 else (),
     )
 
@@ -188,7 +188,7 @@ def _rank_by_probabilities(
             f"{', '.join(_without_draws(runs))}; {SINGLE_DRAW} ranks by single draws"
         )
     usable = _all_defined(corrected) or dict(list(corrected.items())[:1])
-    ranking = rank_noise_corrected(
+    ranking = rank_corrected(
         _jointly(usable),
         confidence_level=options.confidence_level,
         adjustment=options.adjustment,
@@ -206,7 +206,7 @@ def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
     ] or ["some run under the same variant"]
 
 
-_Corrected = Mapping[str, tuple[NoiseCorrectedResult, ...]]
+_Corrected = Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]
 """The index of the probabilities of each run, by variant, all over the same columns."""
 
 
@@ -232,9 +232,9 @@ def _all_defined(corrected: _Corrected) -> _Corrected:
     return {name: each for name, each in corrected.items() if all(one.status == "ok" for one in each)}
 
 
-def _jointly(corrected: _Corrected) -> list[NoiseCorrectedResult]:
+def _jointly(corrected: _Corrected) -> list[CorrectedRefusalIndexResult]:
     """Return one index of each run over all variants."""
-    return [joint_noise_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
+    return [joint_corrected_refusal_index(each) for each in zip(*corrected.values(), strict=True)]
 
 
 def _defined_everywhere(matches: Mapping[str, Match]) -> dict[str, Match]:

@@ -26,7 +26,7 @@ from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
 from refusal_index.outcomes.settings import always_alike
-from refusal_index.stats import MetricDifference, NoiseCorrectedDifference, holm
+from refusal_index.stats import CorrectedDifference, MetricDifference, holm
 
 JOINTLY = "jointly"
 """The place of a variant's name where there are several."""
@@ -218,7 +218,7 @@ def rank_all(runs: Sequence[ComparedRun], options: CompareOptions) -> RankedRuns
 
 
 def _document(difference: Difference, level: float) -> dict[str, Any]:
-    if isinstance(difference, NoiseCorrectedDifference):
+    if isinstance(difference, CorrectedDifference):
         questions = {
             "questions_first": difference.first.n_repeated,
             "questions_second": difference.second.n_repeated,

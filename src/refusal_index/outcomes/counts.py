@@ -44,6 +44,11 @@ class Completeness:
     reasons: Mapping[str, int]  # number of unscored rows by reason, the most frequent first
     missing_share: float | None  # unscored over asked; None when nothing was asked
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether something was asked, and no more of it is missing than is tolerated."""
+        return self.missing_share is not None and self.missing_share <= MISSING_LIMIT
+
 
 @dataclass(frozen=True)
 class ForcedRefusals:

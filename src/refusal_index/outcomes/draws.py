@@ -17,12 +17,12 @@ from refusal_index.outcomes.matching import (
     drawn_outcomes,
 )
 from refusal_index.stats import (
+    CorrectedRefusalIndexResult,
     Estimate,
-    NoiseCorrectedResult,
     auroc,
+    corrected_refusal_index,
     frequency_refusal_index,
-    joint_noise_corrected_refusal_index,
-    noise_corrected_refusal_index,
+    joint_corrected_refusal_index,
 )
 
 INDEX = "refusal_index"
@@ -86,7 +86,7 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
 
 def corrected_indices(
     tables: Sequence[pl.DataFrame], always_alike: Sequence[bool] | None = None
-) -> tuple[NoiseCorrectedResult | None, ...]:
+) -> tuple[CorrectedRefusalIndexResult | None, ...]:
     """Estimate the index of the probabilities of each of some variants, over the questions of all of them.
 
     - `tables`: rows of outcome tables, each of one model, dataset and variant.
@@ -100,7 +100,7 @@ def corrected_indices(
     )
 
 
-def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> NoiseCorrectedResult:
+def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> CorrectedRefusalIndexResult:
     """Estimate the index of the probabilities of one variant; undefined where no question was drawn twice.
 
     - `outcomes`: rows of one model, dataset and variant.
@@ -118,22 +118,22 @@ def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: floa
     found = [one for one in corrected_indices(tables) if one is not None]
     if len(found) < len(tables):
         return None
-    return _named(joint_noise_corrected_refusal_index(found), confidence_level)
+    return _named(joint_corrected_refusal_index(found), confidence_level)
 
 
-def _corrected(drawn: DrawnOutcomes) -> NoiseCorrectedResult:
+def _corrected(drawn: DrawnOutcomes) -> CorrectedRefusalIndexResult:
     single, repeated = [row[0] for row in drawn.single.arrays], drawn.repeated.arrays
     if len(repeated[0]) < 2:
         nothing = np.zeros((2, len(single[0])), bool)
         repeated = nothing, nothing, nothing  # no question was drawn twice
-    return noise_corrected_refusal_index(*repeated, single=single, **drawn.single.design)
+    return corrected_refusal_index(*repeated, single=single, **drawn.single.design)
 
 
-def _as_two_draws(single: OutcomeMatrix) -> NoiseCorrectedResult:
-    return noise_corrected_refusal_index(*(np.repeat(row, 2, axis=0) for row in single.arrays), **single.design)
+def _as_two_draws(single: OutcomeMatrix) -> CorrectedRefusalIndexResult:
+    return corrected_refusal_index(*(np.repeat(row, 2, axis=0) for row in single.arrays), **single.design)
 
 
-def _named(result: NoiseCorrectedResult, confidence_level: float) -> Estimate:
+def _named(result: CorrectedRefusalIndexResult, confidence_level: float) -> Estimate:
     return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=INDEX)
 
 

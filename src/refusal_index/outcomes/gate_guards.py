@@ -20,7 +20,7 @@ from refusal_index.outcomes.sampling import design_of, sampled_table
 from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import (
     ConfidenceInterval,
-    NoiseCorrectedDifference,
+    CorrectedDifference,
     metric_influence,
     refusal_index,
 )
@@ -135,7 +135,7 @@ def _interval(name: str, difference: Difference, found: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
     if difference.reason != "constant_difference" or difference.estimate is None:
         return difference.confidence_interval
-    if isinstance(difference, NoiseCorrectedDifference):
+    if isinstance(difference, CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
     else:
         influence = metric_influence(*(array[:1] for array in found.matrix.arrays), metric=name)

@@ -21,9 +21,9 @@ from refusal_index.stats import (
     attenuated_refusal_index,
     checked_matrices,
     compare_metrics,
+    corrected_refusal_index,
     expected_half_width,
     influence_correlation,
-    noise_corrected_refusal_index,
     power_to_tell_apart,
     questions_for_half_width,
     questions_over_interval,
@@ -179,7 +179,7 @@ def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, tupl
     for name in names:
         draws = draw_matrix(run.variants[name])
         if len(draws.refused) > 1:
-            found = noise_corrected_refusal_index(*draws.arrays)
+            found = corrected_refusal_index(*draws.arrays)
             slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
             if slopes[0] is not None and slopes[1] is not None:
                 shown[str(name or "all")] = slopes[0], slopes[1]

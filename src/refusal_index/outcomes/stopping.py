@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 STOPPED = "stopped"
 """Where `run.json` and `summary.json` say it."""
@@ -21,7 +21,23 @@ DEFAULT_LOOKS, MOST_LOOKS = 5, 100
 
 
 @dataclass(frozen=True)
-class Until:
+class _Noted:
+    """What the folder of a run notes under a key of its own."""
+
+    key: ClassVar[str]
+
+    @classmethod
+    def read(cls, about: Mapping[str, Any]) -> Self | None:
+        """Take it from what a run's folder says of how it was made; None where it does not say so."""
+        return cls(**about[cls.key]) if about.get(cls.key) else None
+
+    def to_document(self) -> dict[str, Any]:
+        """Give it as JSON holds it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Until(_Noted):
     """What ends a run before all of its questions are asked.
 
     Raises ValueError unless the half-width is a number above 0 and below 1.
@@ -30,6 +46,7 @@ class Until:
     half-width=0.05
     """
 
+    key = UNTIL
     half_width: float  # of the interval of its Refusal Index: the run stops once it is no more
 
     def __post_init__(self) -> None:
@@ -44,45 +61,29 @@ class Until:
             raise ValueError(f"expected half-width=NUMBER, got {text!r}")
         return cls(float(value))
 
-    @classmethod
-    def read(cls, about: Mapping[str, Any]) -> Self | None:
-        """Take it from what a run's folder says of how it was made; None where it does not say so."""
-        return cls(**about[UNTIL]) if about.get(UNTIL) else None
-
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
-        return asdict(self)
-
     def __str__(self) -> str:
         return f"half-width={self.half_width:g}"
 
 
 @dataclass(frozen=True)
-class GateLooks:
+class GateLooks(_Noted):
     """How a gate judges a run while it is asked: a test at each look, so that no later one has all of alpha."""
 
+    key = GATE_LOOKS
     # of, looks: how many questions there are, and after how many portions of them it looks
     of: int
     looks: int
     anytime: bool  # whether by a confidence sequence
-
-    @classmethod
-    def read(cls, about: Mapping[str, Any]) -> Self | None:
-        """Take it from what a run's folder says of how it was made; None where it does not say so."""
-        return cls(**about[GATE_LOOKS]) if about.get(GATE_LOOKS) else None
-
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
-        return asdict(self)
 
     def __str__(self) -> str:
         return f"{self.looks} look{'' if self.looks == 1 else 's'}{' by a confidence sequence' if self.anytime else ''}"
 
 
 @dataclass(frozen=True)
-class Stop:
+class Stop(_Noted):
     """Where a run stopped, all that it had asked until then being complete."""
 
+    key = STOPPED
     # asked, of: questions, and how many there would have been
     asked: int
     of: int
@@ -90,15 +91,6 @@ class Stop:
     look: int
     looks: int
     why: str
-
-    @classmethod
-    def read(cls, about: Mapping[str, Any]) -> Self | None:
-        """Take it from what a run's folder says of how it was made; None where it does not say so."""
-        return cls(**about[STOPPED]) if about.get(STOPPED) else None
-
-    def to_document(self) -> dict[str, Any]:
-        """Give it as JSON holds it."""
-        return asdict(self)
 
     @property
     def sentence(self) -> str:

@@ -16,12 +16,10 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from refusal_index.outcomes.asked import larger_share
 from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
 from refusal_index.outcomes.confidence_join import scores_of_outcomes
 from refusal_index.outcomes.confidence_summary import MethodSummary, summarise_confidence
 from refusal_index.outcomes.counts import (
-    MISSING_LIMIT,
     Completeness,
     ForcedRefusals,
     VariantGroup,
@@ -122,8 +120,7 @@ class VariantSummary:
     @property
     def is_complete(self) -> bool:
         """Whether it lacks no more than the tolerated share of its questions, and of their further draws."""
-        share = larger_share(self.completeness, self.further_draws)
-        return share is not None and share <= MISSING_LIMIT
+        return self.completeness.is_enough and (self.further_draws is None or self.further_draws.is_enough)
 
     @property
     def status(self) -> str:

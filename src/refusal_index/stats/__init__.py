@@ -94,13 +94,13 @@ from refusal_index.stats.curves.plane import (
 )
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
 from refusal_index.stats.design import SamplingDesign, clustered_covariance
-from refusal_index.stats.draws.difference import NoiseCorrectedDifference, compare_noise_corrected, rank_noise_corrected
+from refusal_index.stats.draws.difference import CorrectedDifference, compare_corrected, rank_corrected
 from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
 from refusal_index.stats.draws.noise import (
-    NoiseCorrectedResult,
+    CorrectedRefusalIndexResult,
     attenuated_refusal_index,
-    joint_noise_corrected_refusal_index,
-    noise_corrected_refusal_index,
+    corrected_refusal_index,
+    joint_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
@@ -187,6 +187,8 @@ __all__ = [
     "CopulaFit",
     "CopulaName",
     "CopulaTestResult",
+    "CorrectedDifference",
+    "CorrectedRefusalIndexResult",
     "CutTest",
     "DrawPatterns",
     "EqualIndexTest",
@@ -208,8 +210,6 @@ __all__ = [
     "MisgradingRange",
     "MisgradingResult",
     "MissingBounds",
-    "NoiseCorrectedDifference",
-    "NoiseCorrectedResult",
     "OperatingPoint",
     "OutcomeCounts",
     "PairwiseDifference",
@@ -258,9 +258,9 @@ __all__ = [
     "clustered_covariance",
     "coefficient_of_variation",
     "compact_letters",
+    "compare_corrected",
     "compare_joint",
     "compare_metrics",
-    "compare_noise_corrected",
     "compare_with_refusals",
     "compare_within_topics",
     "copula_spearman",
@@ -272,6 +272,7 @@ __all__ = [
     "correct_guessing",
     "correct_misgrading",
     "correct_rate_at",
+    "corrected_refusal_index",
     "default_repeat_questions",
     "density",
     "empirical_accuracy_refusal_curve",
@@ -291,7 +292,7 @@ __all__ = [
     "iso_refusal_index",
     "iso_score",
     "isotonic_residuals",
-    "joint_noise_corrected_refusal_index",
+    "joint_corrected_refusal_index",
     "joint_refusal_index",
     "kendall_tau",
     "kendall_w",
@@ -305,7 +306,6 @@ __all__ = [
     "misgrading_range",
     "missing_bounds",
     "nested_copula_test",
-    "noise_corrected_refusal_index",
     "normalized_difference",
     "omniscience_index",
     "penalty_from_confidence",
@@ -317,8 +317,8 @@ __all__ = [
     "questions_over_interval",
     "questions_to_tell_apart",
     "random_baseline",
+    "rank_corrected",
     "rank_joint",
-    "rank_noise_corrected",
     "rank_runs",
     "ranking_stability",
     "refusal_index",

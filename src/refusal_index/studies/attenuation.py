@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.matching import DrawnOutcomes, drawn_outcomes
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats import Estimate, noise_corrected_refusal_index, refusal_index
+from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
 from refusal_index.studies import style
 from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, display_names, level_text
@@ -68,7 +68,7 @@ def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str
         yield _row(kind, 1 if kind == SINGLE else 2, int(both.sum()), index)
     most = len(refused)
     for count in sorted({*(count for count in COUNTS if count < most), most}):
-        corrected = noise_corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
+        corrected = corrected_refusal_index(refused[:count], wrong[:count], scored[:count], single=single)
         index = Estimate.of(corrected, corrected.confidence_interval(options.confidence_level))
         yield {
             **_row(CORRECTED, count, corrected.n_repeated, index),

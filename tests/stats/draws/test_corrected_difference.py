@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from refusal_index.stats import compare_noise_corrected, noise_corrected_refusal_index, rank_noise_corrected
-from refusal_index.stats.draws.difference import NoiseCorrectedDifference
+from refusal_index.stats import compare_corrected, corrected_refusal_index, rank_corrected
+from refusal_index.stats.draws.difference import CorrectedDifference
 
 RNG = np.random.default_rng
 
@@ -25,8 +25,8 @@ def model(n_draws: int, n: int, seed: int, slope: float = 2.0, rho: float = 0.6)
 RANKED = ((1, 0.9), (2, 0.2))
 
 
-def compared(first, second) -> NoiseCorrectedDifference:
-    return compare_noise_corrected(*(noise_corrected_refusal_index(*each) for each in (first, second)))
+def compared(first, second) -> CorrectedDifference:
+    return compare_corrected(*(corrected_refusal_index(*each) for each in (first, second)))
 
 
 def with_gaps(n_draws: int, n: int, seed: int, share: float = 0.7, **kwargs) -> tuple[np.ndarray, ...]:
@@ -36,7 +36,7 @@ def with_gaps(n_draws: int, n: int, seed: int, share: float = 0.7, **kwargs) -> 
 def test_the_estimate_is_the_difference_of_both_corrected_indices() -> None:
     first, second = with_gaps(4, 300, 1), with_gaps(2, 300, 2, share=0.9, rho=0.1)
     found = compared(first, second)
-    alone = [noise_corrected_refusal_index(*each) for each in (first, second)]
+    alone = [corrected_refusal_index(*each) for each in (first, second)]
     assert [found.first, found.second] == alone
     assert found.estimate == alone[0].estimate - alone[1].estimate
     twice = [each[2].sum(axis=0) >= 2 for each in (first, second)]
@@ -48,8 +48,8 @@ def resampled_differences(first, second, samples) -> np.ndarray:
     """Differences over resampled columns, one pair of index arrays a resample."""
     return np.array(
         [
-            noise_corrected_refusal_index(first[0][:, i], first[1][:, i]).estimate
-            - noise_corrected_refusal_index(second[0][:, j], second[1][:, j]).estimate
+            corrected_refusal_index(first[0][:, i], first[1][:, i]).estimate
+            - corrected_refusal_index(second[0][:, j], second[1][:, j]).estimate
             for i, j in samples
         ]
     )
@@ -85,7 +85,7 @@ def test_unpaired_interval_against_its_definition_and_wider_than_paired() -> Non
     assert found.confidence_interval(0.8) == pytest.approx(tuple(expected), abs=0.025)
 
 
-def width(found: NoiseCorrectedDifference) -> float:
+def width(found: CorrectedDifference) -> float:
     low, high = found.confidence_interval()
     return high - low
 
@@ -177,7 +177,7 @@ def test_models_at_opposite_ends_differ_by_all_there_is() -> None:
 def test_a_correction_beyond_one_is_at_the_boundary_but_has_an_interval() -> None:
     rng = RNG(2)
     beyond = 0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0
-    assert noise_corrected_refusal_index(*beyond).reason == "corrected_rho_reaches_one"
+    assert corrected_refusal_index(*beyond).reason == "corrected_rho_reaches_one"
     found = compared(beyond, model(2, 60, 4))
     assert (found.status, found.reason) == ("boundary", "first:corrected_rho_reaches_one")
     low, high = found.confidence_interval()
@@ -196,58 +196,54 @@ def test_a_level_in_per_cent_is_an_error() -> None:
 
 
 def test_a_ranking_agrees_with_its_pairs_and_sets_the_undefined_apart() -> None:
-    results = [noise_corrected_refusal_index(*model(2, 2000, seed, rho=rho)) for seed, rho in ((1, 0.8), (2, 0.2))]
-    never = noise_corrected_refusal_index(np.zeros((2, 2000), bool), model(2, 2000, 1)[1])
-    ranking = rank_noise_corrected([results[1], never, results[0]], rng=1)
+    results = [corrected_refusal_index(*model(2, 2000, seed, rho=rho)) for seed, rho in ((1, 0.8), (2, 0.2))]
+    never = corrected_refusal_index(np.zeros((2, 2000), bool), model(2, 2000, 1)[1])
+    ranking = rank_corrected([results[1], never, results[0]], rng=1)
     assert [(run.row, run.letters) for run in ranking.runs] == [(2, "a"), (0, "b")]
     assert [(run.row, run.reason) for run in ranking.unranked] == [(1, "nobody_refused")]
     (pair,) = ranking.pairs
-    found = compare_noise_corrected(*results)
+    found = compare_corrected(*results)
     assert pair.estimate == found.estimate
     assert found.pvalue == pytest.approx(pair.pvalue, abs=0.01)
 
 
 def test_a_ranking_over_clusters_agrees_with_its_pairs() -> None:
     clusters = np.arange(1200) // 8
-    results = [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=clusters) for seed, rho in RANKED]
-    ranking = rank_noise_corrected(results, rng=1)
+    results = [corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=clusters) for seed, rho in RANKED]
+    ranking = rank_corrected(results, rng=1)
     assert [run.row for run in ranking.runs] == [0, 1]
     (pair,) = ranking.pairs
     # Two models leave nothing to adjust for: the quantile is Student's with 149 degrees of freedom.
     assert pair.pvalue_holm == pair.pvalue
     assert pair.pvalue == pytest.approx(2 * stats.t.sf(pair.estimate / pair.standard_error, 149), rel=1e-9)
-    plain = rank_noise_corrected(
-        [noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho)) for seed, rho in RANKED]
-    )
+    plain = rank_corrected([corrected_refusal_index(*model(2, 1200, seed, rho=rho)) for seed, rho in RANKED])
     assert pair.standard_error == pytest.approx(plain.pairs[0].standard_error, rel=0.25)
 
 
 def test_a_single_cluster_leaves_no_test_and_no_interval() -> None:
-    results = [
-        noise_corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=np.zeros(1200)) for seed, rho in RANKED
-    ]
-    found = compare_noise_corrected(*results)
+    results = [corrected_refusal_index(*model(2, 1200, seed, rho=rho), cluster=np.zeros(1200)) for seed, rho in RANKED]
+    found = compare_corrected(*results)
     assert (found.status, found.reason) == ("boundary", "first:one_cluster;second:one_cluster")
     assert found.pvalue is None
     assert np.isnan(found.confidence_interval()).all()
-    assert len(rank_noise_corrected(results).unranked) == 2
+    assert len(rank_corrected(results).unranked) == 2
 
 
 def test_a_model_at_the_boundary_is_tested_against_the_ranked_ones() -> None:
     rng = RNG(2)
-    beyond = noise_corrected_refusal_index(*(0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0))
-    others = [noise_corrected_refusal_index(*model(2, 60, seed, slope=4, rho=-0.5)) for seed in (4, 5)]
-    ranking = rank_noise_corrected([beyond, *others], rng=1)
+    beyond = corrected_refusal_index(*(0.7 * rng.standard_normal(60) + rng.standard_normal((2, 2, 60)) > 0))
+    others = [corrected_refusal_index(*model(2, 60, seed, slope=4, rho=-0.5)) for seed in (4, 5)]
+    ranking = rank_corrected([beyond, *others], rng=1)
     assert [run.row for run in ranking.unranked] == [0]
     assert [(pair.first, pair.second) for pair in ranking.boundary_pairs] == [(0, 1), (0, 2)]
     for pair, other in zip(ranking.boundary_pairs, others, strict=True):
-        assert pair.pvalue == compare_noise_corrected(beyond, other).pvalue
+        assert pair.pvalue == compare_corrected(beyond, other).pvalue
         assert pair.pvalue <= pair.pvalue_holm <= 1
 
 
 def test_fewer_than_two_models_cannot_be_ranked() -> None:
     with pytest.raises(ValueError, match="two models or more to rank, got 1"):
-        rank_noise_corrected([noise_corrected_refusal_index(*model(2, 50, 1))])
+        rank_corrected([corrected_refusal_index(*model(2, 50, 1))])
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from refusal_index.stats import noise_corrected_refusal_index
+from refusal_index.stats import corrected_refusal_index
 from refusal_index.stats.draws.difference import influence_range
 
 N = 800
@@ -24,7 +24,7 @@ def test_a_share_of_the_questions_that_changes_moves_the_index_by_no_more_than_t
     scored = np.broadcast_to(np.arange(N) < repeated, refused.shape)
 
     def estimate(r: np.ndarray, w: np.ndarray):
-        return noise_corrected_refusal_index(r, w, scored, single=[r[0], w[0]])
+        return corrected_refusal_index(r, w, scored, single=[r[0], w[0]])
 
     found = estimate(refused, wrong)
 

@@ -13,12 +13,12 @@ from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
 from refusal_index import refusal_index
-from refusal_index.stats import compare_noise_corrected, default_repeat_questions, tetrachoric
+from refusal_index.stats import compare_corrected, default_repeat_questions, tetrachoric
 from refusal_index.stats.draws.frequencies import frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
-    joint_noise_corrected_refusal_index,
-    noise_corrected_refusal_index,
+    corrected_refusal_index,
+    joint_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import percentiles
 
@@ -48,7 +48,7 @@ def test_attenuation_has_no_effect_on_a_model_that_always_does_the_same() -> Non
     assert attenuated_refusal_index(0.3, 0, 2) == 0
 
 
-def many(refusal, error, rho: float = simulation.RHO, mood: float = 0.0) -> simulation.NoiseCorrectedResult:
+def many(refusal, error, rho: float = simulation.RHO, mood: float = 0.0) -> simulation.CorrectedRefusalIndexResult:
     """All of 200,000 questions drawn twice: what is left of chance is .005."""
     drawn = simulation.draw(
         simulation.Scenario("", 200_000, refusal, error, mood, rho, 200_000), np.random.default_rng(3)
@@ -92,7 +92,7 @@ def correlations_by_brute_force(refused, wrong, scored) -> list[float]:
 def test_all_pairs_of_draws_against_brute_force(seed: int) -> None:
     refused, wrong = draws(4, 150, seed, scale=2)
     scored = np.random.default_rng(seed).random((4, 150)) < 0.7
-    result = noise_corrected_refusal_index(refused, wrong, scored)
+    result = corrected_refusal_index(refused, wrong, scored)
     cross, refusals, errors = correlations_by_brute_force(refused, wrong, scored)
     assert result.rho == pytest.approx(cross / math.sqrt(refusals * errors), abs=1e-9)
     assert result.uncorrected == pytest.approx(spearman(cross), abs=1e-9)
@@ -107,8 +107,7 @@ def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> 
     rng = np.random.default_rng(seed)
     rows, columns = rng.permutation(3)[:, np.newaxis], rng.permutation(300)
     turned, result = (
-        noise_corrected_refusal_index(*each)
-        for each in ((refused[rows, columns], wrong[rows, columns]), (refused, wrong))
+        corrected_refusal_index(*each) for each in ((refused[rows, columns], wrong[rows, columns]), (refused, wrong))
     )
     assert (turned.status, turned.reason) == (result.status, result.reason)
     if result.estimate is not None:
@@ -118,7 +117,7 @@ def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> 
 
 def test_a_model_that_always_does_the_same_needs_no_correction() -> None:
     refused, wrong = draws(1, 500, 7)
-    result = noise_corrected_refusal_index(np.tile(refused, (3, 1)), np.tile(wrong, (3, 1)))
+    result = corrected_refusal_index(np.tile(refused, (3, 1)), np.tile(wrong, (3, 1)))
     assert result.refusal_reliability == result.error_reliability == 1
     assert result.estimate == result.uncorrected
     assert result.estimate == pytest.approx(refusal_index(refused=refused[0], wrong=wrong[0]).estimate, abs=1e-12)
@@ -128,8 +127,8 @@ def test_questions_with_one_draw_are_left_out() -> None:
     refused, wrong = draws(2, 400, 3)
     scored = np.ones((2, 400), bool)
     scored[1, 300:] = False
-    result = noise_corrected_refusal_index(refused, wrong, scored)
-    assert result == noise_corrected_refusal_index(refused[:, :300], wrong[:, :300])
+    result = corrected_refusal_index(refused, wrong, scored)
+    assert result == corrected_refusal_index(refused[:, :300], wrong[:, :300])
     assert result.n_repeated == result.n == 300
 
 
@@ -150,18 +149,18 @@ NEARLY = [True, True, False, True, False, False]
     ],
 )
 def test_undefined_has_a_reason_and_no_estimate(refused, wrong, reason: str) -> None:
-    assert_undefined(noise_corrected_refusal_index(refused, wrong), reason)
+    assert_undefined(corrected_refusal_index(refused, wrong), reason)
 
 
 def test_without_a_question_of_two_scored_draws_it_is_undefined() -> None:
     scored = [YES, NO]
-    assert_undefined(noise_corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored), "no_repeated_questions")
+    assert_undefined(corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored), "no_repeated_questions")
     spearman = frequency_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored).spearman
     assert (spearman.status, spearman.reason) == ("undefined", "no_repeated_questions")
 
 
 @pytest.mark.parametrize("matrix", [[MIXED], np.zeros((0, 0), bool)])
-@pytest.mark.parametrize("estimate", [noise_corrected_refusal_index, frequency_refusal_index])
+@pytest.mark.parametrize("estimate", [corrected_refusal_index, frequency_refusal_index])
 def test_fewer_than_two_draws_are_an_error(estimate, matrix) -> None:
     with pytest.raises(ValueError, match=r"refused and wrong must have two or more rows.*got shape \([01], [06]\)"):
         estimate(matrix, matrix)
@@ -176,7 +175,7 @@ def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
     rng = np.random.default_rng(2)
     latent = rng.standard_normal(60)
     refused, wrong = (0.7 * latent + rng.standard_normal((2, 2, 60))) > 0
-    result = noise_corrected_refusal_index(refused, wrong)
+    result = corrected_refusal_index(refused, wrong)
     rho = 2 * math.sin(math.pi / 6 * result.uncorrected)
     assert rho / math.sqrt(result.refusal_reliability * result.error_reliability) > 1
     assert (result.estimate, result.rho, result.status) == (1, 1, "boundary")
@@ -187,7 +186,7 @@ def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
 
 
 def test_an_empty_cell_is_at_the_boundary_and_its_interval_is_that_of_half_a_question_more() -> None:
-    result = noise_corrected_refusal_index([MIXED, MIXED], [TURNED, TURNED])
+    result = corrected_refusal_index([MIXED, MIXED], [TURNED, TURNED])
     assert (result.estimate, result.status) == (-1, "boundary")
     assert result.reason == "zero_cell:refused_wrong+answered_right"
     low, high = result.confidence_interval()
@@ -207,8 +206,8 @@ def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
     every, some = np.bincount(cells), np.bincount(cells[:500])
     # As many copies of each question as it stands for, to a hundredth.
     copies = np.repeat(np.arange(500), np.round(100 * every[cells[:500]] / some[cells[:500]]).astype(int))
-    expected = noise_corrected_refusal_index(refused[:, copies], wrong[:, copies])
-    result = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    expected = corrected_refusal_index(refused[:, copies], wrong[:, copies])
+    result = corrected_refusal_index(refused, wrong, scored, single=single)
     assert (result.n_repeated, result.n) == (500, 3000)
     for name in ("estimate", "forced_for_all", "uncorrected", "refusal_reliability", "error_reliability"):
         assert getattr(result, name) == pytest.approx(getattr(expected, name), abs=1e-4), name
@@ -217,23 +216,20 @@ def test_repeated_questions_stand_for_all_as_if_weighted_by_hand() -> None:
 def test_single_draws_make_the_interval_narrower_and_leave_what_is_repeated_everywhere_alone() -> None:
     refused, wrong, scored, single = two_phase(2)
     (low, high), (alone_low, alone_high) = (
-        noise_corrected_refusal_index(refused, wrong, scored, single=each).confidence_interval()
-        for each in (single, None)
+        corrected_refusal_index(refused, wrong, scored, single=each).confidence_interval() for each in (single, None)
     )
     assert high - low < 0.85 * (alone_high - alone_low)
-    everywhere = noise_corrected_refusal_index(refused, wrong, single=single)
-    assert everywhere == noise_corrected_refusal_index(refused, wrong)
+    everywhere = corrected_refusal_index(refused, wrong, single=single)
+    assert everywhere == corrected_refusal_index(refused, wrong)
     assert everywhere.confidence_interval() == pytest.approx(
-        noise_corrected_refusal_index(refused, wrong).confidence_interval(), abs=1e-9
+        corrected_refusal_index(refused, wrong).confidence_interval(), abs=1e-9
     )
 
 
 def test_answers_of_the_first_pass_are_not_taken_for_forced_ones() -> None:
     refused, wrong, scored, single = two_phase(3)
     other = (single[0], np.where(single[0], single[1], ~single[1]))  # every first-pass answer graded the other way
-    estimates = [
-        noise_corrected_refusal_index(refused, wrong, scored, single=each).estimate for each in (single, other)
-    ]
+    estimates = [corrected_refusal_index(refused, wrong, scored, single=each).estimate for each in (single, other)]
     assert estimates[1] == pytest.approx(estimates[0], abs=1e-9)
 
 
@@ -242,11 +238,9 @@ def test_interval_against_resampled_questions() -> None:
     rng, found = np.random.default_rng(8), []
     for _ in range(400):
         i = np.concatenate([rng.integers(0, 500, 500), rng.integers(500, 3000, 2500)])
-        drawn = noise_corrected_refusal_index(
-            refused[:, i], wrong[:, i], scored[:, i], single=(single[0][i], single[1][i])
-        )
+        drawn = corrected_refusal_index(refused[:, i], wrong[:, i], scored[:, i], single=(single[0][i], single[1][i]))
         found.append(drawn.estimate)
-    interval = noise_corrected_refusal_index(refused, wrong, scored, single=single).confidence_interval(0.8)
+    interval = corrected_refusal_index(refused, wrong, scored, single=single).confidence_interval(0.8)
     assert interval == pytest.approx(tuple(np.quantile(found, [0.1, 0.9])), abs=0.02)
 
 
@@ -254,7 +248,7 @@ def test_a_stratum_without_repeated_questions_is_joined_with_others() -> None:
     refused, wrong, scored, single = two_phase(6, n=600, repeated=60)
     cells = 2 * ~single[0] + ~single[1]
     scored = scored & (cells != 1)  # no question that was refused and right is drawn twice
-    result = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    result = corrected_refusal_index(refused, wrong, scored, single=single)
     assert result.n == 600
     assert result.status != "undefined"
 
@@ -265,27 +259,25 @@ def test_the_interval_lies_around_the_estimate_and_is_as_wide_as_the_jackknife_s
     x, y = rng.standard_normal((2, 400))
     wrong = 3 * x + rng.standard_normal((2, 400)) > -0.6
     refused = 2 * (0.9 * x + 0.19**0.5 * y) + rng.standard_normal((2, 400)) > 0.3
-    result = noise_corrected_refusal_index(refused, wrong)
+    result = corrected_refusal_index(refused, wrong)
     assert result.interval_at(1e-6) == pytest.approx((result.estimate, result.estimate), abs=1e-3)
-    without = [
-        noise_corrected_refusal_index(refused[:, one], wrong[:, one]).estimate for one in ~np.eye(400, dtype=bool)
-    ]
+    without = [corrected_refusal_index(refused[:, one], wrong[:, one]).estimate for one in ~np.eye(400, dtype=bool)]
     low, high = result.interval_at(0.5)
     assert high - low == pytest.approx(math.sqrt(399 * np.var(without)), rel=0.1)
 
 
 def test_prompts_are_joined_by_sums_of_both_parts_of_the_quotient() -> None:
     _, wrong = draws(2, 2000, 4, scale=2)
-    prompts = [noise_corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
-    joint = joint_noise_corrected_refusal_index(prompts)
+    prompts = [corrected_refusal_index(draws(2, 2000, 4, scale=b)[0], wrong) for b in (1, 4)]
+    joint = joint_corrected_refusal_index(prompts)
     assert min(one.estimate for one in prompts) < joint.estimate < max(one.estimate for one in prompts)
     # Of these very prompts.
     widths = [high - low for low, high in (one.interval_at(1.96) for one in (joint, *prompts))]
     assert widths[0] < widths[1]
-    assert joint_noise_corrected_refusal_index(prompts[:1]) is prompts[0]
-    never = noise_corrected_refusal_index(np.zeros_like(wrong), wrong)
-    assert joint_noise_corrected_refusal_index([never, prompts[0]]) is prompts[0]
-    assert joint_noise_corrected_refusal_index([never]).reason == "nobody_refused"
+    assert joint_corrected_refusal_index(prompts[:1]) is prompts[0]
+    never = corrected_refusal_index(np.zeros_like(wrong), wrong)
+    assert joint_corrected_refusal_index([never, prompts[0]]) is prompts[0]
+    assert joint_corrected_refusal_index([never]).reason == "nobody_refused"
 
 
 def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_holds_them_fixed() -> None:
@@ -295,8 +287,8 @@ def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_ho
 
     def joint(rhos: tuple[float, ...]):
         scores = (rho * x + math.sqrt(1 - rho * rho) * y for rho in rhos)
-        return joint_noise_corrected_refusal_index(
-            [noise_corrected_refusal_index(3 * z + rng.standard_normal((2, 4000)) > 0, wrong) for z in scores]
+        return joint_corrected_refusal_index(
+            [corrected_refusal_index(3 * z + rng.standard_normal((2, 4000)) > 0, wrong) for z in scores]
         )
 
     alike, apart = joint((0.5, 0.5, 0.5)), joint((0.2, 0.5, 0.8))
@@ -308,16 +300,16 @@ def test_a_joint_interval_widens_with_what_prompts_differ_by_and_a_difference_ho
     by_hand = stats.t.ppf(0.975, 2) * np.std(np.arctanh([0.2, 0.5, 0.8]), ddof=1) / math.sqrt(3)
     at = [math.atanh(2 * math.sin(end * math.pi / 6)) for end in (low, high)]
     assert (at[1] - at[0]) / 2 == pytest.approx(by_hand, rel=0.35)
-    fixed = compare_noise_corrected(apart, alike).confidence_interval()
+    fixed = compare_corrected(apart, alike).confidence_interval()
     assert fixed[1] - fixed[0] < widths[1]
 
 
 def test_what_cannot_be_joined_is_an_error() -> None:
     with pytest.raises(ValueError, match="one prompt or more, got none"):
-        joint_noise_corrected_refusal_index([])
-    other = [noise_corrected_refusal_index(*draws(2, n, 1, scale=2)) for n in (100, 200)]
+        joint_corrected_refusal_index([])
+    other = [corrected_refusal_index(*draws(2, n, 1, scale=2)) for n in (100, 200)]
     with pytest.raises(ValueError, match="same questions as columns"):
-        joint_noise_corrected_refusal_index(other)
+        joint_corrected_refusal_index(other)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +322,7 @@ def test_what_cannot_be_joined_is_an_error() -> None:
 )
 def test_single_draws_of_another_shape_are_an_error(single, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        noise_corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], single=single)
+        corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], single=single)
 
 
 def test_a_resample_without_estimate_rules_nothing_out() -> None:
@@ -369,7 +361,7 @@ def test_mid_rank_spearman_against_scipy(seed: int) -> None:
     frequencies = [((x & scored).sum(axis=0) / np.maximum(scored.sum(axis=0), 1))[kept] for x in (refused, wrong)]
     result = frequency_refusal_index(refused, wrong, scored)
     assert result.spearman.estimate == pytest.approx(spearmanr(*frequencies).statistic, abs=1e-12)
-    assert result.copula == noise_corrected_refusal_index(refused, wrong, scored)
+    assert result.copula == corrected_refusal_index(refused, wrong, scored)
 
 
 def test_interval_of_the_mid_rank_spearman_against_its_definition() -> None:
@@ -420,10 +412,10 @@ def test_a_tenth_is_drawn_twice_but_not_too_few_nor_too_much(n: int, twice: int)
 
 def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students_quantile() -> None:
     refused, wrong, scored, single = two_phase(7)
-    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    plain = corrected_refusal_index(refused, wrong, scored, single=single)
     n = refused.shape[1]
     for design in ({"weight": np.full(n, 2.5)}, {"cluster": np.arange(n)}):
-        found = noise_corrected_refusal_index(refused, wrong, scored, single=single, **design)
+        found = corrected_refusal_index(refused, wrong, scored, single=single, **design)
         assert found.estimate == pytest.approx(plain.estimate, abs=1e-12)
         assert found.confidence_interval() == pytest.approx(plain.confidence_interval(), abs=2e-4)
 
@@ -432,8 +424,8 @@ def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
     refused, wrong, scored, single = two_phase(8, n=900, repeated=400)
     weight = np.where(np.arange(900) % 3 == 0, 2.0, 1.0)
     copies = np.repeat(np.arange(900), weight.astype(int))
-    weighted = noise_corrected_refusal_index(refused, wrong, scored, single=single, weight=weight)
-    twice = noise_corrected_refusal_index(
+    weighted = corrected_refusal_index(refused, wrong, scored, single=single, weight=weight)
+    twice = corrected_refusal_index(
         refused[:, copies], wrong[:, copies], scored[:, copies], single=(single[0][copies], single[1][copies])
     )
     assert weighted.estimate == pytest.approx(twice.estimate, abs=1e-9)
@@ -441,9 +433,9 @@ def test_a_weight_of_two_is_that_of_two_such_questions() -> None:
 
 def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster() -> None:
     refused, wrong, scored, single = two_phase(9, n=1500, repeated=400)
-    plain = noise_corrected_refusal_index(refused, wrong, scored, single=single)
+    plain = corrected_refusal_index(refused, wrong, scored, single=single)
     copies = np.tile(np.arange(1500), 2)
-    again = noise_corrected_refusal_index(
+    again = corrected_refusal_index(
         refused[:, copies],
         wrong[:, copies],
         scored[:, copies],
@@ -456,7 +448,7 @@ def test_questions_said_twice_are_no_more_than_once_where_they_are_one_cluster()
 
 def test_a_single_cluster_leaves_no_interval_and_says_so() -> None:
     refused, wrong, scored, single = two_phase(10)
-    found = noise_corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
+    found = corrected_refusal_index(refused, wrong, scored, single=single, cluster=np.zeros(refused.shape[1]))
     assert (found.status, found.reason) == ("boundary", "one_cluster")
     assert np.isnan(found.confidence_interval()).all()
 
@@ -465,9 +457,7 @@ def test_prompts_over_clusters_keep_the_weights_of_independent_questions() -> No
     wrong = draws(2, 900, 4, scale=2)[1]
     prompts = [draws(2, 900, 4, scale=b)[0] for b in (1, 4)]
     joint, over, alone = (
-        joint_noise_corrected_refusal_index(
-            [noise_corrected_refusal_index(one, wrong, cluster=cluster) for one in prompts]
-        )
+        joint_corrected_refusal_index([corrected_refusal_index(one, wrong, cluster=cluster) for one in prompts])
         for cluster in (None, np.arange(900) // 30, np.zeros(900))
     )
     assert over.estimate == pytest.approx(joint.estimate, abs=1e-12)

@@ -17,7 +17,7 @@ from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
 from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.variant_metrics import never_forced
-from refusal_index.stats import NoiseCorrectedDifference, Status
+from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _which_index(found: TwoRuns) -> str:
     return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}.{rest}"
 
 
-def _questions(difference: NoiseCorrectedDifference) -> str:
+def _questions(difference: CorrectedDifference) -> str:
     first, second = difference.first.n_repeated, difference.second.n_repeated
     shared = difference.n_shared
     return f"{shared:,}" if first == second == shared else f"{first:,} and {second:,}, {shared:,} of them shared"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness
+from refusal_index.outcomes.counts import Completeness
 from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
@@ -74,15 +74,11 @@ def lacking(summary: Summary) -> str | None:
         "questions": [(one, one.completeness) for one in summary.variants],
         "further draws": [(one, one.further_draws) for one in summary.variants if one.further_draws is not None],
     }
-    short = {what: [pair for pair in pairs if _is_short(pair[1])] for what, pairs in parts.items()}
+    short = {what: [pair for pair in pairs if not pair[1].is_enough] for what, pairs in parts.items()}
     told = [f"{_scored_of(summary, pairs)} {what}" for what, pairs in short.items() if pairs]
     reasons = {reason for pairs in short.values() for _, found in pairs for reason in found.reasons}
     command = "; the run's own command asks for the rest" if reasons & {NOT_FINISHED, REQUEST_FAILED} else ""
     return f"Incomplete: {' and '.join(told)} scored{command}." if told else None
-
-
-def _is_short(found: Completeness) -> bool:
-    return found.missing_share is None or found.missing_share > MISSING_LIMIT
 
 
 def _scored_of(summary: Summary, short: Sequence[tuple[VariantSummary, Completeness]]) -> str:

@@ -111,7 +111,7 @@ class BoundaryPair:
     first, second : int
         Rows of the two runs.
     pvalue : float
-        Of `equal_index_test`, or of `compare_noise_corrected`.
+        Of `equal_index_test`, or of `compare_corrected`.
     pvalue_holm : float
         Adjusted for all such pairs of the ranking.
     """

@@ -24,7 +24,7 @@ from refusal_index.stats.comparison.ranking import (
     rank_estimates,
 )
 from refusal_index.stats.design import student_quantile, student_tails
-from refusal_index.stats.draws.noise import NoiseCorrectedResult
+from refusal_index.stats.draws.noise import CorrectedRefusalIndexResult
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.influence import spearman_slope
 from refusal_index.stats.intervals import Seed, normal_quantile
@@ -35,12 +35,12 @@ HALVINGS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseCorrectedDifference:
-    """By how much the noise-corrected Refusal Index of the first model exceeds that of the second.
+class CorrectedDifference:
+    """By how much the corrected Refusal Index of the first model exceeds that of the second.
 
     Attributes
     ----------
-    first, second : NoiseCorrectedResult
+    first, second : CorrectedRefusalIndexResult
         Of either model.
     estimate : float or None
         ``first - second``, in [-2, 2]; None where either is undefined.
@@ -56,8 +56,8 @@ class NoiseCorrectedDifference:
         Questions with two draws or more of both models.
     """
 
-    first: NoiseCorrectedResult
-    second: NoiseCorrectedResult
+    first: CorrectedRefusalIndexResult
+    second: CorrectedRefusalIndexResult
     estimate: float | None
     pvalue: float | None
     status: Status
@@ -85,18 +85,18 @@ class NoiseCorrectedDifference:
         return _square_and_add(self.first, self.second, self._correlation, quantile)
 
 
-def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedResult) -> NoiseCorrectedDifference:
+def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult) -> CorrectedDifference:
     """Compare two models by the Refusal Indices of the probabilities behind their repeated draws.
 
     Parameters
     ----------
-    first, second : NoiseCorrectedResult
+    first, second : CorrectedRefusalIndexResult
         Of either model, made of matrices whose columns are the same questions. For models over different questions
         give each the columns of both, scored where it was asked: they then count as independent.
 
     Returns
     -------
-    NoiseCorrectedDifference
+    CorrectedDifference
 
     Raises
     ------
@@ -116,13 +116,13 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
 
     Examples
     --------
-    >>> from refusal_index.stats import noise_corrected_refusal_index
+    >>> from refusal_index.stats import corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
     >>> steady, random = ([b * z + rng.standard_normal((2, 4000)) > 0 for z in (x, y)] for b in (3, 1))
-    >>> results = [noise_corrected_refusal_index(*draws) for draws in (steady, random)]
-    >>> difference = compare_noise_corrected(*results)
+    >>> results = [corrected_refusal_index(*draws) for draws in (steady, random)]
+    >>> difference = compare_corrected(*results)
     >>> round(results[0].uncorrected - results[1].uncorrected, 2), round(difference.estimate, 2)
     (0.24, -0.01)
     >>> difference.pvalue > 0.5
@@ -130,7 +130,7 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
     """
     parts = first._quotient, second._quotient
     if parts[0] is None or parts[1] is None or first.estimate is None or second.estimate is None:
-        return NoiseCorrectedDifference(first, second, None, None, "undefined", reasons_of(first, second), 0, 0.0)
+        return CorrectedDifference(first, second, None, None, "undefined", reasons_of(first, second), 0, 0.0)
     if parts[0].influence.shape != parts[1].influence.shape:
         one, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
         raise ValueError(
@@ -144,18 +144,18 @@ def compare_noise_corrected(first: NoiseCorrectedResult, second: NoiseCorrectedR
     reason = reasons_of(first, second)
     shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
     if estimate == 0 and variance <= 1e-14 * covariance.trace():
-        return NoiseCorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
+        return CorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
     if not np.isfinite(covariance).all():
-        return NoiseCorrectedDifference(first, second, estimate, None, "boundary", reason, shared, 0.0)
+        return CorrectedDifference(first, second, estimate, None, "boundary", reason, shared, 0.0)
     scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
     correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
     pvalue = _pvalue(first, second, correlation, estimate)
     status: Status = "boundary" if reason else "ok"
-    return NoiseCorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)
+    return CorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)
 
 
-def rank_noise_corrected(
-    results: Sequence[NoiseCorrectedResult],
+def rank_corrected(
+    results: Sequence[CorrectedRefusalIndexResult],
     *,
     confidence_level: float = 0.95,
     adjustment: Adjustment = "max-t",
@@ -166,7 +166,7 @@ def rank_noise_corrected(
 
     Parameters
     ----------
-    results : sequence of NoiseCorrectedResult
+    results : sequence of CorrectedRefusalIndexResult
         Two models or more, made of matrices whose columns are the same questions.
     confidence_level, adjustment, n_resamples, rng
         As for `rank_runs`.
@@ -192,13 +192,13 @@ def rank_noise_corrected(
 
     Examples
     --------
-    >>> from refusal_index.stats import noise_corrected_refusal_index
+    >>> from refusal_index.stats import corrected_refusal_index
     >>> rng = np.random.default_rng(1)
     >>> x, y = rng.standard_normal((2, 2000))
     >>> wrong = x + rng.standard_normal((2, 2000)) > 0
     >>> scores = [0.7 * x + 0.7 * y, 0.2 * x + 0.98 * y]
-    >>> results = [noise_corrected_refusal_index(z + rng.standard_normal((2, 2000)) > 0, wrong) for z in scores]
-    >>> [(run.row, run.letters) for run in rank_noise_corrected(results, rng=1).runs]
+    >>> results = [corrected_refusal_index(z + rng.standard_normal((2, 2000)) > 0, wrong) for z in scores]
+    >>> [(run.row, run.letters) for run in rank_corrected(results, rng=1).runs]
     [(0, 'a'), (1, 'b')]
     """
     if len(results) < 2:
@@ -223,17 +223,17 @@ def rank_noise_corrected(
         degrees_of_freedom=_degrees_of_freedom(*(one for one in results if one.status == "ok")),
     )
     pairs = pairs_at_boundary(described)
-    tested = [(pair, compare_noise_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
+    tested = [(pair, compare_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
     known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
     return replace(ranking, boundary_pairs=boundary_pairs(list(known), list(known.values())))
 
 
-def _described(row: int, result: NoiseCorrectedResult, confidence_level: float) -> RankedRun:
+def _described(row: int, result: CorrectedRefusalIndexResult, confidence_level: float) -> RankedRun:
     low, high = result.confidence_interval(confidence_level).or_none()
     return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
-def influence_range(result: NoiseCorrectedResult) -> float:
+def influence_range(result: CorrectedRefusalIndexResult) -> float:
     """Return how far apart the influences of two questions on the index lie at most; NaN where it has none.
 
     Few of the questions may be drawn repeatedly, each standing for several: those add their range to that of the rest.
@@ -246,7 +246,7 @@ def influence_range(result: NoiseCorrectedResult) -> float:
     return float(sum(part.size * np.ptp(part) for part in parts if part.size))
 
 
-def _on_index(result: NoiseCorrectedResult) -> FloatArray:
+def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
     """Influence of every question on the index, over their number."""
     part, rho = result._quotient, result.rho
     if part is None or rho is None:
@@ -255,7 +255,7 @@ def _on_index(result: NoiseCorrectedResult) -> FloatArray:
 
 
 def _square_and_add(
-    first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlation: float, quantile: float
+    first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, quantile: float
 ) -> ConfidenceInterval:
     a, b = first.estimate or 0.0, second.estimate or 0.0
     (low_a, high_a), (low_b, high_b) = (one.interval_at(quantile) for one in (first, second))
@@ -269,7 +269,9 @@ def _hypotenuse(one: float, other: float, correlation: float) -> float:
     return math.sqrt(max(one * one + other * other - 2 * correlation * one * other, 0.0))
 
 
-def _pvalue(first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlation: float, estimate: float) -> float:
+def _pvalue(
+    first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, estimate: float
+) -> float:
     """Find the level at which the interval just reaches 0, by halving."""
     low, high = 0.0, LARGEST_QUANTILE
     for _ in range(HALVINGS if estimate else 0):
@@ -280,6 +282,6 @@ def _pvalue(first: NoiseCorrectedResult, second: NoiseCorrectedResult, correlati
     return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
 
 
-def _degrees_of_freedom(*results: NoiseCorrectedResult) -> float | None:
+def _degrees_of_freedom(*results: CorrectedRefusalIndexResult) -> float | None:
     parts = [one._quotient.degrees_of_freedom for one in results if one._quotient is not None]
     return min((one for one in parts if one is not None), default=None)

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.draws.noise import NoiseCorrectedResult, checked_draws, noise_corrected_refusal_index
+from refusal_index.stats.draws.noise import CorrectedRefusalIndexResult, checked_draws, corrected_refusal_index
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -76,13 +76,13 @@ class FrequencyResult:
 
     Attributes
     ----------
-    copula : NoiseCorrectedResult
+    copula : CorrectedRefusalIndexResult
         The Refusal Index of the probabilities under a Gaussian copula, noise removed.
     spearman : MidRankSpearman
         The rank correlation of the observed frequencies, noise and ties included.
     """
 
-    copula: NoiseCorrectedResult
+    copula: CorrectedRefusalIndexResult
     spearman: MidRankSpearman
 
 
@@ -92,7 +92,7 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (n_draws, n_questions)
-        As for `noise_corrected_refusal_index`: `wrong` is that of a forced answer to every question. Questions with
+        As for `corrected_refusal_index`: `wrong` is that of a forced answer to every question. Questions with
         fewer than two scored draws are left out of both.
 
     Returns
@@ -121,7 +121,7 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     (0.59, 0.54)
     """
     draws = checked_draws(refused, wrong, scored)
-    return FrequencyResult(noise_corrected_refusal_index(*draws), _mid_rank_spearman(count_draws(*draws)))
+    return FrequencyResult(corrected_refusal_index(*draws), _mid_rank_spearman(count_draws(*draws)))
 
 
 def _mid_rank_spearman(patterns: DrawPatterns) -> MidRankSpearman:

@@ -40,7 +40,7 @@ from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 
 
 @dataclass(frozen=True, slots=True)
-class NoiseCorrectedResult:
+class CorrectedRefusalIndexResult:
     """The Refusal Index of the probabilities: that of single draws, corrected for their noise.
 
     Attributes
@@ -123,7 +123,7 @@ def _widened(interval: ConfidenceInterval, z: float, more: float) -> ConfidenceI
     return ConfidenceInterval(spearman(low), spearman(high))
 
 
-def noise_corrected_refusal_index(
+def corrected_refusal_index(
     refused: ArrayLike,
     wrong: ArrayLike,
     scored: ArrayLike | None = None,
@@ -131,7 +131,7 @@ def noise_corrected_refusal_index(
     single: Sequence[ArrayLike] | None = None,
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
-) -> NoiseCorrectedResult:
+) -> CorrectedRefusalIndexResult:
     """Estimate the Refusal Index of the probabilities from repeated draws of some questions and single ones of all.
 
     Parameters
@@ -150,7 +150,7 @@ def noise_corrected_refusal_index(
 
     Returns
     -------
-    NoiseCorrectedResult
+    CorrectedRefusalIndexResult
         All pairs of different draws take part, weighted so that every repeated question counts once, or with `single`
         for as many questions as it stands for.
 
@@ -188,14 +188,14 @@ def noise_corrected_refusal_index(
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
     >>> refused, wrong = (latent + rng.standard_normal((2, 4000)) > 0 for latent in (x, y))
-    >>> result = noise_corrected_refusal_index(refused, wrong)
+    >>> result = corrected_refusal_index(refused, wrong)
     >>> round(result.uncorrected, 2), round(result.estimate, 2)  # 6/pi asin(0.6 / 2) is 0.58
     (0.28, 0.58)
 
     With repeated draws of the first 400 questions only:
 
     >>> scored = np.array([[True], [True]]) & (np.arange(4000) < 400)
-    >>> result = noise_corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    >>> result = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
     >>> [round(end, 2) for end in (result.estimate, *result.confidence_interval())]
     [0.47, 0.26, 0.7]
     """
@@ -210,17 +210,17 @@ def noise_corrected_refusal_index(
     return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
 
 
-def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult]) -> NoiseCorrectedResult:
+def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]) -> CorrectedRefusalIndexResult:
     """Estimate one Refusal Index of the probabilities from several prompts of a model.
 
     Parameters
     ----------
-    results : sequence of NoiseCorrectedResult
+    results : sequence of CorrectedRefusalIndexResult
         One a prompt, made of matrices whose columns are the same questions.
 
     Returns
     -------
-    NoiseCorrectedResult
+    CorrectedRefusalIndexResult
         Of the weighted means of the numerators and denominators of all prompts that are defined. Its interval is for
         prompts like these: it widens with what they differ by beyond chance, and with how little a few prompts say of
         that; differences of two models over the same prompts hold these fixed. Its `forced_for_all` and reliabilities
@@ -238,8 +238,8 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
     >>> wrong = y + rng.standard_normal((2, 4000)) > 0
     >>> prompts = [x + rng.standard_normal((2, 4000)) > threshold for threshold in (-1, 0, 1)]
-    >>> each = [noise_corrected_refusal_index(refused, wrong) for refused in prompts]
-    >>> [round(one.estimate, 2) for one in each], round(joint_noise_corrected_refusal_index(each).estimate, 2)
+    >>> each = [corrected_refusal_index(refused, wrong) for refused in prompts]
+    >>> [round(one.estimate, 2) for one in each], round(joint_corrected_refusal_index(each).estimate, 2)
     ([0.63, 0.63, 0.58], 0.62)
     """
     if not results:
@@ -263,7 +263,7 @@ def joint_noise_corrected_refusal_index(results: Sequence[NoiseCorrectedResult])
         )
     )
     cross = spearman(part.cross)
-    return NoiseCorrectedResult(
+    return CorrectedRefusalIndexResult(
         spearman(rho),
         rho,
         forced,
@@ -322,7 +322,7 @@ def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, desig
     return np.asarray(cell_codes(*(matrices if design is None else design.taking_part(matrices)))[0])
 
 
-def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> NoiseCorrectedResult:
+def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) -> CorrectedRefusalIndexResult:
     """Make the result of the cells of each repeated question's pairs of draws, and of its single draws."""
     means, of_one = ((sample.weights() @ each if len(each) else np.zeros(each.shape[1])) for each in (cells, same_draw))
     forced_for_all = _defined(float(tetrachoric(*of_one)))
@@ -336,7 +336,7 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
         rho, status, reason = _bounded(uncorrected / math.sqrt(refusals * errors), empty)
         if not np.isfinite(part.influence).all():
             status, reason = "boundary", ONE_CLUSTER
-    return NoiseCorrectedResult(
+    return CorrectedRefusalIndexResult(
         estimate=None if rho is None else spearman(rho),
         rho=rho,
         forced_for_all=None if forced_for_all is None else spearman(forced_for_all),

@@ -1,4 +1,4 @@
-r"""The noise-corrected correlation as a quotient, and what each question contributes to its two parts.
+r"""The corrected correlation as a quotient, and what each question contributes to its two parts.
 
 Let c be the tetrachoric correlation of a refusal and an error from different draws, and q the geometric mean of the
 reliabilities, ``q = sqrt(tet(R, R') tet(W, W'))``. Then ``rho_L = c / q``. Both are smooth functions of proportions, so
