@@ -18,7 +18,7 @@ from PIL import Image
 
 from refusal_index.datasets import load_dataset
 from refusal_index.outcomes.runs import read_runs
-from refusal_index.studies.study import SINGLE_DRAWS, NotPossibleError, Study, StudyOptions, study_specs
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, study_specs
 from refusal_index.studies.writing import markdown, write_study
 
 DOCS = Path(__file__).parent
@@ -76,9 +76,8 @@ makes all that the runs allow, and says of the others which runs they need. The 
 {commands}
 ```
 
-where `books.csv` holds the almanac's questions about books, for a second dataset.
-
-{single_draws}
+where `books.csv` holds the almanac's questions about books, for a second dataset. RI is
+[the paper's](reading.md#ri-and-corrected-ri) in every study.
 """
 
 
@@ -126,7 +125,7 @@ def book_questions() -> str:
 
 def head() -> str:
     """Return what stands above the studies."""
-    return HEAD.format(commands="\n".join(commands()), single_draws=SINGLE_DRAWS)
+    return HEAD.format(commands="\n".join(commands()))
 
 
 def section(study: Study, command: str) -> str:
@@ -144,12 +143,12 @@ def section(study: Study, command: str) -> str:
 
 
 def photograph_report() -> None:
-    """Take a picture of the first screen of a report, for the tutorial."""
-    page = RUNS / "base" / "report.html"
+    """Take a picture of the first screen of the tutorial's report."""
+    page = RUNS / "tutorial" / "report.html"
     command_line = Path(sys.executable).with_name("refusal-index")
-    subprocess.run([command_line, "report", page.parent], check=True)
-    settings = ("--headless", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1.5")
-    browser = ("chromium", *settings, "--window-size=1000,640", f"--screenshot={REPORT}", page.as_uri())
+    subprocess.run([command_line, "run", "--limit", "250", "--out", page.parent], check=True)
+    settings = ("--headless", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1.2")
+    browser = ("chromium", *settings, "--window-size=1250,800", f"--screenshot={REPORT}", page.as_uri())
     subprocess.run(browser, check=True, capture_output=True)
     with_few_colours(REPORT)
 

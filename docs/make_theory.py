@@ -110,7 +110,7 @@ def _corner(axes: Axes, name: str, text: str) -> None:
 
 
 def attenuation(figure: Figure) -> None:
-    """Draw how spread the probabilities are, and the index that single draws show of one that is 0.582."""
+    """Draw how spread the probabilities are, and the RI of single responses where the index of these is 0.582."""
     figure.set_size_inches(WIDTH, 3.0)
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.35))
     probability = np.linspace(0.002, 0.998, 500)
@@ -126,7 +126,7 @@ def attenuation(figure: Figure) -> None:
     true, marks = 0.582, np.array([0.5, 1, 2, 3, 5, 20])
     slopes = np.geomspace(0.3, 30, 200)
     right.axhline(true, color=GREY, linewidth=1, linestyle="--")
-    right.annotate("RI of the probabilities, 0.582", (0.31, true + 0.012), fontsize=7, color=GREY)
+    right.annotate("index of the probabilities, 0.582", (0.31, true + 0.012), fontsize=7, color=GREY)
     right.plot(slopes, attenuated_refusal_index(true, slopes, slopes), color=VARIANT_COLOURS["high"])
     seen = attenuated_refusal_index(true, marks, marks)
     right.plot(marks, seen, "o", color=VARIANT_COLOURS["high"])
@@ -135,8 +135,8 @@ def attenuation(figure: Figure) -> None:
     right.set_xscale("log")
     right.set_xticks(marks, [f"{slope:g}" for slope in marks])
     right.minorticks_off()
-    right.set(title="What one draw of each shows", xlabel="b, spread of the probabilities (log scale)")
-    right.set(ylabel="RI seen", ylim=(0, 0.66), xlim=(0.3, 36))
+    right.set(title="RI from one response per question", xlabel="b, spread of the probabilities (log scale)")
+    right.set(ylabel="RI", ylim=(0, 0.66), xlim=(0.3, 36))
 
 
 def identifiability(figure: Figure) -> None:

@@ -42,8 +42,8 @@ async def ask(runtime: Runtime, questions: list[Question], variant: str, draws: 
     return np.array(await asyncio.gather(*(one(number, q) for number, q in enumerate(questions))))
 
 
-async def single_draws(runtime: Runtime, questions: list[Question]) -> None:
-    """Print each variant's 2x2 table and Refusal Index from one draw a pass."""
+async def one_sample(runtime: Runtime, questions: list[Question]) -> None:
+    """Print each variant's 2x2 table and RI."""
     forced = (await ask(runtime, questions, FORCED, 1, 1_000_000))[:, 0]
     print(f"forced: right {forced[:, RIGHT].mean():.3f} refused {forced[:, REFUSED].mean():.4f}")
     for number, variant in enumerate(PROMPTS.variants):
@@ -87,13 +87,16 @@ def _grade(refused: bool, right: bool) -> Grade:
 
 
 def print_frequencies(table: pl.DataFrame) -> None:
-    """Print the index of the probabilities, and the mid-rank Spearman of the frequencies, which is another quantity."""
+    """Print the corrected index, and the mid-rank Spearman of the frequencies, which is another quantity."""
     draws = draw_matrix(table)
     found = frequency_refusal_index(draws.refused, draws.wrong, draws.scored)
-    print(f"{draws.refused.shape[0]} draws of {found.copula.patterns.n_questions} questions")
-    for name, result in (("copula, noise removed", found.copula), ("mid-rank Spearman", found.spearman)):
-        low, high = result.confidence_interval(rng=0)
-        print(f"{name}: {result.estimate:.3f} [{low:.3f}, {high:.3f}]")
+    print(f"{draws.refused.shape[0]} draws of {found.copula.n_repeated} questions")
+    intervals = (
+        ("corrected RI", found.copula.estimate, found.copula.confidence_interval()),
+        ("mid-rank Spearman", found.spearman.estimate, found.spearman.confidence_interval(rng=0)),
+    )
+    for name, estimate, (low, high) in intervals:
+        print(f"{name}: {estimate:.3f} [{low:.3f}, {high:.3f}]")
     print(
         f"reliability of a refusal {found.copula.refusal_reliability:.2f}, of an error {found.copula.error_reliability:.2f}"
     )
@@ -118,7 +121,7 @@ def main() -> None:
             if arguments.out:
                 write_outcomes(table, arguments.out)
         else:
-            asyncio.run(single_draws(runtime, questions))
+            asyncio.run(one_sample(runtime, questions))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ Questions have a latent error score and a refusal score in each model; a part of
 pairing helps as it does between two versions of one. The candidate is worse in one number by exactly its margin, in the
 others by no more than theirs (then it may pass in 5 % of the cases), in none (then it may fail in 5 %, and how often
 it passes is the power), or by twice the margin (then how often it fails is the power). Margins are those of a gate by
-default. With draws, all questions are drawn twice and the index is that of the probabilities. With looks the candidate
+default. RI is guarded, or with two draws of all questions the corrected index. With looks the candidate
 is judged after equal portions of the questions, as `gate --run` does, and the first verdict that is certain counts.
 """
 
@@ -23,6 +23,7 @@ from scipy.special import ndtri
 
 from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS
 from refusal_index.outcomes.comparison import VariantComparison
+from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.gate_guards import margin_guards
 from refusal_index.outcomes.gate_look import design_over
 from refusal_index.outcomes.gate_policy import MARGINS, Policy
@@ -66,7 +67,9 @@ class Scenario(NamedTuple):
     looks: int = 1
 
     def __str__(self) -> str:
-        worse = f"{self.metric} worse by {self.margins:g} margins" if self.margins else "no difference"
+        index = CORRECTED if self.draws > 1 else INDEX
+        name = index if self.metric == INDEX else self.metric
+        worse = f"{name} worse by {self.margins:g} margins" if self.margins else f"no difference, {index} guarded"
         looks = "" if self.looks == 1 else f", {self.looks} looks{' (anytime)' if self.looks >= ANYTIME_LOOKS else ''}"
         return f"{worse}, n {self.n:,}{', 2 draws' if self.draws > 1 else ''}{looks}"
 
@@ -146,13 +149,13 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int
 def _verdict(drawn: list[tuple[BoolArray, BoolArray]], look: AtLook | None) -> Verdict:
     """Judge the candidate, the first, at a look."""
     refused, wrong = (np.stack([model[part][0] for model in drawn]) for part in range(2))
-    index = None
+    corrected, policy = None, Policy()
     if len(drawn[0][0]) > 1:
         first, second = (corrected_refusal_index(*one, single=[part[0] for part in one]) for one in drawn)
-        index = compare_corrected(first, second)
+        corrected, policy = compare_corrected(first, second), Policy(metric=CORRECTED)
     matrix = OutcomeMatrix(tuple(map(str, range(wrong.shape[1]))), refused, wrong, np.ones_like(wrong))
-    found = VariantComparison("v", Match(matrix, True, (0, 0)), compare_metrics(refused, wrong), index)
-    return verdict_of(judge_guards([one.guard for one in margin_guards(found, Policy())], look=look))
+    found = VariantComparison("v", Match(matrix, True, (0, 0)), compare_metrics(refused, wrong), corrected)
+    return verdict_of(judge_guards([one.guard for one in margin_guards(found, policy)], look=look))
 
 
 @cache
@@ -160,7 +163,7 @@ def candidate_of(metric: str, margins: float) -> Model:
     """Return the model that is worse in one number, by so many margins, and in the others not."""
     worse = margins * MARGINS.get(metric, 0.0)
     base = Model(REFUSAL, ERROR, RHO)
-    if metric == "refusal_index":
+    if metric == INDEX:
         # less index leaves fewer right answers: an error rate that keeps their number is looked for
         rho = 2 * math.sin((spearman(RHO) - worse) * math.asin(0.5))
         return _with_error(base._replace(rho=rho), correct_rate(base))

@@ -5,7 +5,7 @@ is compared with the planned one. Power: two models answer the planned number of
 and reluctance that they have in part in common; the two-sided normal test of their difference is done on each pair of
 tables. Stopping: a run of 4,300 questions is looked at after every hundred, with a delta interval each time; either the
 run stops at the first interval that is narrow enough, or all the intervals have to be right. Repeats: of models with
-noise some questions are drawn twice; the scatter of the index of the probabilities, its cross term from all questions
+noise some questions are drawn twice; the scatter of the corrected index, its cross term from all questions
 and its reliabilities from the repeated ones, is compared with the planned one.
 """
 
@@ -15,8 +15,8 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from benchmarks.coverage.defined_index import Scenario as Drawn
-from benchmarks.coverage.defined_index import corrected, draw, probit
+from benchmarks.coverage.corrected_index import Scenario as Drawn
+from benchmarks.coverage.corrected_index import corrected, draw, probit
 from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import ndtri
@@ -128,7 +128,7 @@ def repeats_row(
     replicates: int,
     rng: np.random.Generator,
 ) -> Row:
-    """Scatter of the index of the probabilities over the planned one."""
+    """Scatter of the corrected index over the planned one."""
     n, repeated = questions
     margins = (
         probit(slope, rate) for slope, rate in zip(slopes, (scenario.refusal_rate, scenario.error_rate), strict=True)

@@ -6,7 +6,7 @@ A fixed sample is looked at once, peeking means an ordinary test after every hun
 are five, and a confidence sequence, tuned at 600 questions, is looked at after every hundred. Ranges are figures of an
 independent simulation of 2,000 replicates, give or take two of its own Monte-Carlo errors.
 
-Repeated draws: the index of the probabilities rests on 200 questions that were drawn twice, all of them there at the
+Repeated draws: the corrected index rests on 200 questions that were drawn twice, all of them there at the
 first look, and on one draw of all questions until then. Runs either stop at the first of five looks at which the
 ordinary 95 % interval is narrow enough, or are tested at each look against the true index.
 
@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from benchmarks.coverage.defined_index import Scenario as Drawn
-from benchmarks.coverage.defined_index import both, corrected, draw
+from benchmarks.coverage.corrected_index import Scenario as Drawn
+from benchmarks.coverage.corrected_index import both, corrected, draw
 from benchmarks.coverage.planning import estimates
 from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
@@ -72,7 +72,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     yield from one_run_rows(replicates, rng)
     for rates, half_width in (((0.4, 0.55), 0.15), ((0.74, 0.9), 0.2)):
         yield from drawn_twice(
-            Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MOST, *both(2, *rates)),
+            Drawn(f"b = 2, r {rates[0]:g}, mu {rates[1]:g}", MOST, *both(2, *rates), n_repeated=200),
             half_width,
             max(replicates // 4, 50),
             rng,

@@ -13,7 +13,7 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats import WithinTopicDifference, compare_within_topics, upper_orthant
+from refusal_index.stats import upper_orthant
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
 
 TRUE_INDEX = 0.39
@@ -21,7 +21,6 @@ POOLED_INDEX = 0.57
 RHO, POOLED_RHO = (2 * math.sin(index * math.asin(0.5)) for index in (TRUE_INDEX, POOLED_INDEX))
 # The variance of the difficulty, in units of that within a topic, that makes the pooled correlation what it is.
 VARIANCE = (POOLED_RHO - RHO) / (1 - POOLED_RHO)
-SHARED = 0.7  # correlation of what two models find hard
 CELLS = (np.array([True, True, False, False]), np.array([True, False, True, False]))
 
 
@@ -66,26 +65,7 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
     yield share(name, "coverage", hits, replicates, 0.92, 0.97)
 
 
-def difference_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage of the difference of two models alike, which is also the size of its test."""
-    pvalues = [simulate_difference(scenario, rng).pvalue for _ in range(replicates)]
-    tested = [pvalue for pvalue in pvalues if pvalue is not None]
-    name = f"{scenario.n_topics} topics of {scenario.n_questions}, r {scenario.refusal_rate:.2f}"
-    yield share(name, "coverage of differences", sum(p > 0.05 for p in tested), len(tested), 0.93, 0.97)
-
-
-def simulate_difference(scenario: Scenario, rng: np.random.Generator) -> WithinTopicDifference:
-    """Draw topics and what two models, who find most of the same questions hard, do on them, and compare."""
-    topic = np.repeat(np.arange(scenario.n_topics), scenario.n_questions)
-    difficulty = rng.normal(0, math.sqrt(VARIANCE), scenario.n_topics)[topic]
-    h, k = (-ndtri(rate) * math.sqrt(1 + VARIANCE) - difficulty for rate in scenario[2:])
-    common, own = rng.standard_normal((2, 1, topic.size)), rng.standard_normal((2, 2, topic.size))
-    error, other = math.sqrt(SHARED) * common + math.sqrt(1 - SHARED) * own
-    return compare_within_topics(RHO * error + math.sqrt(1 - RHO**2) * other > h, error > k, topic)
-
-
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Every scenario."""
     for scenario in SCENARIOS:
         yield from scenario_rows(scenario, replicates, rng)
-        yield from difference_rows(scenario, max(replicates // 2, 1), rng)

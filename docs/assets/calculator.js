@@ -134,7 +134,7 @@
 
   function tellEstimate(found, ends, level) {
     const undefinedHere = found.status === "undefined";
-    byId("headline").replaceChildren("single-draw RI ", undefinedHere ? "undefined" : shown("estimate", found.estimate, found.estimate.toFixed(3)));
+    byId("headline").replaceChildren("RI ", undefinedHere ? "undefined" : shown("estimate", found.estimate, found.estimate.toFixed(3)));
     const range = undefinedHere || ends === null ? [] : [
       shown("low", ends[0], ends[0].toFixed(3)), " to ", shown("high", ends[1], ends[1].toFixed(3)), ` (${Number((100 * level).toPrecision(6))} % interval)`,
     ];
@@ -177,7 +177,7 @@
       ["c", "answered and right", rate(right / n)],
       ["C/A", "right, of those answered", rate(right / answered)],
       ["rho", "tetrachoric correlation", rho === null ? "none" : shown("rho", rho, rho.toFixed(3))],
-      ["standard error", "of single-draw RI", standardError === null ? "none" : shown("standard_error", standardError, standardError.toPrecision(3))],
+      ["standard error", "of RI", standardError === null ? "none" : shown("standard_error", standardError, standardError.toPrecision(3))],
     ];
     byId("numbers").replaceChildren(...rows.map(([name, meaning, value]) => {
       const row = document.createElement("div");

@@ -1,4 +1,4 @@
-"""The siblings differ as their card says, and the statistics find it: ties, differences, the noise of single draws."""
+"""The siblings differ as their card says, and the statistics find it: ties, differences, sampling noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QUESTIONS, DRAWS, VARIANT = 1000, 2, "normal"
 
 # The copula Refusal Index from 100 draws of the same questions: `python -m training.evaluate NAME --draws 100 --limit
 # 1000`, as on the models' card. Over the 50 pairs of those draws the corrected interval held it 49, 48 and 50 times,
-# that of single draws 41, 34 and 50 times.
+# that of RI 41, 34 and 50 times.
 TRUTH = {"base": 0.365, "small": 0.280, "rash": 0.062}
 
 
@@ -100,15 +100,16 @@ def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
 
 
 @pytest.mark.slow
-def test_the_default_run_of_each_holds_what_a_hundred_draws_show_and_a_comparison_agrees(tmp_path):
-    runs = {
-        name: ri.evaluate(f"almanac/{name}", variants=VARIANT, engine="local", out=tmp_path / name) for name in TRUTH
-    }
-    for name, run in runs.items():
-        (variant,) = run.summary.variants
-        assert (variant.table.n, variant.draws.questions) == (QUESTIONS, 200)
-        assert variant.index.name == "refusal_index"
-        assert variant.index.low <= TRUTH[name] <= variant.index.high, name
-    (row,) = ri.compare(runs["base"], runs["small"]).to_frame().filter(metric="refusal_index").to_dicts()
+def test_two_samples_of_each_hold_what_a_hundred_show_and_a_comparison_agrees(tmp_path):
+    runs = {}
+    for name, truth in TRUTH.items():
+        asked = {"variants": VARIANT, "engine": "local", "out": tmp_path / name}
+        (once,) = ri.evaluate(f"almanac/{name}", **asked).summary.variants
+        runs[name] = ri.evaluate(f"almanac/{name}", **asked, draws=2)
+        (twice,) = runs[name].summary.variants
+        assert (once.table.n, once.draws, once.corrected) == (QUESTIONS, None, None)
+        assert (twice.index, twice.draws.questions) == (once.index, QUESTIONS)
+        assert twice.corrected.low <= truth <= twice.corrected.high, name
+    (row,) = ri.compare(runs["base"], runs["small"]).to_frame().filter(metric="corrected_refusal_index").to_dicts()
     assert row["low"] <= TRUTH["base"] - TRUTH["small"] <= row["high"]
     assert row["pvalue"] > 0.05

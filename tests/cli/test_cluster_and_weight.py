@@ -34,7 +34,7 @@ def test_score_allows_for_the_columns_and_says_so(command):
     assert "240 questions in 30 clusters (column 'family') with weights (column 'share')" in result.stdout
     (variant,) = json.loads(command("score", name, "--cluster", "family", "--json").stdout)["variants"]
     expected = metrics(SampledTable.from_arrays(CELLS[0] < 2, CELLS[0] % 2 == 0, cluster=FAMILY))[-1]
-    index = variant["metrics"]["single_draw_refusal_index"]
+    index = variant["metrics"]["refusal_index"]
     assert (index["estimate"], index["low"], index["high"]) == (expected.estimate, expected.low, expected.high)
     assert variant["sampling"]["clusters"] == 30
 

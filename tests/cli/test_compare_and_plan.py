@@ -13,7 +13,14 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
-from refusal_index.stats import PlanningScenario, power_to_tell_apart, questions_for_half_width, split_budget
+from refusal_index.stats import (
+    PlanningScenario,
+    expected_half_width,
+    power_to_tell_apart,
+    questions_for_half_width,
+    repeats_half_width,
+    split_budget,
+)
 
 N = 500
 THRESHOLDS = {"low": 0.8, "high": -0.3}
@@ -49,20 +56,20 @@ def test_two_runs_are_compared_metric_by_metric(command, runs):
     lines = done.stdout.splitlines()
     assert lines[0] == "good minus poor"
     assert "low: 500 questions matched" in lines
-    jointly = next(line for line in lines if line.startswith("single-draw RI") and "jointly" in line)
+    jointly = next(line for line in lines if line.startswith("RI ") and "jointly" in line)
     assert "<.0001" in jointly
     assert sum(line.startswith("C/A") for line in lines) == 2
 
 
 def test_json_holds_what_the_table_rounds(command, runs):
     document = json.loads(command("compare", "good.parquet", "poor.parquet", "--json").stdout)
-    joint = document["joint"]["single_draw_refusal_index"]
-    assert document["joint"]["refusal_index"] is None
+    joint = document["joint"]["refusal_index"]
+    assert document["joint"]["corrected_refusal_index"] is None
     assert joint["estimate"] == joint["first"] - joint["second"]
     assert joint["low"] < joint["estimate"] < joint["high"]
     (low, high) = document["variants"]
     assert (low["variant"], low["questions"], low["paired"]) == ("low", N, True)
-    assert set(high["metrics"]) >= {"single_draw_refusal_index", "f_score"}
+    assert set(high["metrics"]) >= {"refusal_index", "f_score"}
 
 
 def test_three_runs_are_ranked_with_ties_as_letters(command, runs):
@@ -106,39 +113,45 @@ def repeated(tmp_path, monkeypatch) -> Path:
 def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model_look_worse(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet")
     said = command(*arguments).stdout
-    index, single = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "single-draw RI"))
-    assert "<.0001" in single
-    assert "<.0001" not in index
-    assert "Drawn repeatedly: 1,000." in said
+    index, corrected = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
+    assert "<.0001" in index
+    assert "<.0001" not in corrected
+    assert "Sampled repeatedly: 1,000." in said
+    assert "RI and corrected RI disagree" in said
+    assert "The models differ in how random they are" in said
     assert "RI is the primary comparison" in " ".join(said.split())
     (variant,) = json.loads(command(*arguments, "--json").stdout)["variants"]
-    found = variant["metrics"]["refusal_index"]
-    assert f"{found['estimate']:.3f}" in index
+    found = variant["metrics"]["corrected_refusal_index"]
+    assert f"{found['estimate']:.3f}" in corrected
+    assert f"{variant['metrics']['refusal_index']['estimate']:.3f}" in index
     assert found["low"] < found["estimate"] == found["first"] - found["second"] < found["high"]
     assert (found["pvalue"] > 0.05, found["status"], found["questions_shared"]) == (True, "ok", 2 * N)
 
 
-def test_a_ranking_is_by_the_index_of_the_probabilities_and_says_which(command, repeated):
+def test_a_ranking_is_by_ri_and_by_the_corrected_index_where_that_is_asked_for(command, repeated):
     arguments = ("compare", "steady.parquet", "random.parquet", "never.parquet")
-    said = " ".join(command(*arguments).stdout.split())
-    assert "Ranked by RI, the index of the models' probabilities" in said
-    assert "never is not ranked: undefined (nobody_refused)." in said
+    corrected = ("--metric", "corrected_refusal_index")
+    said = command(*arguments).stdout
+    assert "orrected RI" not in said
+    assert "never is not ranked: undefined (nobody refused)." in said
+    assert "corrected RI" in command(*arguments, *corrected).stdout
     document = json.loads(command(*arguments, "--json").stdout)
     assert document["metric"] == "refusal_index"
+    assert [(run["run"], run["letters"]) for run in document["runs"]] == [("steady", "a"), ("random", "b")]
+    document = json.loads(command(*arguments, *corrected, "--json").stdout)
+    assert document["metric"] == "corrected_refusal_index"
     assert [run["letters"] for run in document["runs"]] == ["a", "a"]
-    by_single = json.loads(command(*arguments, "--metric", "single_draw_refusal_index", "--json").stdout)
-    assert [(run["run"], run["letters"]) for run in by_single["runs"]] == [("steady", "a"), ("random", "b")]
 
 
-def test_without_repeated_draws_everything_is_of_single_draws_and_says_so(command, runs):
+def test_without_repeated_draws_ri_is_all_there_is(command, runs):
     said = command("compare", "good.parquet", "poor.parquet").stdout
-    assert not any(line.startswith("RI ") for line in said.splitlines())
-    assert "single-draw RI is the index of one reply a question, and not RI" in said
+    assert any(line.startswith("RI ") for line in said.splitlines())
+    assert "orrected RI" not in said
     ranked = " ".join(command("compare", *(f"{name}.parquet" for name in INDICES)).stdout.split())
-    assert "single-draw RI, jointly" in ranked
-    done = command("compare", "good.parquet", "poor.parquet", "fair.parquet", "--metric", "refusal_index")
+    assert "RI, jointly" in ranked
+    done = command("compare", *(f"{name}.parquet" for name in INDICES), "--metric", "corrected_refusal_index")
     assert done.exit_code == 2
-    assert "expected repeated draws of every run for refusal_index" in " ".join(done.stderr.split())
+    assert "expected questions sampled more than once in every run" in " ".join(done.stderr.split())
 
 
 def test_other_questions_are_compared_unpaired_and_said_to_be(command, runs):
@@ -168,9 +181,9 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
     write_outcomes(never, Path("never.parquet"))
     done = command("compare", "good.parquet", "never.parquet", "--variant", "low")
     assert done.exit_code == 0
-    row = next(line for line in done.stdout.splitlines() if line.startswith("single-draw RI"))
+    row = next(line for line in done.stdout.splitlines() if line.startswith("RI "))
     assert row.split()[-1] == "undefined"
-    assert "single-draw RI: undefined (never: nobody refused)" in done.stdout
+    assert "RI: undefined (never: nobody refused)" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -181,6 +194,7 @@ def test_a_run_in_which_nobody_refused_is_undefined_not_zero(command, runs):
         (["good.parquet", "poor.parquet", "--metric", "fscore"], "--metric: expected one of .*did you mean 'f_score'"),
         (["good.parquet", "poor.parquet", "--variant", "lwo"], "has no variant 'lwo'.*did you mean 'low'"),
         (["good.parquet", "fair.parquet", "poor.parquet", "--metric", "f_score"], "name one variant, out of low, high"),
+        (["good.parquet", "fair.parquet", "--metric", "single_draw_refusal_index"], "did you mean 'refusal_index'"),
         (["good.parquet", "poor.parquet", "--adjustment", "tukey"], "--adjustment: expected one of max-t, holm"),
     ],
 )
@@ -237,7 +251,7 @@ def test_a_plan_from_rates_is_that_of_stats(command):
 def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference(command, runs):
     done = command("plan", "fair.parquet", "--difference", "0.2")
     assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
-    assert done.stdout.count("to tell it apart from a model with single-draw RI") == 2
+    assert done.stdout.count("to tell it apart from a model with RI") == 2
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):
@@ -258,20 +272,41 @@ def test_two_runs_are_planned_for_over_the_interval_of_their_difference(command,
     assert "post-hoc power" in done.stdout
 
 
-def test_a_budget_is_split_between_questions_and_repeated_draws(command, runs):
-    rates = ("--refusal-rate", ".4", "--error-rate", ".6", "--refusal-index", ".5")
-    plan = split_budget(PlanningScenario(0.4, 0.6, 0.5), 4000, refusal_slope=3)
-    by_requests = command("plan", *rates, "--budget-requests", "4000", "--refusal-slope", "3").stdout
-    by_requests = " ".join(by_requests.split())
-    assert f"{plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice" in by_requests
-    assert f"+-{plan.half_width:.3f}" in by_requests
-    by_cost = command("plan", *rates, "--budget-cost", "8", "--request-cost", ".002", "--refusal-slope", "3").stdout
-    assert " ".join(by_cost.split()) == by_requests
-    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000")
-    assert "low: of 3,000 requests" in from_run.stdout
-    noisy = command("plan", "good.parquet", "--budget-requests", "3000", "--refusal-slope", ".2", "--error-slope", ".2")
+RATES = ("--refusal-rate", ".4", "--error-rate", ".6", "--refusal-index", ".5")
+SCENARIO = PlanningScenario(0.4, 0.6, 0.5)
+
+
+def row_of(plan: str) -> list[str]:
+    """Return the cells of a plan's only row."""
+    lines = plan.splitlines()
+    return lines[next(n for n, line in enumerate(lines) if line.startswith("questions")) + 1].split()
+
+
+def test_a_budget_is_spent_on_ri_and_split_between_questions_and_repeats_for_the_corrected_index(command, runs):
+    of_ri = command("plan", *RATES, "--budget-requests", "4000").stdout
+    n = int(4000 / 1.4)
+    assert [f"{n:,}", f"{expected_half_width(SCENARIO, n).half_width:.3f}"] == row_of(of_ri)[:2]
+    slopes = ("--corrected", "--refusal-slope", "3")
+    plan = split_budget(SCENARIO, 4000, refusal_slope=3)
+    by_requests = command("plan", *RATES, "--budget-requests", "4000", *slopes).stdout
+    shown = [f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", f"{plan.half_width:.3f}"]
+    assert row_of(by_requests) == shown
+    assert f"run --limit {plan.n} --draws 2 --repeat-questions {plan.repeated} asks as" in by_requests
+    assert command("plan", *RATES, "--budget-cost", "8", "--request-cost", ".002", *slopes).stdout == by_requests
+    from_run = command("plan", "fair.parquet", "--variant", "low", "--budget-requests", "3000", "--corrected")
+    assert "with 3,000 requests under one prompt" in from_run.stdout
+    noisy = command("plan", "good.parquet", "--corrected", "--refusal-slope", ".2", "--error-slope", ".2")
     assert noisy.exit_code == 2
     assert "raise --refusal-slope or --error-slope" in noisy.stderr
+
+
+def test_a_plan_for_the_corrected_index_asks_every_question_twice(command):
+    plan = repeats_half_width(SCENARIO, 700, 700, refusal_slope=2, error_slope=2)
+    said = command("plan", *RATES, "--corrected", "-n", "700").stdout
+    assert row_of(said) == ["700", "700", "2,800", f"{plan.half_width:.3f}"]
+    assert "run --limit 700 --draws 2 asks as" in said
+    narrow = row_of(command("plan", *RATES, "--corrected", "--half-width", ".1").stdout)
+    assert float(narrow[-1]) == pytest.approx(0.1, abs=0.0006)
 
 
 def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
@@ -287,7 +322,13 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
         (["good.parquet", "--budget-cost", "3"], "--budget-cost and --request-cost belong together"),
         (["good.parquet", "--budget-requests", "3", "--budget-cost", "3", "--request-cost", "1"], "got both"),
         (["good.parquet", "--budget-requests", "-3"], "--budget-requests: expected a number above 0"),
-        (["good.parquet", "--budget-requests", "3", "--error-slope", "0"], "--error-slope: expected a number above 0"),
+        (["good.parquet", "--corrected", "--error-slope", "0"], "--error-slope: expected a number above 0"),
+        (
+            ["good.parquet", "--budget-requests", "3", "--error-slope", "1"],
+            "expected --corrected beside them, got none",
+        ),
+        (["good.parquet", "--corrected", "--difference", ".2"], "leave out --corrected to plan for a difference in RI"),
+        (["good.parquet", "fair.parquet", "--corrected"], "leave out --corrected to plan for a difference in RI"),
         (["--refusal-rate", ".5"], "--error-rate and --refusal-index together"),
         (["good.parquet", "--refusal-rate", ".5"], "got both"),
         (["good.parquet", "--half-width", "0"], "--half-width: expected a number above 0"),

@@ -55,7 +55,7 @@ def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_agai
     lines = [line.split()[:2] for line in said.splitlines()]
     assert ["likelihood", "60"] in lines
     folded = " ".join(said.split())
-    assert "refusals under normal (single-draw RI " in folded
+    assert "refusals under normal (RI " in folded
     assert "confidence.parquet" in folded
     document = json.loads(command("score", "r", "--json").stdout)
     assert document["confidence"] == json.loads(before["summary.json"])["confidence"]

@@ -10,6 +10,7 @@ import pytest
 
 from refusal_index.evaluation import checks
 from refusal_index.exporters import tracker
+from refusal_index.outcomes.summary import SUMMARY_VERSION
 from tests.cli.conftest import Command
 from tests.cli.making import LOW
 
@@ -63,6 +64,21 @@ def test_arguments_that_cannot_be_used_are_named(ran, command: Command, argument
     assert (ran / "replies.sqlite").read_bytes() == before
     assert result.output.startswith(said)
     assert "\n" not in result.output.strip()
+
+
+def test_a_summary_of_an_earlier_version_is_refused_with_the_command_that_makes_it_anew(ran, command: Command):
+    document = json.loads((ran / "summary.json").read_text())
+    (ran / "summary.json").write_text(json.dumps(document | {"summary_version": SUMMARY_VERSION - 1}))
+    result = command("export", "r", "--to", "csv", "--out", "metrics.csv")
+    assert (result.exit_code, Path("metrics.csv").exists()) == (2, False)
+    expected = f"expected summary_version {SUMMARY_VERSION}, got {SUMMARY_VERSION - 1}"
+    assert result.output == f"error: r/summary.json: {expected}; 'refusal-index score r' makes it anew\n"
+    bound = ("--at-most", "refusal_rate=0.999", "--json", "-")
+    judged = command("gate", "r", *bound).stdout  # a gate computes from the outcomes
+    assert command("score", "r").exit_code == 0
+    assert json.loads((ran / "summary.json").read_text()) == document
+    assert command("export", "r", "--to", "csv", "--out", "metrics.csv").exit_code == 0
+    assert command("gate", "r", *bound).stdout == judged
 
 
 def test_a_folder_that_is_no_run_is_bad_input(command: Command):

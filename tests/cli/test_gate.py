@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from junitparser import JUnitXml
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.gate_changes import ChangedQuestion
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
 
 N = 500
@@ -53,7 +55,7 @@ def test_exit_statuses_are_the_verdicts(command):
     ] == [0, 1, 3]
     done = command("gate", "worse.parquet", "--baseline", "base.parquet")
     assert done.stdout.startswith("FAIL: correct is beyond its limit")
-    assert "Changed most:" in done.stdout
+    assert "Single responses cannot show that any one question changed" in " ".join(done.stdout.split())
 
 
 def test_options_add_to_the_policy(command):
@@ -74,7 +76,9 @@ def test_the_reference_names_every_key_of_the_document(command):
     documented = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
     document = json.loads(command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-").stdout)
     assert documented == set(document)
-    assert all(f"`{key}`" in table for one in ("guards", "changed") for key in document[one][0])
+    keys = [*document["guards"][0], *(one.name for one in fields(ChangedQuestion))]
+    assert all(f"`{key}`" in table for key in keys)
+    assert f"| `gate_version` | {document['gate_version']} |" in table
 
 
 def test_every_form_is_written_and_says_the_same(command):
@@ -130,6 +134,22 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
     done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
     assert done.exit_code == 3
     assert "nothing is decided" in " ".join(done.stdout.split())
+
+
+def test_questions_that_a_worse_model_has_lost_count_as_missing(command):
+    write_outcomes(pl.read_parquet("worse.parquet").head(50), Path("rest.parquet"))
+    for arguments in (("rest.parquet", "--baseline", "base.parquet"), ("base.parquet", "--baseline", "rest.parquet")):
+        done = command("gate", *arguments)
+        assert done.exit_code == 3
+        assert "questions, or of their further draws, are absent or have no grade" in " ".join(done.stdout.split())
+
+
+def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_sampled_once(command):
+    Path("gate.toml").write_text('metric = "corrected_refusal_index"\n')
+    done = command("gate", "same.parquet", "--baseline", "base.parquet", "--policy", "gate.toml")
+    assert done.exit_code == 3
+    said = " ".join(done.stdout.split())
+    assert "corrected RI cannot be judged: no question was sampled more than once in both runs (run --draws 2)" in said
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import polars as pl
 import pytest
 import yaml
 
+from refusal_index.outcomes.table import write_outcomes
 from tests.cli.test_gate import write
 from tests.tiers import one_fast
 
@@ -97,6 +100,27 @@ def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate,
     assert {one.name for one in (tmp_path / "refusal-index-gate").iterdir()} == {
         *("gate.json", "gate.xml", "gate.svg", "report.html")
     }
+
+
+def test_the_candidate_is_asked_once_unless_the_arguments_say_otherwise():
+    assert "draws" not in STEPS["Ask the candidate"]["run"]
+
+
+def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path):
+    """The corrected index is guarded and has a number, which is not handed out as RI."""
+    for name in ("base", "same"):
+        once = pl.read_parquet(f"{name}.parquet").with_columns(
+            forced_grade=pl.when("wrong").then(pl.lit("incorrect")).otherwise(pl.lit("correct"))
+        )
+        flipped = pl.col("refused") ^ (pl.int_range(pl.len()) % 10 == 0)
+        again = once.with_columns(pl.lit(1, once["draw"].dtype).alias("draw"), refused=flipped)
+        write_outcomes(pl.concat([once, again]), tmp_path / f"{name}.parquet")
+    (tmp_path / "gate.toml").write_text('metric = "corrected_refusal_index"\n')
+    run_step("Judge it", tmp_path, candidate="same.parquet", baseline="base.parquet", policy="gate.toml")
+    guards = json.loads((tmp_path / "refusal-index-gate/gate.json").read_text())["guards"]
+    assert [one["metric"] for one in guards if one["metric"].endswith("refusal_index")] == ["corrected_refusal_index"]
+    assert guards[0]["candidate"] > 0
+    assert outputs(tmp_path)["refusal-index"] == ""
 
 
 @pytest.mark.slow

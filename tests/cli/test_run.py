@@ -200,7 +200,7 @@ def test_json_is_the_summary_of_the_folder_and_agrees_with_the_statistics(comman
     assert result.stdout == Path("r/summary.json").read_text()
     (variant,) = json.loads(result.stdout)["variants"]
     estimate = refusal_index(contingency_table(outcomes("r"))).estimate
-    assert variant["metrics"]["single_draw_refusal_index"]["estimate"] == estimate
+    assert variant["metrics"]["refusal_index"]["estimate"] == estimate
 
 
 @pytest.mark.parametrize(

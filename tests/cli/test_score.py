@@ -32,11 +32,11 @@ def test_two_columns_are_enough_and_json_holds_what_the_statistics_say(command):
     assert variant["table"] == {
         "refused_wrong": 71, "refused_right": 3, "answered_wrong": 21, "answered_right": 5
     }  # fmt: skip
-    assert variant["metrics"]["single_draw_refusal_index"]["estimate"] == expected.estimate
+    assert variant["metrics"]["refusal_index"]["estimate"] == expected.estimate
     low, high = expected.confidence_interval()
     assert (
-        variant["metrics"]["single_draw_refusal_index"]["low"],
-        variant["metrics"]["single_draw_refusal_index"]["high"],
+        variant["metrics"]["refusal_index"]["low"],
+        variant["metrics"]["refusal_index"]["high"],
     ) == (low, high)
 
 
@@ -47,7 +47,7 @@ def test_penalty_and_confidence_level_are_taken_and_told(command):
     metrics = document["variants"][0]["metrics"]
     assert metrics["weighted_score"]["estimate"] == pytest.approx(0.05 - 0.2 * 0.26)
     low, high = refusal_index(TABLE).confidence_interval(0.8)
-    assert (metrics["single_draw_refusal_index"]["low"], metrics["single_draw_refusal_index"]["high"]) == (low, high)
+    assert (metrics["refusal_index"]["low"], metrics["refusal_index"]["high"]) == (low, high)
     assert "80 % interval" in command("score", "o.csv", "--confidence-level", "0.8").stdout
 
 

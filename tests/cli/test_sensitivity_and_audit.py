@@ -12,6 +12,7 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.labels import audit_sheet, labelled_arrays, read_labels, write_sheet
 from refusal_index.outcomes.presentation import METRIC_COLUMNS
+from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes, write_outcomes
 from refusal_index.stats import (
     METRIC_NAMES,
@@ -73,7 +74,7 @@ def test_guessing_among_choices_is_corrected_for(command, run):
     done = command("sensitivity", run, "--choices", "4")
     expected = correct_guessing(ContingencyTable(98, 20, 60, 80), 4)
     row = line(done.stdout, "corrected for guessing among 4")
-    assert (f"{expected.estimate:.3f}" in row) if expected.estimate is not None else (expected.reason in row)
+    assert (f"{expected.estimate:.3f}" if expected.estimate is not None else worded(expected.reason)) in row
 
 
 def test_a_sheet_is_drawn_labelled_and_corrects_the_index(command, run):
@@ -113,7 +114,7 @@ def test_answers_of_a_kind_without_labels_leave_the_correction_undefined_and_are
     label(run, ~FORCED_RIGHT)
     done = command("sensitivity", run, "--labels", "labelled.csv")
     row = line(done.stdout, "corrected by")
-    assert "no_labels:refused_graded_right" in row
+    assert worded("no_labels:refused_graded_right") in row
     assert row.split()[4] == "-"
     assert "none says right or wrong of the forced answers graded correct" in " ".join(done.stdout.split())
 
@@ -124,7 +125,7 @@ def test_answers_of_a_kind_that_the_run_does_not_have_need_no_labels(command, ru
     label("few.parquet", pl.lit(value=True))
     done = command("sensitivity", "few.parquet", "--labels", "labelled.csv")
     assert line(done.stdout, "corrected by").split()[4] == "1.000"
-    assert "zero_cell:refused_right" in line(done.stdout, "corrected by")
+    assert worded("zero_cell:refused_right") in line(done.stdout, "corrected by")
 
 
 def test_each_model_is_corrected_by_its_own_labels(command, run):
@@ -135,7 +136,7 @@ def test_each_model_is_corrected_by_its_own_labels(command, run):
     mine, others = (row for row in done.stdout.splitlines() if row.startswith("corrected by"))
     assert f"{refusal_index(ContingencyTable(98, 20, 60, 80)).estimate:.3f}" in mine
     assert others.startswith("corrected by 0 labels")
-    assert "no_labels:refused_graded_wrong+refused_graded_right+answered_graded_wrong" in others
+    assert worded("no_labels:refused_graded_wrong+refused_graded_right+answered_graded_wrong") in others
     assert "m, d: labelled first answers" in done.stdout
 
 
@@ -155,7 +156,7 @@ def test_where_the_largest_error_rates_are_impossible_the_other_end_is_shown(com
     row = line(shown, "  and alike on refused")
     smallest = refusal_index(ContingencyTable(98, 20, 60, 80)).estimate
     assert f"{smallest:.3f} to -" in row
-    assert "negative_cell:refused_right at the largest rates" in row
+    assert f"{worded('negative_cell:refused_right')} at the largest rates" in row
 
 
 def test_a_level_near_one_is_not_rounded_to_it(command, run):
@@ -209,7 +210,7 @@ def test_a_half_width_that_labels_cannot_reach_is_refused(command, run):
     assert "expected --size or --half-width, got both" in both.stderr
 
 
-def test_what_leads_from_single_draws_to_ri_has_a_row_for_each_change(command):
+def test_what_leads_from_ri_to_the_corrected_index_has_a_row_for_each_change(command):
     rng = np.random.default_rng(5)
     x = rng.standard_normal(400)
     refused, wrong = (2 * z + rng.standard_normal((2, 400)) > 0 for z in (x, 0.7 * x + 0.7 * rng.standard_normal(400)))
@@ -228,7 +229,9 @@ def test_what_leads_from_single_draws_to_ri_has_a_row_for_each_change(command):
     low, high = found.confidence_interval()
     assert f"{found.forced_for_all:.3f}" in line(shown, "every answer is a forced one")
     assert f"{found.uncorrected:.3f}" in line(shown, "  of another draw")
-    assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(shown, "  without chance: RI itself")
+    assert f"{found.estimate:.3f}  [{low:.3f}, {high:.3f}]" in line(shown, "  without sampling noise: corrected RI")
+    single = refusal_index(refused=refused[0], wrong=wrong[0])
+    assert f"{single.estimate:.3f}" in line(shown, "refused again is wrong (as scored)")
 
 
 def test_labels_correct_every_metric_of_their_variant(command, run):
@@ -245,7 +248,7 @@ def test_labels_correct_every_metric_of_their_variant(command, run):
     shown = command("sensitivity", run, "--labels", "sheet.csv").stdout
     for one, name in zip(prediction_powered(refused, wrong, **arrays), METRIC_NAMES, strict=True):
         low, high = one.confidence_interval()
-        row = line(shown, METRIC_COLUMNS["single_draw_refusal_index" if name == "refusal_index" else name] + " ")
+        row = line(shown, METRIC_COLUMNS[name] + " ")
         assert f"{one.estimate:.3f}" in row
         assert f"[{low:.3f}, {high:.3f}]" in row
     assert "By labels: prediction-powered" in shown

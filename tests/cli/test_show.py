@@ -62,8 +62,8 @@ def test_undefined_and_boundary_rows_say_so_and_why(capsys):
     assert "boundary" in cells
     assert any(cell.endswith("1.000]") for cell in cells)
     said = "\n".join(lines)
-    assert "low: single-draw RI is undefined: no question was refused" in said
-    assert "high: single-draw RI lies at its limit of +1" in said
+    assert "low: RI is undefined: no question was refused" in said
+    assert "high: RI lies at its limit of +1" in said
 
 
 def test_few_unscored_are_said_and_many_are_a_warning(capsys):

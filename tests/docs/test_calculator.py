@@ -103,7 +103,7 @@ def assert_agrees(found: dict[str, Any], cells: tuple[int, ...], half_width: flo
     assert (result.reason or "") == found["caution-reason"], (cells, found)
     assert "_" not in found["caution"] + found["plan"], "codes are for programs"
     if result.estimate is None or result.rho is None:
-        assert found["headline"] == "single-draw RI undefined"
+        assert found["headline"] == "RI undefined"
         assert "estimate" not in found
         assert "low" not in found
         return

@@ -119,7 +119,7 @@ def test_the_calculator_fits_its_window_and_works_from_a_disk(
     page = Page(chromium, width=width, height=height, dark=dark)
     page.open(site / "calculator.html")
     assert page.run("document.documentElement.scrollWidth") == width
-    assert page.run("document.getElementById('headline').textContent") == "single-draw RI 0.482"
+    assert page.run("document.getElementById('headline').textContent") == "RI 0.482"
     assert page.run("document.querySelector('#plane svg').getBoundingClientRect().right") <= width
     assert page.complaints() == []
     assert {url.partition(":")[0] for url in page.requests()} <= {"file", "data"}

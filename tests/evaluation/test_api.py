@@ -113,8 +113,8 @@ def test_a_dataset_by_name_and_what_a_run_can_be_asked():
     assert run.outcomes.height == 20
     assert run.variants == ("low", "high")
     assert run.is_complete
-    assert run.single_draw_refusal_index("high").table.n == 10
-    assert run.refusal_index("high").reason == "no_repeated_questions"
+    assert run.refusal_index("high").table.n == 10
+    assert run.corrected_refusal_index("high").reason == "no_repeated_questions"
     with pytest.raises(OutcomeTableError, match="expected one of low, high, got 'hihg'; did you mean 'high'"):
         run.refusal_index("hihg")
     with pytest.raises(OutcomeTableError, match="expected one of low, high, got None"):
@@ -254,10 +254,11 @@ def test_both_indices_of_a_run_are_those_of_its_summary():
     how = {"limit": 120, "variants": "normal", "engine": "local"}
     drawn = ri.evaluate("almanac/small", "almanac", draws=2, **how)
     (variant,) = drawn.summary.variants
-    found, single = drawn.refusal_index(), drawn.single_draw_refusal_index()
+    found, corrected = drawn.refusal_index(), drawn.corrected_refusal_index()
     assert (found.estimate, found.status) == (variant.index.estimate, variant.index.status)
-    assert found.n_repeated == 120
-    assert single.estimate == variant.metric("single_draw_refusal_index").estimate
+    assert (corrected.estimate, corrected.status) == (variant.corrected.estimate, variant.corrected.status)
+    assert corrected.n_repeated == 120
     steady = ri.evaluate("almanac/small", "almanac", temperature=0, **how)
-    assert steady.refusal_index().estimate == pytest.approx(steady.single_draw_refusal_index().estimate, abs=1e-9)
-    assert steady.summary.variants[0].index.name == "refusal_index"
+    found, corrected = steady.refusal_index(), steady.corrected_refusal_index()
+    assert corrected.estimate == pytest.approx(found.estimate, abs=1e-9)
+    assert corrected.confidence_interval() == pytest.approx(found.confidence_interval(), abs=1e-9)

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
+from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.exporters.results import read_folder
@@ -22,6 +23,33 @@ ONCE_ASKED = 60 + 30  # odd numbers are refused, and asked again
 
 def measure(out: str = "run", **settings: object) -> ri.Run:
     return ri.evaluate(answer, ROWS, out=out, **LOCAL | {"max_connections": 1, "draws": 2} | settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "requests"),
+    [
+        ({"draws": None}, ONCE_ASKED),  # the paper's protocol: each question once, and again where it was refused
+        ({"draws": None, "temperature": 0.0}, ONCE_ASKED),
+        ({"draws": 2}, 4 * 60),  # of two samples every question is forced to be answered
+    ],
+)
+def test_requests_are_one_a_question_and_one_a_refusal_unless_more_samples_are_asked_for(settings, requests):
+    (variant,) = measure(**settings).summary.variants
+    assert variant.usage.requests == requests
+    assert (variant.corrected is None) == (requests == ONCE_ASKED and "temperature" not in settings)
+
+
+def test_some_questions_may_be_asked_twice_and_the_others_once():
+    run = measure(draws=None, repeat_questions=20)
+    once = run.outcomes.filter(pl.len().over("question_id") == 1)
+    assert once.height == 40
+    assert run.summary.variants[0].usage.requests == 4 * 20 + 40 + once["refused"].sum()
+
+
+def test_of_a_thousand_questions_each_is_asked_once_too():
+    rows = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(1000)]
+    drawing = plan_of(answer, rows, out="large", temperature=0.7, **LOCAL).settings.drawing
+    assert (drawing.draws, drawing.repeat_questions) == (1, None)
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def runs(tmp_path_factory) -> dict[str, ri.Run]:
 
 
 def failed(found: GateResult) -> set[str]:
-    return {one.named.metric.removeprefix("single_draw_") for one in found.guards if one.test.verdict == "fail"}
+    return {one.named.guard.name for one in found.guards if one.test.verdict == "fail"}
 
 
 def test_a_model_that_always_answers_and_one_that_always_refuses_fail_by_name(runs):

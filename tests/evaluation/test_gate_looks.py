@@ -82,11 +82,14 @@ def test_the_same_model_passes_before_all_is_asked(baseline, anytime):
     assert gate(found.run, "base", TOLERANT).to_document() == found.verdict.to_document()
 
 
+KNOWS = TOLERANT.changed(margins={"correct_rate": 0.1})
+
+
 def test_a_worse_model_fails_by_name_at_the_first_look(baseline):
-    found = judged(plan(model(6)), baseline)
+    found = judged(plan(model(6)), baseline, KNOWS)
     assert found.verdict.verdict == "fail"
     assert found.run.stopped.look == 1
-    assert failed(found) == {"refusal_index"}
+    assert failed(found) == {"correct_rate"}
 
 
 @pytest.mark.parametrize("refused", [(), tuple(range(7))], ids=["answers everything", "refuses everything"])
@@ -197,9 +200,9 @@ def test_a_budget_that_ends_first_leaves_a_verdict_that_cannot_be_pass(baseline)
 
 
 def test_between_two_looks_nothing_is_decided_however_clear(baseline):
-    clear = judged(plan(model(6)), baseline)
+    clear = judged(plan(model(6)), baseline, KNOWS)
     assert (clear.verdict.verdict, clear.run.stopped.look) == ("fail", 1)
-    lenient = TOLERANT.changed(max_missing=0.9)
+    lenient = KNOWS.changed(max_missing=0.9)
     found = judged(plan(model(6), "again", max_requests=clear.verdict.questions), baseline, lenient)
     assert found.run.ended
     assert found.verdict.verdict == "inconclusive"
@@ -229,7 +232,9 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     assert found.missing["candidate"] == pytest.approx(0.8)
     assert (found.verdict, found.guards) == ("inconclusive", ())
     Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
-    assert gate("elsewhere.parquet", "base", TOLERANT).verdict == "pass", "by what is there"
+    elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
+    assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
+    assert elsewhere.why.startswith("80 % of the candidate's questions")
     folder.replies.unlink()  # run.json alone knows it, too
     assert gate("candidate", "base", TOLERANT).verdict == "inconclusive"
 
@@ -304,13 +309,13 @@ def test_scores_are_those_of_the_runs_own_penalty_and_weights(baseline):
     bounds = {"weighted_score": -2.5, "truthfulness_score": -1.0}
     found = gate(dear, "base", Policy(at_least=bounds))
     rate = {one.name: one.estimate for one in dear.summary.variants[0].metrics}
-    (one,) = (one for one in found.guards if one.named.metric == "weighted_score")
+    (one,) = (one for one in found.guards if one.named.guard.name == "weighted_score")
     assert one.named.candidate == pytest.approx(rate["weighted_score"])
     assert one.named.candidate == pytest.approx(rate["correct_rate"] - 3 * (1 - rate["refusal_rate"]))
     margins = {"weighted_score": 0.1}
     with pytest.raises(OutcomeTableError, match=r"penalty: expected the same .* weighted_score, got 3.0 and 1.0"):
         gate(dear, "base", Policy(margins=margins))
-    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.metric in margins)
+    (one,) = (one for one in gate(dear, dear, Policy(margins=margins)).guards if one.named.guard.name in margins)
     assert one.named.baseline == pytest.approx(rate["weighted_score"])
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from refusal_index.evaluation.panel import PanelFolder
 from refusal_index.evaluation.sweep import CellResult
-from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.errors import RunFolderError
+from refusal_index.outcomes.run_sets import SET_VERSION, set_members
 
 
 def failed(name: str, error: str = "gone") -> CellResult:
@@ -26,6 +29,21 @@ def test_those_without_a_number_stand_as_they_came_behind_all_others(tmp_path: P
         ("final", 1001),
         ("best", 1002),
     ]
+
+
+def test_checkpoints_of_an_earlier_version_keep_their_places_without_its_numbers(tmp_path: Path) -> None:
+    PanelFolder(tmp_path).put(failed("at-5"), 5)
+    place = tmp_path / "summary.json"
+    document = json.loads(place.read_text())
+    document["runs"][0] |= {"status": "complete", "summary": {}, "refusal_index": {"estimate": 0.5}, "error": None}
+    place.write_text(json.dumps(document | {"set_version": SET_VERSION - 1}))
+    PanelFolder(tmp_path).put(failed("at-10"), 10)
+    now = json.loads(place.read_text())
+    assert (now["set_version"], [one["model"] for one in now["runs"]]) == (SET_VERSION, ["at-5", "at-10"])
+    assert now["runs"][0] == document["runs"][0] | {"summary": None, "refusal_index": None}
+    place.write_text(json.dumps(document | {"set_version": SET_VERSION + 1}))
+    with pytest.raises(RunFolderError, match="is not the summary of checkpoints"):
+        PanelFolder(tmp_path)
 
 
 def test_one_that_came_to_nothing_takes_the_place_of_nothing_only(tmp_path: Path) -> None:

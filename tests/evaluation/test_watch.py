@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import threading
@@ -23,7 +24,7 @@ from refusal_index.engines.settings import Limits
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
 from refusal_index.outcomes.errors import RunFolderError
-from refusal_index.outcomes.run_sets import set_document, set_members
+from refusal_index.outcomes.run_sets import SET_VERSION, set_document, set_members
 
 VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0, "engine": "local"}
 
@@ -229,13 +230,26 @@ def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_pat
         prepare_watch(tmp_path, "almanac/{step}", VALUES)
 
 
+def test_a_panel_of_an_earlier_version_is_made_anew_by_its_command(tmp_path: Path):
+    checkpoint(tmp_path / "checkpoints" / "small")
+    out = tmp_path / "panel"
+    watched(tmp_path / "checkpoints", out)
+    document = set_document(out)
+    (out / "summary.json").write_text(json.dumps(document | {"set_version": SET_VERSION - 1}))
+    with pytest.raises(RunFolderError, match="repeat the command that made the set: no question is asked again"):
+        set_members(out)
+    asked = Asked()
+    watched(tmp_path / "checkpoints", out, asked=asked)
+    assert (set_document(out), asked.replies) == (document, 0)
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "small")
     out = tmp_path / "panel"
     watched(tmp_path / "checkpoints", out)
     with pytest.raises(RunFolderError, match="is the folder of a single run"):
         prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=out / "small")
-    (out / "summary.json").write_text('{"set_version": 1, "config": {}, "runs": []}')
+    (out / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "config": {}, "runs": []}))
     with pytest.raises(RunFolderError, match="is not the summary of checkpoints"):
         prepare_watch(tmp_path / "checkpoints", "almanac/{name}", VALUES, out=out)
     assert "config" in set_document(out)

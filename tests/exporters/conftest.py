@@ -28,7 +28,7 @@ def a_run(folder: Path, **settings: Any) -> Run:
 
 @pytest.fixture(scope="session")
 def run(tmp_path_factory) -> Run:
-    """A finished run of single draws, so that the index of its probabilities is undefined; no test changes it."""
+    """A finished run of one response a question, so that its corrected index is undefined; no test changes it."""
     return a_run(tmp_path_factory.mktemp("exported") / "run", draws=1)
 
 

@@ -28,9 +28,8 @@ def test_every_metric_is_a_row_with_its_unrounded_interval(run, summary, tmp_pat
 
 def test_what_is_undefined_is_an_empty_cell_with_its_reason(run, tmp_path):
     export_runs([run.path], "csv", tmp_path / "out.csv")
-    (row,) = (
-        one for one in rows_of(tmp_path / "out.csv") if (one["variant"], one["metric"]) == ("low", "refusal_index")
-    )
+    wanted = ("low", "corrected_refusal_index")
+    (row,) = (one for one in rows_of(tmp_path / "out.csv") if (one["variant"], one["metric"]) == wanted)
     assert (row["estimate"], row["low"], row["high"]) == ("", "", "")
     assert (row["status"], row["reason"]) == ("undefined", "no_repeated_questions")
 
@@ -43,8 +42,8 @@ def test_numbers_of_an_incomplete_variant_have_that_status_and_how_much_is_missi
         ("low", "40", "0"), ("high", "30", "10"), ("pooled", "", "10"),
     }  # fmt: skip
     status = {(row["variant"], row["metric"]): row["status"] for row in rows}
-    assert status["high", "correct_rate"] == status["pooled", "single_draw_refusal_index"] == "incomplete"
-    assert (status["low", "correct_rate"], status["high", "refusal_index"]) == ("ok", "undefined")
+    assert status["high", "correct_rate"] == status["pooled", "refusal_index"] == "incomplete"
+    assert (status["low", "correct_rate"], status["high", "corrected_refusal_index"]) == ("ok", "undefined")
 
 
 def test_no_cell_is_a_formula(run, tmp_path):

@@ -67,7 +67,7 @@ def test_every_defined_score_is_there_with_its_interval(name, request, tmp_path)
 def test_an_undefined_index_is_left_out_with_its_reason(run, tmp_path):
     aggregate, _ = exported(run.path, tmp_path)
     details = aggregate["source_metadata"]["additional_details"]
-    assert details["low/refusal_index undefined"] == "no_repeated_questions"
+    assert details["low/corrected_refusal_index undefined"] == "no_repeated_questions"
 
 
 def test_the_penalty_is_the_end_of_the_range_of_the_weighted_score(run, tmp_path):

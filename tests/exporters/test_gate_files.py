@@ -18,6 +18,7 @@ from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy
 from refusal_index.outcomes.presentation.blocks import OBEYED
+from refusal_index.outcomes.presentation.gate import NO_CHANGES
 from refusal_index.outcomes.runs import ComparedRun, compared_runs
 from refusal_index.outcomes.table import Identification, outcome_table
 
@@ -38,7 +39,7 @@ HOSTILE = (
 )
 
 
-def run_of(name: str, wrong_from: int, n: int = 120) -> ComparedRun:
+def run_of(name: str, wrong_from: int, n: int = 120, temperature: float = 0.0) -> ComparedRun:
     rng = np.random.default_rng(5)
     refused = rng.random(n) < 0.4
     rows = (
@@ -49,7 +50,7 @@ def run_of(name: str, wrong_from: int, n: int = 120) -> ComparedRun:
         )
         for i in range(n)
     )
-    return compared_runs(Path("x.parquet"), outcome_table(rows), {})[0]
+    return compared_runs(Path("x.parquet"), outcome_table(rows), {"decoding": {"temperature": temperature}})[0]
 
 
 @pytest.fixture(scope="module", params=HOSTILE)
@@ -68,10 +69,10 @@ def test_no_two_cases_of_junit_have_the_same_name():
 def test_junit_is_read_back_with_every_guard(found):
     (suite,) = JUnitXml.fromstring(to_junit(found))
     cases = {case.name: case for case in suite}
-    assert list(cases) == ["verdict", *(one.named.metric for one in found.guards)]
+    assert list(cases) == ["verdict", *(one.named.guard.name for one in found.guards)]
     kinds = {"pass": [], "fail": [Failure], "inconclusive": [Error]}
     for one in found.guards:
-        assert [type(result) for result in cases[one.named.metric].result] == kinds[one.test.verdict]
+        assert [type(result) for result in cases[one.named.guard.name].result] == kinds[one.test.verdict]
     assert [type(result) for result in cases["verdict"].result] == kinds[found.verdict] == [Failure]
     assert cases["verdict"].result[0].message == found.why
     assert suite.failures == 1 + sum(one.test.verdict == "fail" for one in found.guards)
@@ -106,6 +107,12 @@ def test_markdown_shows_texts_of_others_and_obeys_none(found):
     plain = [one.question_id for one in found.changed if one.question_id.isprintable() and "sk-" not in one.question_id]
     assert plain
     assert {one.strip() for one in plain} <= shown
+
+
+def test_markdown_says_why_no_question_can_be_shown_to_have_changed():
+    text = to_markdown(decide(run_of("candidate", 0, temperature=0.7), run_of("base", 2), Policy()))
+    assert line(NO_CHANGES["single_responses"]) in text
+    assert "<details>" not in text
 
 
 BEGINNINGS = ("- x", "1. x", "12. x", "2024) x", "3.", "+ x", "= x", "# x", "> x", "    x", "***", "---", "/close")

@@ -26,12 +26,12 @@ def test_metrics_are_named_by_variant_metric_and_end(drawn):
         for metric, value in variant["metrics"].items():
             for end, name in (("estimate", ""), ("low", "/low"), ("high", "/high")):
                 assert found.get(f"{variant['variant']}/{metric}{name}") == value[end]
-    assert found["pooled/single_draw_refusal_index"] == document["pooled"][0]["single_draw_refusal_index"]["estimate"]
+    assert found["pooled/refusal_index"] == document["pooled"][0]["refusal_index"]["estimate"]
 
 
 def test_what_is_undefined_is_no_number(run, summary):
-    assert summary["variants"][0]["metrics"]["refusal_index"]["estimate"] is None
-    assert not [name for name in numbers(summary) if name.startswith("low/refusal_index")]
+    assert summary["variants"][0]["metrics"]["corrected_refusal_index"]["estimate"] is None
+    assert not [name for name in numbers(summary) if name.startswith("low/corrected_refusal_index")]
 
 
 def test_variants_whose_names_come_out_alike_stay_apart():

@@ -71,6 +71,7 @@ def test_folders_of_an_earlier_release_are_told_apart_by_their_places(run, tmp_p
     ("place", "value", "said"),
     [
         (("summary_version",), 99, "expected summary_version"),
+        (("summary_version",), 2, "expected summary_version 3, got 2"),
         (("confidence_level",), "0.95", "confidence_level is '0.95'"),
         (("confidence_level",), 7.0, "confidence_level is 7.0"),
         (("variants",), "many", "expected the metrics of each variant"),
@@ -97,6 +98,16 @@ def test_a_summary_that_was_tampered_with_is_named_with_what_makes_it_anew(run, 
         read_exported([folder])
     assert said in str(raised.value)
     assert f"'refusal-index score {folder}' makes it anew" in str(raised.value)
+
+
+def test_a_number_that_is_not_identified_is_read_with_its_interval(run, tmp_path):
+    folder = shutil.copytree(run.path, tmp_path / "run")
+    document = json.loads((folder / "summary.json").read_text())
+    document["variants"][0]["metrics"]["corrected_refusal_index"] |= {"status": "not_identified", "low": -1, "high": 1}
+    (folder / "summary.json").write_text(json.dumps(document))
+    (found,) = read_exported([folder])
+    (corrected,) = (one for one in found.variants[0].metrics if one.name == "corrected_refusal_index")
+    assert (corrected.status, corrected.estimate, corrected.low, corrected.high) == ("not_identified", None, -1, 1)
 
 
 def test_a_folder_without_results_says_what_makes_them(run, tmp_path):

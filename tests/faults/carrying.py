@@ -70,10 +70,18 @@ class Stage:
         command = self._start(step)
         self.running.append(command)
         ended = command.wait(self.scenario.limit)
+        if self.engine.name == "vllm":
+            self._settle()  # a program that the killed command started asks on for a moment
         self.api._fault = None
         self.idle += [fault for fault, count in zip(step.faults, plan.happened, strict=True) if not count]
         self.lost += max(0, len(self.api.answered) - self.kept() - unkept)
         return ended
+
+    def _settle(self) -> None:
+        answered = -1
+        while answered < len(self.api.answered):
+            answered = len(self.api.answered)
+            time.sleep(0.3)
 
     def kept(self) -> int:
         """Count the responses that the store holds."""

@@ -12,15 +12,14 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.draws import draws_summary
 from refusal_index.outcomes.presentation import to_text
-from refusal_index.outcomes.presentation.summary import summary_blocks
+from refusal_index.outcomes.presentation.summary import REPEATS_RI, summary_blocks
 from refusal_index.outcomes.sensitivity import outcome_counts, sensitivity
-from refusal_index.outcomes.summary import summarise, summary_to_json
+from refusal_index.outcomes.summary import Summary, summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,
     OutcomeCounts,
-    copula_tests,
     corrected_refusal_index,
     joint_corrected_refusal_index,
     joint_refusal_index,
@@ -63,12 +62,10 @@ def test_the_pooled_index_is_the_joint_estimate_over_matched_questions():
     (pooled,) = summarise(pl.concat([tables[0], shuffled, tables[2]])).pooled
     joint = joint_refusal_index(refused, np.broadcast_to(wrong, refused.shape))
     assert (pooled.model, pooled.dataset, pooled.variants) == ("m", "d", tuple(VARIANTS))
-    assert pooled.index.estimate == pytest.approx(joint.estimate, abs=1e-12)
-    assert (pooled.index.low, pooled.index.high) == pytest.approx(joint.confidence_interval(), abs=1e-12)
+    index = pooled.refusal_index
+    assert index.estimate == pytest.approx(joint.estimate, abs=1e-12)
+    assert (index.low, index.high) == pytest.approx(joint.confidence_interval(), abs=1e-12)
     assert pooled.homogeneity.pvalue == pytest.approx(joint.homogeneity.pvalue, abs=1e-9)
-    tests = copula_tests(refused, np.broadcast_to(wrong, refused.shape))
-    assert [fit.family for fit in pooled.copulas] == [test.family for test in tests]
-    assert pooled.gaussian.pvalue == pytest.approx(next(t.pvalue for t in tests if t.family == "gaussian"), abs=1e-9)
 
 
 def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named():
@@ -77,17 +74,17 @@ def test_a_variant_without_refusals_is_left_out_of_the_joint_estimate_and_named(
     nobody = table_of(np.zeros(N, bool), error > 0, "never")
     (pooled,) = summarise(pl.concat([*tables, nobody])).pooled
     assert pooled.left_out == {"never": "nobody_refused"}
-    assert pooled.index.status == "ok"
+    assert pooled.refusal_index.status == "ok"
 
 
 def test_one_variant_is_not_pooled_and_models_are_pooled_apart():
     refusal, error = latent()
     one = table_of(refusal > 0, error > 0, "normal")
     assert summarise(one).pooled == ()
-    assert summarise(one).index == summarise(one).variants[0].metric("single_draw_refusal_index")
+    assert summarise(one).index == summarise(one).variants[0].metric("refusal_index")
     both = pl.concat([one, table_of(refusal > 1, error > 0, "high")])
     other = both.with_columns(model=pl.lit("other"))
-    assert summarise(both).index == summarise(both).pooled[0].index
+    assert summarise(both).index == summarise(both).pooled[0].refusal_index
     assert [pooled.model for pooled in summarise(pl.concat([both, other])).pooled] == ["m", "other"]
     assert summarise(pl.concat([both, other])).index is None
     assert summarise(one.clear()).index is None
@@ -105,12 +102,13 @@ def test_repeated_draws_are_corrected_for_noise_as_stats_does():
     found = draws_summary(table, 0.95)
     expected = corrected_refusal_index(refused, wrong)
     assert (found.questions, found.draws) == (N, 4)
-    assert found.refusal_index.estimate == pytest.approx(expected.estimate, abs=1e-12)
-    assert (found.refusal_index.low, found.refusal_index.high) == pytest.approx(expected.confidence_interval())
+    index = found.corrected_refusal_index
+    assert index.estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert (index.low, index.high) == pytest.approx(expected.confidence_interval())
     assert found.forced_for_all == expected.forced_for_all
     assert found.uncorrected == expected.uncorrected
     assert found.refusal_reliability == expected.refusal_reliability
-    assert found.refusal_index.estimate > found.mid_rank_spearman.estimate > found.uncorrected
+    assert index.estimate > found.mid_rank_spearman.estimate > found.uncorrected
 
 
 def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]:
@@ -120,54 +118,97 @@ def drawn_twice(twice: int = 400) -> tuple[np.ndarray, np.ndarray, pl.DataFrame]
     return refused, wrong, table.filter((pl.col("draw") == 0) | few)
 
 
-def test_single_draws_of_all_questions_enter_the_index_as_stats_does_it():
+def test_first_draws_of_all_questions_enter_the_corrected_index_as_stats_does_it():
     refused, wrong, table = drawn_twice()
     scored = np.tile(np.arange(N) < 400, (2, 1))
     expected = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
     (variant,) = summarise(table).variants
     assert (variant.draws.questions, variant.table.n) == (400, N)
-    assert variant.metric("refusal_index").estimate == pytest.approx(expected.estimate, abs=1e-12)
-    assert variant.index is variant.metric("refusal_index")
-    single = refusal_index(refused=refused[0], wrong=wrong[0])
-    assert variant.metric("single_draw_refusal_index").estimate == single.estimate
+    assert variant.corrected is variant.metric("corrected_refusal_index")
+    assert variant.corrected.estimate == pytest.approx(expected.estimate, abs=1e-12)
 
 
-def test_without_repeated_draws_the_index_goes_by_the_name_of_single_draws():
+def test_ri_is_of_the_first_response_to_each_question_however_many_there_are():
+    refused, wrong, table = drawn_twice()
+    expected = refusal_index(refused=refused[0], wrong=wrong[0])
+    for outcomes in (table, table.filter(draw=0)):
+        (variant,) = summarise(outcomes).variants
+        assert variant.index is variant.metric("refusal_index")
+        assert variant.index.estimate == expected.estimate
+        assert (variant.index.low, variant.index.high) == expected.confidence_interval()
+
+
+def test_without_repeated_draws_there_is_no_corrected_index():
     refusal, error = latent()
     table = table_of(refusal > 0, error > 0, "normal")
     (variant,) = summarise(table).variants
-    assert variant.index.name == "single_draw_refusal_index"
-    defined = variant.metric("refusal_index")
+    defined = variant.metric("corrected_refusal_index")
     assert (defined.estimate, defined.status, defined.reason) == (None, "undefined", "no_repeated_questions")
+    assert variant.corrected is summarise(table).corrected is None
     text = to_text(summary_blocks(summarise(table)))
-    assert "single-draw RI is the index of one reply a question, and not RI" in text
-    assert "RI" not in {column.strip() for column in text.splitlines()[0].split("  ")}
+    assert "RI" in {column.strip() for column in text.splitlines()[0].split("  ")}
+    assert "orrected" not in text
 
 
-def test_at_temperature_zero_one_draw_shows_the_probabilities():
+def at_temperature_0(*tables: pl.DataFrame) -> Summary:
+    return summarise(pl.concat(tables), is_deterministic=True)
+
+
+def test_at_temperature_zero_the_corrected_index_repeats_ri_exactly_alone_and_jointly():
     refusal, error = latent()
-    table = table_of(refusal > 0, error > 0, "normal")
-    (variant,) = summarise(table, always_alike=True).variants
-    assert variant.index.name == "refusal_index"
-    assert variant.index.estimate == variant.metric("single_draw_refusal_index").estimate
-    assert "at temperature 0 every draw is the same reply" in to_text(
-        summary_blocks(summarise(table, always_alike=True))
+    once = [table_of(refusal > threshold, error > 0, name) for name, threshold in VARIANTS.items()]
+    twice = [pl.concat([table, table.with_columns(draw=pl.lit(1, table["draw"].dtype))]) for table in once]
+    for tables in (once, twice):
+        summary = at_temperature_0(*tables)
+        (pooled,) = summary.pooled
+        for corrected, index in (
+            *((variant.corrected, variant.index) for variant in summary.variants),
+            (pooled.corrected_refusal_index, pooled.refusal_index),
+        ):
+            assert (corrected.name, index.name) == ("corrected_refusal_index", "refusal_index")
+            ends = [(one.estimate, one.low, one.high) for one in (corrected, index)]
+            assert ends[0] == pytest.approx(ends[1], abs=1e-12)
+    for tables in (once, twice):
+        assert REPEATS_RI in to_text(summary_blocks(at_temperature_0(*tables)))
+    assert REPEATS_RI not in to_text(summary_blocks(summarise(pl.concat(once))))
+
+
+def test_samples_of_which_answers_alone_differ_are_used():
+    refusal, error = latent()
+    again = error + 0.5 * np.random.default_rng(3).standard_normal(error.shape)
+    table = pl.concat([table_of(refusal > 0, wrong > 0, "low", draw) for draw, wrong in enumerate((error, again))])
+    (variant,), (plain,) = at_temperature_0(table).variants, summarise(table).variants
+    assert variant.corrected == plain.corrected
+    assert variant.corrected.estimate != variant.index.estimate
+    assert REPEATS_RI not in to_text(summary_blocks(at_temperature_0(table)))
+
+
+def test_samples_that_differ_at_temperature_zero_are_used():
+    *_, table = drawn_twice()
+    (variant,), (plain,) = at_temperature_0(table).variants, summarise(table).variants
+    assert variant.corrected == plain.corrected == variant.draws.corrected_refusal_index
+    assert variant.corrected.estimate != variant.index.estimate
+    another = table.with_columns(variant=pl.lit("high"))
+    (pooled,), (expected,) = (
+        summarise(pl.concat([table, another]), is_deterministic=same).pooled for same in (True, False)
     )
+    assert pooled.corrected_refusal_index == expected.corrected_refusal_index
 
 
-def test_the_joint_index_of_the_probabilities_is_that_of_stats_and_needs_every_variant():
+def test_the_joint_corrected_index_is_that_of_stats_and_needs_every_variant():
     refused, wrong, table = repeated(2)
     stricter = refused & (np.random.default_rng(1).random(N) < 0.8)
     other = pl.concat([table_of(stricter[d], wrong[d], "high", d) for d in range(2)])
     (pooled,) = summarise(pl.concat([table, other])).pooled
     each = [corrected_refusal_index(one, wrong) for one in (refused, stricter)]
     expected = joint_corrected_refusal_index(each)
-    assert pooled.index.name == "refusal_index"
-    assert pooled.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
-    assert (pooled.index.low, pooled.index.high) == pytest.approx(expected.confidence_interval(), abs=1e-9)
+    index = pooled.corrected_refusal_index
+    assert index.name == "corrected_refusal_index"
+    assert index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert (index.low, index.high) == pytest.approx(expected.confidence_interval(), abs=1e-9)
     (single,) = summarise(pl.concat([table, other.filter(draw=0)])).pooled
-    assert single.refusal_index is None
-    assert single.index.name == "single_draw_refusal_index"
+    assert single.corrected_refusal_index is None
+    assert single.refusal_index == pooled.refusal_index
 
 
 def codes_of(table: pl.DataFrame) -> dict[str, str]:
@@ -184,14 +225,8 @@ def test_repeated_draws_that_cannot_be_used_are_said():
 
 
 def test_too_few_repeated_draws_are_said():
-    assert "Only 49 questions were drawn repeatedly" in codes_of(drawn_twice(49)[2])["few_repeated"]
+    assert "Only 49 questions" in codes_of(drawn_twice(49)[2])["few_repeated"]
     assert "few_repeated" not in codes_of(drawn_twice(50)[2])
-
-
-def test_repeated_draws_count_at_temperature_zero_too():
-    *_, table = drawn_twice()
-    (variant,) = summarise(table, always_alike=True).variants
-    assert variant.index == variant.draws.refusal_index != variant.metric("single_draw_refusal_index")
 
 
 def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
@@ -202,7 +237,7 @@ def test_p_answering_tells_right_from_wrong_by_pairs_counted_one_by_one():
     assert draws_summary(table, 0.95).p_answering_auroc.estimate == pytest.approx(area, abs=1e-12)
 
 
-def test_single_draws_have_nothing_to_correct():
+def test_one_draw_has_nothing_to_correct():
     refusal, error = latent()
     assert draws_summary(table_of(refusal > 0, error > 0, "normal"), 0.95) is None
 
@@ -245,11 +280,11 @@ def test_the_index_under_every_scoring_rule_and_its_range():
     expected = scoring_rules(COUNTS)
     assert [(rule.rule, rule.estimate) for rule in found.rules] == [(r, result.estimate) for r, result in expected]
     estimates = [result.estimate for _, result in expected]
-    index = found.range_of("single_draw_refusal_index")
+    index = found.range_of("refusal_index")
     assert (index.low, index.high) == (min(estimates), max(estimates))
-    assert [one.name for one in found.ranges] == [*METRIC_NAMES[:-1], "single_draw_refusal_index"]
+    assert [one.name for one in found.ranges] == list(METRIC_NAMES)
     headline = {metric.name: metric.estimate for metric in summarise(incomplete()).variants[0].metrics}
-    assert index.low <= headline["single_draw_refusal_index"] <= index.high
+    assert index.low <= headline["refusal_index"] <= index.high
     rate = found.range_of("refusal_rate")
     assert (rate.low, rate.high) == (79 / 151, 81 / 151)  # two of the missing may have refused; the others are known
 
@@ -279,7 +314,8 @@ def test_json_holds_all_of_it():
     document = json.loads(summary_to_json(summarise(pl.concat([table, table.with_columns(variant=pl.lit("again"))]))))
     (pooled,), variant = document["pooled"], document["variants"][0]
     assert pooled["homogeneity"]["reason"] == "variants_repeat_each_other"
-    assert {"family", "pvalue"} <= set(pooled["copulas"][0])
-    assert variant["draws"]["refusal_index"]["estimate"] == variant["metrics"]["refusal_index"]["estimate"]
-    assert variant["metrics"]["single_draw_refusal_index"]["status"] == "ok"
+    assert pooled["refusal_index"]["standard_error"] > 0
+    name = "corrected_refusal_index"
+    assert variant["draws"][name]["estimate"] == variant["metrics"][name]["estimate"] is not None
+    assert variant["metrics"]["refusal_index"]["status"] == "ok"
     assert {rule["rule"] for rule in variant["sensitivity"]["rules"]} >= {"refused_again_right", "all_lowest"}

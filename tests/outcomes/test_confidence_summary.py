@@ -190,13 +190,13 @@ def test_sentences_say_what_the_interval_holds_and_no_more(summary, found, words
 def test_sentences_name_both_differences_with_their_intervals(summary):
     one = replace(summary, against=(_found(0.3, 0.5), replace(_found(-0.1, 0.1), variant="high")))
     assert order_sentence(one) == (
-        "likelihood orders errors better than the refusals under low (single-draw RI +0.400 [0.300, 0.500], errors "
-        "among the answers given -0.100 [-0.150, -0.050]); it cannot be told from the refusals under high (single-draw "
-        "RI +0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
+        "likelihood orders errors better than the refusals under low (RI +0.400 [0.300, 0.500], errors "
+        "among the answers given -0.100 [-0.150, -0.050]); it cannot be told from the refusals under high (RI "
+        "+0.000 [-0.100, 0.100], errors among the answers given -0.100 [-0.150, -0.050])."
     )
     assert told(one.against[0], "likelihood") == (
         "Under low the model refused 100 of 400 questions. Refusing instead the 100 with the lowest likelihood turns "
-        "single-draw RI from 0.300 into 0.700 (+0.400 [0.300, 0.500]), and the share of errors among the answers given "
+        "RI from 0.300 into 0.700 (+0.400 [0.300, 0.500]), and the share of errors among the answers given "
         "from 40.0 % into 30.0 % (-10.0 points [-15.0, -5.0]): the score orders errors better."
     )
 
@@ -350,7 +350,7 @@ def test_one_kind_of_answers_leaves_no_difference_and_says_why(table, scores):
     assert brier.first == brier.second
 
 
-def test_the_single_draw_index_of_the_refusals_is_that_of_their_table(table, scores, summary):
+def test_the_index_of_the_refusals_is_that_of_their_table(table, scores, summary):
     mine = table.filter(variant="normal")
     counted = ContingencyTable.from_arrays(mine["refused"].to_numpy(), np.array([one.wrong for one in scores]))
     assert summary.against[1].refusal_index.refusals == pytest.approx(refusal_index(counted).estimate, abs=1e-9)

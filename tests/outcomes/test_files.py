@@ -12,7 +12,7 @@ import pytest
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.files import check_folder, check_plain, opened_plain, read_json, read_plain
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.run_sets import SET_VERSION, set_members
 from refusal_index.outcomes.runs import read_runs
 
 pytestmark = pytest.mark.timeout(60)
@@ -169,7 +169,7 @@ def test_json_that_is_none_is_told_in_one_line(tmp_path, content):
 def test_a_set_leads_nowhere_else(tmp_path, name):
     (tmp_path / "set").mkdir()
     runs = [{"folder": name, "model": "m", "dataset": "d"}, {"folder": "r", "model": "m", "dataset": "d"}]
-    (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": 1, "runs": runs}))
+    (tmp_path / "set" / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": runs}))
     assert [one.folder for one in set_members(tmp_path / "set")] == [tmp_path / "set" / "r"]
     with pytest.raises(RunFolderError, match="r is not begun yet"):
         read_runs([tmp_path / "set"])

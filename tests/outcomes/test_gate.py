@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -10,11 +11,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import fisher_exact
 
 from refusal_index.outcomes import Grade, Outcome, Question
+from refusal_index.outcomes.asked import Asked
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate import GateResult, decide
-from refusal_index.outcomes.gate_changes import most_changed
+from refusal_index.outcomes.gate_changes import change_limit, most_changed, permutation_pvalue
 from refusal_index.outcomes.gate_policy import MARGINS, Policy, PolicyError, read_policy
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.gate import guard_table
@@ -72,7 +77,7 @@ def base() -> ComparedRun:
 
 
 def guard(found: GateResult, metric: str):
-    (one,) = [one for one in found.guards if one.named.metric == metric]
+    (one,) = [one for one in found.guards if one.named.guard.name == metric]
     return one
 
 
@@ -84,8 +89,8 @@ def test_the_numbers_are_those_of_a_paired_comparison(base):
         for name in ("refused", "wrong")
     ]
     expected = compare_metrics(*arrays)
-    for metric, name in (("single_draw_refusal_index", "refusal_index"), ("correct_rate",) * 2, ("refusal_rate",) * 2):
-        one, difference = guard(found, metric), expected[name]
+    for metric in ("refusal_index", "correct_rate", "refusal_rate"):
+        one, difference = guard(found, metric), expected[metric]
         assert one.named.guard.estimate == difference.estimate
         worst = difference.confidence_interval(0.9)[0 if one.named.guard.higher_is_better else 1]
         assert one.test.worst == pytest.approx(worst, abs=1e-12)
@@ -102,8 +107,8 @@ def test_a_model_like_its_baseline_passes_and_one_that_knows_less_fails_by_that_
 
 def test_a_model_whose_refusals_tell_nothing_fails_by_the_index(base):
     found = decide(run_of(*draws_of(-0.3, 3), "guessing"), base, Policy())
-    assert guard(found, "single_draw_refusal_index").test.verdict == "fail"
-    assert "single-draw RI is beyond its limit" in found.why
+    assert guard(found, "refusal_index").test.verdict == "fail"
+    assert "RI is beyond its limit" in found.why
 
 
 def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its_answers(base):
@@ -111,19 +116,19 @@ def test_a_model_that_answers_everything_fails_and_never_passes_however_good_its
     answers = run_of(np.zeros_like(wrong), wrong, "answers")
     found = decide(answers, base, Policy())
     assert found.verdict == "fail"
-    failed = {one.named.metric for one in found.guards if one.test.verdict == "fail"}
-    assert {"single_draw_refusal_index", "correct_given_attempted"} <= failed
-    assert "single-draw RI does not exist: candidate refused nothing" in found.why
+    failed = {one.named.guard.name for one in found.guards if one.test.verdict == "fail"}
+    assert {"refusal_index", "correct_given_attempted"} <= failed
+    assert "RI does not exist: candidate refused nothing" in found.why
     knows_more = run_of(np.zeros_like(wrong), draws_of(0.6, 3, error=1.5)[1], "knows more")
     found = decide(knows_more, base, Policy())
-    assert [one.named.metric for one in found.guards if one.test.verdict == "fail"] == ["single_draw_refusal_index"]
+    assert [one.named.guard.name for one in found.guards if one.test.verdict == "fail"] == ["refusal_index"]
 
 
 def test_a_model_that_refuses_everything_fails_by_the_rates_and_the_index(base):
     _, wrong = draws_of(0.6, 3)
     found = decide(run_of(np.ones_like(wrong), wrong, "refuses"), base, Policy())
-    verdicts = {one.named.metric: one.test.verdict for one in found.guards}
-    assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["single_draw_refusal_index"] == "fail"
+    verdicts = {one.named.guard.name: one.test.verdict for one in found.guards}
+    assert verdicts["correct_rate"] == verdicts["refusal_rate"] == verdicts["refusal_index"] == "fail"
     assert verdicts["correct_given_attempted"] == "inconclusive"
     assert "candidate refused everything" in found.why
 
@@ -133,7 +138,7 @@ def test_a_handful_of_questions_without_a_refusal_is_no_proof(base):
     wrong = draws_of(0.6, 3)[1][:, :40]
     small = ComparedRun("base", base.source, "base", "d", {"normal": base.variants["normal"].head(40)})
     found = decide(run_of(few, wrong, "few"), small, Policy())
-    assert guard(found, "single_draw_refusal_index").test.verdict == "inconclusive"
+    assert guard(found, "refusal_index").test.verdict == "inconclusive"
     assert found.verdict != "pass"
 
 
@@ -146,22 +151,31 @@ def test_a_model_compared_with_its_own_outcomes_passes_though_nothing_varies(bas
     assert decide(twenty, twenty, Policy()).verdict == "inconclusive"
 
 
-def test_with_repeated_draws_in_both_the_index_is_that_of_the_probabilities():
-    models = [draws_of(0.6, seed, draws=2) for seed in (1, 2)]
-    found = decide(run_of(*models[1], "b"), run_of(*models[0], "a"), Policy())
-    results = [corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models[::-1]]
-    expected = compare_corrected(*results)
-    one = guard(found, "refusal_index")
-    assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
-    assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)
-    same = run_of(*models[0], "a")
-    assert decide(same, same, Policy()).verdict == "pass"
+CORRECTED = Policy(metric="corrected_refusal_index")
 
 
-def test_single_draws_of_either_run_leave_the_single_draw_index_and_it_is_said(base):
-    found = decide(run_of(*draws_of(0.6, 2, draws=2), "two draws"), base, Policy())
-    assert found.guards[0].named.metric == "single_draw_refusal_index"
-    assert "single-draw RI is the index of one reply a question" in to_text(found.blocks())
+def test_ri_is_guarded_however_often_was_sampled_and_the_corrected_index_where_a_policy_says_so():
+    models = [draws_of(0.6, seed, draws=2) for seed in (2, 1)]
+    runs = [run_of(*model, name) for model, name in zip(models, "ba", strict=True)]
+    single = compare_metrics(*(np.stack([model[part][0] for model in models]) for part in (0, 1)))["refusal_index"]
+    results = [corrected_refusal_index(*model, single=[part[0] for part in model]) for model in models]
+    for policy, expected in ((Policy(), single), (CORRECTED, compare_corrected(*results))):
+        (one,) = (one for one in decide(*runs, policy).guards if one.named.guard.name == policy.metric)
+        assert one.named.guard.estimate == pytest.approx(expected.estimate, abs=1e-12)
+        assert one.test.worst == pytest.approx(expected.confidence_interval(0.9).low, abs=1e-12)
+        assert decide(runs[1], runs[1], policy).verdict == "pass"
+
+
+def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_number_takes_its_place(base):
+    twice, once = run_of(*draws_of(0.6, 2, draws=2), "twice"), run_of(*draws_of(0.6, 2), "once")
+    for sides in ((twice, base), (once, run_of(*draws_of(0.6, 1, draws=2), "base")), (once, base)):
+        found = decide(*sides, CORRECTED.changed(margins=WIDE | {"corrected_refusal_index": 1.0}))
+        one = guard(found, "corrected_refusal_index")
+        assert (found.verdict, one.test.verdict) == ("inconclusive", "inconclusive")
+        assert (one.named.guard.estimate, one.named.reason) == (None, "no_repeated_questions")
+        assert "corrected RI cannot be judged" in found.why
+    bound = decide(once, None, CORRECTED.changed(at_least={"corrected_refusal_index": -1.0}))
+    assert (bound.verdict, bound.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
 
 
 def missing_of(run: ComparedRun, count: int) -> ComparedRun:
@@ -209,6 +223,51 @@ def test_a_run_of_which_no_grade_came_is_of_the_same_questions_and_inconclusive(
     assert "too few questions have a grade in both" in found.why
     assert found.more_questions is None
     assert "would settle it" not in to_text(found.blocks())
+
+
+def without(run: ComparedRun, count: int) -> ComparedRun:
+    """Delete the last questions of a run from its table."""
+    return replace(run, variants={name: rows.head(rows.height - count) for name, rows in run.variants.items()})
+
+
+def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun:
+    """Say how many questions a run asked of which dataset, as its folder does."""
+    settings = {"dataset": {"name": "d", "sha256": "0", "questions": questions}, "seed": seed}
+    return replace(run, settings=settings, asked={"normal": Asked(questions)})
+
+
+@pytest.mark.parametrize(
+    ("keep", "share"),
+    [
+        (lambda run: run, 450 / N),  # an outcome table: all that either has should be there
+        (recorded, 450 / N),  # a folder that says how many there were
+    ],
+    ids=["tables", "folders"],
+)
+def test_questions_that_are_gone_count_as_missing_on_either_side(base, keep, share):
+    worse = run_of(*draws_of(0.2, 3, error=-0.4), "worse")
+    assert decide(keep(worse), keep(base), Policy()).verdict == "fail"
+    for gone, sides in (
+        ("candidate", (keep(without(worse, 450)), keep(base))),
+        ("baseline", (keep(base), keep(without(worse, 450)))),
+    ):
+        found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
+        assert (found.verdict, found.incomplete, found.missing[gone]) == ("inconclusive", (gone,), share)
+        assert found.why.startswith(f"75 % of the {gone}'s questions")
+    few = decide(keep(without(base, 12)), keep(base), Policy())
+    assert (few.verdict, few.missing["candidate"]) == ("pass", 0.02)
+    assert decide(keep(without(base, 13)), keep(base), Policy()).verdict == "inconclusive"
+
+
+def test_a_smaller_sample_that_is_recorded_is_compared_on_its_questions(base):
+    small = recorded(without(base, 450), 150)
+    for sides in ((small, recorded(base)), (recorded(base), small), (small, base), (base, small)):
+        found = decide(*sides, Policy(margins=dict.fromkeys(MARGINS, 1.0)))
+        assert (found.verdict, found.questions, set(found.missing.values())) == ("pass", 150, {0.0})
+    missing = decide(recorded(without(base, 460), 150), recorded(base), Policy())
+    assert (missing.verdict, missing.missing["candidate"]) == ("inconclusive", 10 / 150)
+    other_seed = decide(recorded(without(base, 450), 150, seed=1), recorded(base), Policy())
+    assert other_seed.incomplete == ()
 
 
 def test_a_baseline_of_other_questions_is_refused_with_the_number_that_is_shared(base):
@@ -273,7 +332,7 @@ def test_bounds_and_margins_together_all_have_to_hold(base):
 def test_bounds_and_margins_of_a_score_are_of_the_same_penalty(base):
     dear = replace(base, about={"penalty": 3.0})
     found = decide(base, dear, Policy(margins={"weighted_score": 0.1}, at_least={"weighted_score": -3}))
-    margin, bound = (one for one in found.guards if one.named.metric == "weighted_score")
+    margin, bound = (one for one in found.guards if one.named.guard.name == "weighted_score")
     assert margin.named.candidate == pytest.approx(bound.named.candidate)
 
 
@@ -321,33 +380,76 @@ def test_the_questions_that_changed_most_are_the_worst_losses_first():
         "b",
     )
     rows = [one.variants["normal"] for one in (now, before)]
-    found = most_changed(*rows, [f"q{i:04}" for i in range(6)])
+    found = most_changed(*rows, [f"q{i:04}" for i in range(6)], exact=True)
     assert [(one.question_id, one.baseline, one.candidate, one.change) for one in found] == [
         ("q0002", "answered_wrong", "answered_right", 2.0),
         ("q0000", "answered_right", "answered_right", -1.0),
         ("q0001", "answered_right", "refused_right", -1.0),
     ]
     assert found[1].draws_candidate == "1 of 2"
-    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], most=1)] == ["q0002"]
+    assert [one.question_id for one in most_changed(*rows, ["q0001", "q0002"], exact=True, most=1)] == ["q0002"]
 
 
 def test_questions_are_compared_by_the_draws_that_both_have():
     before = run_of(np.zeros((2, 2), bool), np.array([[0, 0], [1, 1]], bool), "a").variants["normal"]
     now = run_of(np.zeros((1, 2), bool), np.array([[0, 1]], bool), "b").variants["normal"]
-    (one,) = most_changed(now, before, ["q0000", "q0001"])
+    (one,) = most_changed(now, before, ["q0000", "q0001"], exact=True)
     assert (one.question_id, one.draws_baseline, one.draws_candidate, one.change) == ("q0001", "1 of 1", "1 of 1", -2.0)
 
 
-def test_no_question_is_shown_as_changed_that_reads_the_same_before_and_now():
-    before = run_of(np.array([[0], [0]], bool), np.array([[0], [1]], bool), "a").variants["normal"]
-    now = run_of(np.array([[0], [1]], bool), np.array([[0], [1]], bool), "b").variants["normal"]
-    assert most_changed(now, before, ["q0000"]) == (), "right once of twice in both, and then wrong or refused"
+def samples(*worths: str, label: str) -> pl.DataFrame:
+    """Return the rows of a run of which each question's samples are given by a letter: right, wrong or refused."""
+    refused, wrong = (np.array([[letter in kind for letter in one] for one in worths]).T for kind in ("f", "wf"))
+    return run_of(refused, wrong, label).variants["normal"]
+
+
+def test_questions_that_changed_no_more_than_by_sampling_noise_are_not_shown():
+    ids = [f"q{i:04}" for i in range(4)]
+    before = samples("rrrrr", "rrwwf", "rwrwr", "rrrrr", label="a")
+    now = samples("wwwww", "rwwff", "wrrwf", "rrrrf", label="b")
+    (one,) = most_changed(now, before, ids, exact=False)
+    assert (one.question_id, one.change, change_limit(now, before, ids, exact=False)) == ("q0000", -2.0, None)
+    # Benjamini and Hochberg: 2 of 252 exchanges are as far apart, and 6 questions are as likely to show that once
+    many = samples("rrrrr", *["rrwwf"] * 6, label="a"), samples("wwwww", *["rrwwf"] * 6, label="b")
+    assert most_changed(*many[::-1], [f"q{i:04}" for i in range(7)], exact=False) == ()
+
+
+@pytest.mark.parametrize(
+    ("draws", "exact", "why"),
+    [(1, False, "single_responses"), (3, False, "too_few_samples"), (4, False, None), (1, True, None)],
+)
+def test_why_no_question_can_be_shown_to_have_changed(draws, exact, why):
+    before, now = samples("r" * draws, label="a"), samples("w" * draws, label="b")
+    assert change_limit(now, before, ["q0000"], exact) == why
+    assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
+    assert change_limit(now, before, [], exact) is None
+
+
+WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)
+
+
+@given(WORTHS, WORTHS)
+def test_the_permutation_test_counts_all_exchanges(first, second):
+    every = np.array(first + second)
+    apart = [
+        abs(every[list(chosen)].mean() - np.delete(every, list(chosen)).mean())
+        for chosen in itertools.combinations(range(len(every)), len(first))
+    ]
+    share = np.mean(np.array(apart) >= abs(np.mean(first) - np.mean(second)) - 1e-9)
+    assert permutation_pvalue(tuple(first), tuple(second)) == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.parametrize(("m", "right", "before"), [(4, 1, 4), (6, 0, 5), (8, 2, 7), (20, 5, 15)])
+def test_the_permutation_test_of_right_and_wrong_is_fishers_of_the_hypergeometric(m, right, before):
+    table = [[right, m - right], [before, m - before]]
+    worths = [(1.0,) * one + (-1.0,) * (m - one) for one in (right, before)]
+    assert permutation_pvalue(*worths) == pytest.approx(fisher_exact(table).pvalue, rel=1e-9)
 
 
 def test_of_a_number_that_does_not_exist_there_is_no_p(base):
     _, wrong = draws_of(0.6, 3)
     table = guard_table(decide(run_of(np.zeros_like(wrong), wrong, "answers"), base, Policy()))
-    (row,) = (row for row in table.rows if row[0] == "single-draw RI")
+    (row,) = (row for row in table.rows if row[0] == "RI")
     assert dict(zip(table.columns, row, strict=True))["p beyond, Holm"] == "-"
     assert row[-1] == "fail"
 
@@ -356,8 +458,13 @@ def test_everything_is_in_the_document_and_it_is_json(base):
     found = decide(run_of(*draws_of(0.5, 2), "candidate"), base, Policy())
     document = json.loads(json.dumps(found.to_document(), allow_nan=False))
     assert document["verdict"] == found.verdict
-    assert [one["metric"] for one in document["guards"]] == ["single_draw_refusal_index", *list(MARGINS)[1:]]
-    assert len(document["changed"]) == 10
+    assert [one["metric"] for one in document["guards"]] == ["refusal_index", *list(MARGINS)[1:]]
+    assert (document["changed"], document["no_changes"]) == ([], "single_responses")
+    assert "Single responses cannot show" in to_text(found.blocks())
+    exact = [replace(run, settings={"decoding": {"temperature": 0}}) for run in (found.candidate, found.baseline)]
+    found = decide(*exact, Policy())
+    assert len(found.to_document()["changed"]) == 10
+    assert "Changed by more than sampling noise" in to_text(found.blocks())
     assert document["policy"]["margins"] == dict(MARGINS)
 
 
@@ -386,6 +493,7 @@ def test_a_policy_is_read_from_a_file_and_added_to(tmp_path):
         ("alpha = '5 %'", "alpha: expected a number"),
         ("max_missing = 2", "max_missing: expected a number from 0 and below 1, got 2"),
         ("variant = 3", "variant: expected the name"),
+        ("metric = 'rho'", "metric: expected refusal_index or corrected_refusal_index, got 'rho'"),
         ("alpha = ", "not valid TOML"),
     ],
 )
@@ -399,3 +507,24 @@ def test_a_policy_that_cannot_be_used_names_the_file_and_the_key(text, said, tmp
 def test_a_policy_that_is_not_there_is_named(tmp_path):
     with pytest.raises(PolicyError, match=r"gate\.toml cannot be read"):
         read_policy(tmp_path / "gate.toml")
+
+
+WIDEST = Policy(margins=dict.fromkeys(MARGINS, 1.0))
+
+
+def test_samples_of_different_seeds_need_not_hold_the_same_questions(base):
+    parts = [
+        replace(base, variants={"normal": base.variants["normal"][rows]}) for rows in (slice(0, 400), slice(200, 600))
+    ]
+    same = decide(*(recorded(one, 400) for one in parts), WIDEST)
+    assert (same.incomplete, same.missing) == (("baseline",), {"candidate": 0.0, "baseline": 0.5})
+    other = decide(recorded(parts[0], 400), recorded(parts[1], 400, seed=1), WIDEST)
+    assert (other.verdict, other.questions, other.incomplete) == ("pass", 200, ())
+
+
+def test_what_the_baseline_has_no_grade_for_counts_among_the_questions_compared(base):
+    gone = pl.int_range(pl.len()) < 10
+    rows = base.variants["normal"].with_columns(wrong=pl.when(~gone).then("wrong"), forced_grade=pl.lit("unscored"))
+    ungraded = recorded(replace(base, variants={"normal": rows}))
+    found = decide(recorded(without(base, 450), 150), ungraded, WIDEST)
+    assert (found.verdict, found.missing["baseline"]) == ("inconclusive", 10 / 150)

@@ -207,7 +207,7 @@ def test_graders_who_differ_between_right_and_wrong_leave_a_sharp_range() -> Non
     asked = Identification("m", "d", "normal")
     table = outcome_table((asked, Question(f"q{place}", "?", "!"), kind) for place, kind in enumerate(each))
     (variant,) = summarise(table).variants
-    rate, index = (variant.sensitivity.range_of(name) for name in ("refusal_rate", "single_draw_refusal_index"))
+    rate, index = (variant.sensitivity.range_of(name) for name in ("refusal_rate", "refusal_index"))
     assert (rate.low, rate.high) == (21 / 60, 21 / 60)
     assert variant.missing is not None
     assert (variant.missing.refused, variant.missing.answered, variant.missing.unknown) == (4, 5, 0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refusal_index.outcomes.run_sets import set_members
+from refusal_index.outcomes.run_sets import SET_VERSION, set_members
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from refusal_index.outcomes.run_sets import set_members
 )
 def test_a_step_is_a_whole_number_that_a_training_can_have(tmp_path: Path, step: Any, read: int | None):
     run = {"folder": "a", "model": "m", "dataset": "d", "step": step}
-    (tmp_path / "summary.json").write_text(json.dumps({"set_version": 1, "runs": [run]}))
+    (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
     assert [one.step for one in set_members(tmp_path)] == [read]
 
 
 def test_sets_of_before_have_no_steps(tmp_path: Path):
     run = {"folder": "a", "model": "m", "dataset": "d"}
-    (tmp_path / "summary.json").write_text(json.dumps({"set_version": 1, "runs": [run]}))
+    (tmp_path / "summary.json").write_text(json.dumps({"set_version": SET_VERSION, "runs": [run]}))
     assert [one.step for one in set_members(tmp_path)] == [None]

@@ -136,7 +136,7 @@ def test_the_command_scores_rates(tmp_path, monkeypatch):
     assert "a: 0.366 to 0.603 (cells 710, 30, 210, 50)" in shown.stdout
     document = json.loads(CliRunner().invoke(app, ["score", "--rates", str(path), "--json"]).stdout)
     expected = refusal_index(ContingencyTable(710, 30, 210, 50)).estimate
-    assert document["variants"][0]["metrics"]["single_draw_refusal_index"]["estimate"] == expected
+    assert document["variants"][0]["metrics"]["refusal_index"]["estimate"] == expected
     assert document["rounding"][0]["low"] == pytest.approx(0.366, abs=1e-3)
     assert CliRunner().invoke(app, ["score", "--rates", str(path), str(path)]).exit_code != 0
     assert CliRunner().invoke(app, ["score"]).exit_code != 0

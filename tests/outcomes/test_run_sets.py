@@ -25,7 +25,7 @@ def make_run(path: Path, model: str) -> Path:
     return path
 
 
-def write_summary(path: Path, names=NAMES, version: int = SET_VERSION) -> None:
+def write_summary(path: Path, names=NAMES, version: object = SET_VERSION) -> None:
     runs = [{"folder": folder, "model": model, "dataset": dataset} for folder, (model, dataset) in names.items()]
     (path / "summary.json").write_text(json.dumps({"set_version": version, "runs": runs}))
 
@@ -108,19 +108,29 @@ def test_a_set_of_which_nothing_can_be_read_says_so_once(made):
     [
         "{",
         "[]",
-        '{"set_version": 1}',
-        '{"set_version": 1, "runs": {}}',
-        '{"set_version": 2, "runs": [{"folder": "one", "model": "m", "dataset": "d"}]}',
-        '{"set_version": 1, "runs": ["one", {"folder": "one"}, {"folder": 1, "model": "m", "dataset": "d"}]}',
+        '{"set_version": VERSION}',
+        '{"set_version": VERSION, "runs": {}}',
+        '{"set_version": VERSION, "runs": ["one", {"folder": "one"}, {"folder": 1, "model": "m", "dataset": "d"}]}',
     ],
 )
 def test_a_broken_summary_is_no_set_and_hides_no_run(made, text):
-    (made / "summary.json").write_text(text)
+    (made / "summary.json").write_text(text.replace("VERSION", str(SET_VERSION)))
     assert set_members(made) == ()
     assert member_of_set(made / "one") is None
     assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]
     with pytest.raises(RunFolderError, match=r"found a folder of 2 runs; name one or all of them, as in .*set/\*/"):
         read_runs([made])
+
+
+@pytest.mark.parametrize("version", [SET_VERSION - 1, SET_VERSION + 1, None, "two"])
+def test_a_set_of_another_version_says_what_makes_it_anew_and_hides_no_run(made, version):
+    write_summary(made, version=version)
+    with pytest.raises(RunFolderError) as caught:
+        read_runs([made])
+    assert str(caught.value).startswith(f"{made / 'summary.json'}: expected set_version {SET_VERSION}, got ")
+    assert str(caught.value).endswith("repeat the command that made the set: no question is asked again")
+    assert len(str(caught.value).splitlines()) == 1
+    assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]
 
 
 @pytest.mark.parametrize("folder", ["", ".", "..", "../one", "one/logs", "/etc"])

@@ -288,23 +288,26 @@ def drawn(model: str, slope: float, ids=range(N), n_draws: int = 2) -> tuple[pl.
 
 
 def results(*models: tuple) -> list:
-    """The index of the probabilities of models that were drawn over the same questions."""
+    """The corrected index of models that were drawn over the same questions."""
     return [corrected_refusal_index(refused, wrong) for _, refused, wrong in models]
 
 
-def test_indices_of_probabilities_are_compared_as_stats_does(tmp_path):
+def test_corrected_indices_are_compared_as_stats_does_and_ri_decides(tmp_path):
     made = {name: drawn(name, slope, n_draws=d) for name, slope, d in (("a", 3, 2), ("b", 1, 3))}
     found = compare_pair(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
     expected = compare_corrected(*results(*made.values()))
     (variant,) = found.variants
-    assert variant.index.estimate == pytest.approx(expected.estimate, abs=1e-9)
-    assert variant.index.pvalue == pytest.approx(expected.pvalue, abs=1e-9)
-    assert variant.index.confidence_interval() == pytest.approx(expected.confidence_interval(), abs=1e-9)
-    assert found.headline is variant.index
-    assert variant.differences()["single_draw_refusal_index"] is variant.comparison["refusal_index"]
+    corrected = variant.corrected
+    assert found.corrected is variant.differences()["corrected_refusal_index"] is corrected
+    assert corrected.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert corrected.pvalue == pytest.approx(expected.pvalue, abs=1e-9)
+    assert corrected.confidence_interval() == pytest.approx(expected.confidence_interval(), abs=1e-9)
+    single = compare_metrics(*(np.stack([one[part][0] for one in made.values()]) for part in (1, 2)))["refusal_index"]
+    assert found.headline is variant.differences()["refusal_index"] is variant.comparison["refusal_index"]
+    assert found.headline.estimate == pytest.approx(single.estimate, abs=1e-12)
 
 
-def test_joint_indices_of_probabilities_are_compared_over_variants_with_repeated_draws(tmp_path):
+def test_joint_corrected_indices_are_compared_over_variants_with_repeated_draws(tmp_path):
     made = [drawn(name, slope) for name, slope in (("a", 3), ("b", 1))]
     both = {
         name: pl.concat([table, table.with_columns(variant=pl.lit("high"))])
@@ -312,38 +315,48 @@ def test_joint_indices_of_probabilities_are_compared_over_variants_with_repeated
     }
     found = compare_pair(read_runs(written(tmp_path, **both)), CompareOptions())
     expected = compare_corrected(*results(*made))
-    assert found.index_over == ("low", "high")
-    assert found.headline is found.joint_index
-    assert found.joint_index.estimate == pytest.approx(expected.estimate, abs=1e-9)
+    assert found.corrected_over == found.joint_over == ("low", "high")
+    assert found.headline is found.joint
+    assert found.corrected is found.joint_corrected
+    assert found.joint_corrected.estimate == pytest.approx(expected.estimate, abs=1e-9)
 
 
-def test_a_run_without_repeated_draws_leaves_single_draws_to_compare(tmp_path):
+def test_with_a_run_without_repeated_draws_ri_alone_is_compared(tmp_path):
     once = table_of(0.5, 1, ["low"], model="once")
     runs = read_runs(written(tmp_path, a=drawn("a", 3)[0], once=once))
     found = compare_pair(runs, CompareOptions())
-    assert found.variants[0].index is found.joint_index is None
+    assert found.corrected is None
+    assert "corrected_refusal_index" not in found.variants[0].differences()
     assert found.headline is found.variants[0].comparison["refusal_index"]
-    assert rank(runs, CompareOptions()).ranking.metric == "single_draw_refusal_index"
-    with pytest.raises(OutcomeTableError, match=r"expected repeated draws of every run .* got none of once"):
-        rank(runs, CompareOptions(metric="refusal_index"))
+    assert rank(runs, CompareOptions()).ranking.metric == "refusal_index"
+    with pytest.raises(OutcomeTableError, match=r"more than once in every run .* got none of once; rank by refusal"):
+        rank(runs, CompareOptions(metric="corrected_refusal_index"))
 
 
-def test_at_temperature_zero_single_draws_are_compared_with_repeated_ones(tmp_path):
+def test_at_temperature_zero_one_sample_is_compared_with_repeated_ones(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1))}
     tables = {"a": made["a"][0], "b": made["b"][0].filter(draw=0)}
     first, second = read_runs(written(tmp_path, **tables))
     alike = replace(second, settings={"decoding": {"temperature": 0.0}})
     (variant,) = compare_pair((first, alike), CompareOptions()).variants
     single = refusal_index(refused=made["b"][1][0], wrong=made["b"][2][0])
-    assert variant.index.second.estimate == pytest.approx(single.estimate, abs=1e-9)
+    assert variant.corrected.second.estimate == pytest.approx(single.estimate, abs=1e-9)
 
 
-def test_a_ranking_is_by_the_probabilities_as_stats_does_where_all_have_repeated_draws(tmp_path):
+def test_a_ranking_is_by_ri_and_by_the_corrected_index_on_request_as_stats_does(tmp_path):
     made = {name: drawn(name, slope) for name, slope in (("a", 3), ("b", 1), ("c", 2))}
-    found = rank(read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()})), CompareOptions())
-    expected = rank_corrected(results(*made.values()), rng=0)
-    assert found.ranking.metric == "refusal_index"
-    assert [(run.row, run.letters) for run in found.ranking.runs] == [(r.row, r.letters) for r in expected.runs]
+    runs = read_runs(written(tmp_path, **{name: one[0] for name, one in made.items()}))
+    single = [np.stack([one[part][0] for one in made.values()]) for part in (1, 2)]
+    by_metric = {
+        "refusal_index": rank_runs(*single, metric="refusal_index", rng=0),
+        "corrected_refusal_index": rank_corrected(results(*made.values()), rng=0),
+    }
+    assert rank(runs, CompareOptions()).ranking.metric == "refusal_index"
+    for metric, expected in by_metric.items():
+        found = rank(runs, CompareOptions(metric=metric)).ranking
+        assert found.metric == metric
+        assert [(run.row, run.letters) for run in found.runs] == [(r.row, r.letters) for r in expected.runs]
+        assert [run.estimate for run in found.runs] == pytest.approx([r.estimate for r in expected.runs], abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -356,10 +369,10 @@ def test_a_ranking_is_by_the_probabilities_as_stats_does_where_all_have_repeated
     ],
     ids=["most of them", "a quarter of them", "none of them", "most of a small run"],
 )
-def test_indices_of_probabilities_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
+def test_corrected_indices_rest_on_shared_questions_where_half_or_more_are(tmp_path, ids, numbers):
     runs = read_runs(written(tmp_path, a=drawn("a", 2)[0], b=drawn("b", 2, ids)[0]))
     (variant,) = compare_pair(runs, CompareOptions()).variants
-    difference = variant.index
+    difference = variant.corrected
     found = difference.first.n_repeated, difference.second.n_repeated
     assert found == numbers[:2]
     assert difference.status == "undefined" or difference.n_shared == numbers[2]
@@ -368,6 +381,8 @@ def test_indices_of_probabilities_rest_on_shared_questions_where_half_or_more_ar
 def test_a_run_without_an_index_is_not_ranked_and_says_why(tmp_path):
     tables = {name: drawn(name, slope)[0] for name, slope in (("a", 3), ("b", 1), ("never", 2))}
     tables["never"] = tables["never"].with_columns(refused=pl.lit(value=False))
-    found = rank(read_runs(written(tmp_path, **tables)), CompareOptions())
-    assert {run.row for run in found.ranking.runs} == {0, 1}
-    assert [(run.row, run.reason) for run in found.ranking.unranked] == [(2, "nobody_refused")]
+    runs = read_runs(written(tmp_path, **tables))
+    for metric in ("refusal_index", "corrected_refusal_index"):
+        found = rank(runs, CompareOptions(metric=metric)).ranking
+        assert {run.row for run in found.runs} == {0, 1}
+        assert [(run.row, run.reason) for run in found.unranked] == [(2, "nobody_refused")]

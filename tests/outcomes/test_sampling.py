@@ -130,8 +130,8 @@ def test_few_clusters_and_a_single_one_are_said() -> None:
     (variant,) = summarise(read_outcomes(rows(cluster=pl.lit("all")))).variants
     assert variant.warnings[0].code == "one_cluster"
     assert variant.sampling.degrees_of_freedom is None
-    assert variant.metric("single_draw_refusal_index").reason == "one_cluster"
-    assert variant.metric("single_draw_refusal_index").estimate is not None
+    assert variant.metric("refusal_index").reason == "one_cluster"
+    assert variant.metric("refusal_index").estimate is not None
 
 
 def test_what_the_intervals_allow_for_is_shown_and_in_json() -> None:

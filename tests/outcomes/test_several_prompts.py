@@ -1,4 +1,4 @@
-"""What several prompts say together: how far they lie apart, when that is grave, and how little a test may say."""
+"""What several prompts say together: how far they lie apart, and when that is grave."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from scipy.special import ndtri
 from tests.report.making import report_run
 
 from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
-from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
+from refusal_index.outcomes.presentation.prompts import spread_sentence
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import Summary, summarise, summary_to_json
 from refusal_index.report.cautions import spoilers
-from refusal_index.stats import ContingencyTable, Estimate, HomogeneityTest, joint_refusal_index
+from refusal_index.stats import Estimate, HomogeneityTest, joint_refusal_index
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)
 CHANCE = HomogeneityTest(2.0, 3.0, 0.57, "ok", None)
@@ -74,16 +74,17 @@ def test_spread_and_new_prompt_are_those_of_stats() -> None:
     assert pooled.between_prompts.estimate == pytest.approx(between.estimate)
     assert (pooled.between_prompts.low, pooled.between_prompts.high) == pytest.approx(between.confidence_interval())
     assert (pooled.new_prompt.low, pooled.new_prompt.high) == pytest.approx(expected.prediction_interval())
-    assert (pooled.index.low, pooled.index.high) == pytest.approx(expected.confidence_interval())
-    assert pooled.index.high - pooled.index.low > 2 * 1.96 * expected.standard_error
+    index = pooled.refusal_index
+    assert (index.low, index.high) == pytest.approx(expected.confidence_interval())
+    assert index.high - index.low > 2 * 1.96 * expected.standard_error
 
 
 def test_json_holds_the_spread_and_the_interval_of_a_new_prompt() -> None:
     (document,) = json.loads(summary_to_json(summary_of((0.7, 0.5, 0.3))))["pooled"]
     assert document["between_prompts"]["estimate"] > 0.1
-    single, new = document["single_draw_refusal_index"], document["new_prompt"]
-    assert new["low"] < single["low"] < single["high"] < new["high"]
-    assert new["estimate"] == single["estimate"]
+    mean, new = document["refusal_index"], document["new_prompt"]
+    assert new["low"] < mean["low"] < mean["high"] < new["high"]
+    assert new["estimate"] == mean["estimate"]
 
 
 @pytest.mark.parametrize(
@@ -125,45 +126,10 @@ def test_the_report_says_how_far_prompts_lie_apart_by_its_size(
     assert told == ([] if title is None else [(weight, title)])
 
 
-def test_a_copula_that_does_not_fit_prompts_of_one_index_is_a_note() -> None:
-    run = report_run(completed(tables((0.5, 0.5))))
-    pooled = with_spread(0.04, 0.08, CHANCE)
-    refuted = tuple(replace(fit, pvalue=0.001) if fit.family == "gaussian" else fit for fit in pooled.copulas)
-    found = spoilers(replace(run, summary=replace(run.summary, pooled=(replace(pooled, copulas=refuted),))))
-    (spoiler,) = (one for one in found if one.title == "Model does not fit")
-    assert spoiler.weight == "note"
-    assert "lie close" in spoiler.text
-
-
-def test_a_test_of_little_power_says_so() -> None:
-    hard, easy = pooled_of((0.5, 0.5, 0.5), error_rate=0.9), pooled_of((0.5, 0.5, 0.5), error_rate=0.5)
-    assert "is not refuted" in copula_sentence(hard, 0.05)
-    assert "finds a Gumbel copula in one run of ten" in copula_sentence(hard, 0.05)
-    assert "Gumbel" not in copula_sentence(easy, 0.05)
-
-
-def test_families_that_pass_as_well_are_named() -> None:
-    pooled = pooled_of((0.5, 0.5, 0.5), n=300)
-    passing = [fit.family for fit in pooled.copulas if (fit.pvalue or 0) >= 0.05]
-    assert "frank" in passing
-    assert "frank" in copula_sentence(pooled, 0.05)
-    assert "so this says little" in copula_sentence(pooled, 0.05)
-    alone = tuple(replace(fit, pvalue=0.5 if fit.family == "gaussian" else 0.001) for fit in pooled.copulas)
-    assert "says little" not in copula_sentence(replace(pooled, copulas=alone), 0.05)
-
-
 def test_spread_as_a_sentence() -> None:
     pooled = replace(with_spread(0.15, 0.3, BEYOND_CHANCE), new_prompt=Estimate(0.4, 0.1, 0.7))
     assert spread_sentence(pooled) == (
-        ". Between prompts single-draw RI has a standard deviation of 0.15 [0.07, 0.30]: one more prompt like these "
-        "would show between 0.10 and 0.70"
+        ". Between prompts RI has a standard deviation of 0.15 [0.07, 0.30]: one more prompt like these would "
+        "show between 0.10 and 0.70"
     )
     assert "up to 0.20" in spread_sentence(with_spread(0.0, 0.2, CHANCE))
-
-
-def test_power_needs_the_error_rate_of_the_prompts() -> None:
-    pooled = pooled_of((0.5, 0.5))
-    for wrong, said in ((69, False), (70, True)):
-        table = ContingencyTable(wrong - 20, 10, 20, 90 - wrong)
-        fits = tuple(replace(fit, pvalue=0.5, tables=(table, table)) for fit in pooled.copulas)
-        assert ("Gumbel" in copula_sentence(replace(pooled, copulas=fits), 0.05)) is said

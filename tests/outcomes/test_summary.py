@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -15,7 +14,7 @@ from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.price import Price, Prices
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
-from refusal_index.stats import METRIC_NAMES, ContingencyTable, Estimate, metrics
+from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)
 REFUSED_RIGHT, REFUSED_WRONG = Outcome(True, False), Outcome(True, True)
@@ -34,13 +33,6 @@ def one(refused_wrong: int, refused_right: int, wrong: int, right: int, more: di
     return variant
 
 
-def named(found: tuple[Estimate, ...]) -> tuple[Estimate, ...]:
-    """Give the index of single draws the name that it has in a summary."""
-    return tuple(
-        replace(one, name="single_draw_refusal_index") if one.name == "refusal_index" else one for one in found
-    )
-
-
 def codes(variant: VariantSummary) -> list[str]:
     return [warning.code for warning in variant.warnings]
 
@@ -52,7 +44,7 @@ def message(variant: VariantSummary, code: str) -> str:
 def test_metrics_are_those_of_stats_for_the_counts():
     variant = one(710, 30, 210, 50)
     assert variant.table == ContingencyTable(710, 30, 210, 50)
-    assert variant.metrics[:-1] == named(metrics(variant.table))
+    assert variant.metrics[:-1] == metrics(variant.table)
     assert variant.index == variant.metrics[-2]
     assert codes(variant) == []
 
@@ -62,7 +54,7 @@ def test_level_and_penalty_are_passed_on_and_kept():
         table_of({REFUSED_WRONG: 7, REFUSED_RIGHT: 5, WRONG: 6, RIGHT: 9}), penalty=0.2, confidence_level=0.8
     )
     (variant,) = summary.variants
-    assert variant.metrics[:-1] == named(metrics(variant.table, penalty=0.2, confidence_level=0.8))
+    assert variant.metrics[:-1] == metrics(variant.table, penalty=0.2, confidence_level=0.8)
     assert (summary.penalty, summary.confidence_level) == (0.2, 0.8)
 
 
@@ -197,7 +189,7 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
     document = json.loads(summary_to_json(summary))
     assert (document["price"], document["grader_price"]) == (None, {"input": 0.15, "output": 0.6})
     (variant,) = document["variants"]
-    assert list(variant["metrics"]) == [*METRIC_NAMES[:-1], "single_draw_refusal_index", "refusal_index"]
+    assert list(variant["metrics"]) == [*METRIC_NAMES, "corrected_refusal_index"]
     for name in variant["metrics"]:
         estimate = summary.variants[0].metric(name)
         assert variant["metrics"][name]["estimate"] == estimate.estimate
@@ -213,7 +205,7 @@ def test_json_holds_every_number_unrounded_and_null_for_none_and_nan():
 
 def test_json_of_an_undefined_estimate_is_null_with_its_reason():
     document = json.loads(summary_to_json(summarise(table_of({RIGHT: 3, WRONG: 2}, variant=None))))
-    index = document["variants"][0]["metrics"]["single_draw_refusal_index"]
+    index = document["variants"][0]["metrics"]["refusal_index"]
     assert index["estimate"] is index["low"] is index["high"] is None
     assert (index["status"], index["reason"]) == ("undefined", "nobody_refused")
     assert document["variants"][0]["variant"] is None
@@ -224,9 +216,9 @@ def test_a_first_pass_that_was_never_forced_has_the_metrics_that_need_no_forced_
     unforced = Outcome(True, None, Grade.REFUSED, unscored_reason="forced_not_asked")
     variant = one(0, 0, 30, 20, {unforced: 50})
     whole = metrics(ContingencyTable(50, 0, 30, 20))
-    for metric in named(whole):
+    for metric in whole:
         found = variant.metric(metric.name)
-        if metric.name in ("error_rate", "single_draw_refusal_index"):
+        if metric.name in ("error_rate", "refusal_index"):
             assert (found.estimate, found.low, found.status, found.reason) == (
                 None,
                 None,

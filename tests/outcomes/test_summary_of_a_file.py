@@ -35,7 +35,7 @@ def never_forced(table: pl.DataFrame) -> pl.DataFrame:
 
 
 TABLES = {
-    "single draws": rows(150),
+    "one draw": rows(150),
     "repeated draws": rows(120, draws=3),
     "some repeated draws": rows(120, draws=2).filter((pl.col("draw") == 0) | (NUMBER < 70)),
     "unscored": unscored(rows(150)),

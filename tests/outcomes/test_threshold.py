@@ -230,6 +230,24 @@ def test_differences_are_paired_question_by_question():
     assert difference.error_rate.low < own - theirs < difference.error_rate.high
 
 
+def test_ways_to_refuse_that_answer_what_the_cut_answers_are_named_and_not_compared():
+    run, options = planted(), ThresholdOptions(max_error=0.25)
+    below = run.confidence.select("question_id", below=pl.col("confidence") < find_threshold(run, options).found.cut)
+    same = run.variants["low"].join(below, on="question_id", maintain_order="left").with_columns(refused="below")
+    found = find_threshold(replace(run, variants={**run.variants, "low": same.drop("below")}), options)
+    assert {(one.kind, one.variant): one.same_as_cut for one in found.points} == {
+        ("score", None): False,
+        ("refusals", "low"): True,
+        ("refusals", "high"): False,
+        ("answer_all", None): False,
+    }
+    assert [one.difference is None for one in found.points] == [True, True, False, False]
+    assert "answers the same questions as refusals of low: there is nothing to compare" in repr(found)
+    none = find_threshold(run, ThresholdOptions(max_error=0.9))  # so lenient that nothing is refused
+    (all_of_them,) = (one for one in none.points if one.kind == "answer_all")
+    assert (none.points[0].worth.coverage.estimate, all_of_them.same_as_cut, all_of_them.difference) == (1, True, None)
+
+
 def test_a_question_without_a_grade_of_its_first_pass_is_left_out_of_that_variant_alone():
     run = planted()
     lacking = pl.when(pl.col("question_id") < "q00100").then(None).otherwise("refused")
@@ -311,11 +329,20 @@ def test_to_answer_all_or_nothing_is_a_choice_too(penalty, share, words):
     assert found.rule in found.table["model"][0]
 
 
+@pytest.mark.parametrize(("n", "is_above"), [(200, True), (300, False)])
+def test_more_questions_are_advised_only_where_the_rate_seen_is_within_the_limit(n, is_above):
+    found = find_threshold(planted(n), ThresholdOptions(max_error=0.15))
+    first = found.found.tested[0]
+    assert (first.n_errors / first.n_answered > 0.15) == is_above
+    assert ("more questions could show" in repr(found)) != is_above
+    assert ("above the limit" in repr(found)) == is_above
+
+
 @pytest.mark.parametrize(
     ("n", "max_error", "reason", "words"),
     [
         (600, 0.001, "too_few_questions", "no cut would be expected to show it with 90 % confidence"),
-        (600, 0.05, "no_cut_holds", "the rate is only known to be at most"),
+        (600, 0.05, "no_cut_holds", "the rate seen is itself above the limit"),
     ],
 )
 def test_where_no_cut_holds_that_is_said_and_nothing_is_made_up(n, max_error, reason, words):

@@ -49,7 +49,7 @@ def test_refused_questions_without_a_right_answer_do_not_stand_for_all_refused_o
     """Small and made up: five settled, three to ask, two answered wrong, ten answered without a grade."""
     variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 2, UNGRADED: 10})
     assert variant.metric("refusal_rate").estimate == 8 / 20
-    check_unknown(variant, "error_rate single_draw_refusal_index", FORCED_NOT_ASKED)
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
     check_unknown(variant, "correct_rate correct_given_attempted f_score weighted_score", "first_not_graded")
     assert codes(variant) == [FORCED_NOT_ASKED, "incomplete"]
 
@@ -58,7 +58,7 @@ def test_where_every_answer_has_a_grade_its_rates_are_exact_and_nothing_warns_of
     variant = variant_of({SETTLED: 5, UNASKED: 3, WRONG: 4, RIGHT: 8})
     expected = {"correct_rate": 8 / 20, "refusal_rate": 8 / 20, "correct_given_attempted": 8 / 12}
     assert {name: variant.metric(name).estimate for name in expected} == pytest.approx(expected)
-    check_unknown(variant, "error_rate single_draw_refusal_index", FORCED_NOT_ASKED)
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
     assert codes(variant) == [FORCED_NOT_ASKED]
 
 
@@ -110,5 +110,5 @@ def test_a_real_model_on_questions_with_and_without_an_answer(name: str, rate: f
     passes = read_first_passes(SourceFile.read(REAL / f"{name}_n500.jsonl"), "graded", ReadOptions())
     (variant,) = summarise(to_outcomes(map(self_contained, passes))).variants
     assert variant.metric("refusal_rate").estimate == pytest.approx(rate)
-    check_unknown(variant, "error_rate single_draw_refusal_index", FORCED_NOT_ASKED)
+    check_unknown(variant, "error_rate refusal_index", FORCED_NOT_ASKED)
     check_unknown(variant, "correct_given_attempted f_score", "first_not_graded")

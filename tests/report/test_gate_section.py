@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,14 +18,18 @@ from tests.report.making import HOSTILE, report_run, rows
 from tests.report.test_page import _Parsed
 
 
-def both(text: str = "") -> tuple[list[ReportRun], GateResult]:
-    """Return two runs and what a gate says of them, the second model refusing by chance; `text` is in every name."""
+def both(text: str = "", temperature: float = 0.0) -> tuple[list[ReportRun], GateResult]:
+    """Return two runs and what a gate says of them, the second model refusing by chance; `text` is in every name.
+
+    At temperature 0 every change of a question is shown.
+    """
     made = []
     for name, rho in (("base", 0.9), ("rash", -0.5)):
         table = rows(300, model=name, rho=rho, variants=("normal",))
         names = ("model", "question_id", "question")
         hostile = table.with_columns((pl.lit(text) + pl.col(one)).alias(one) for one in names)
-        made.append(report_run(hostile, label=name + text))
+        run = report_run(hostile, label=name + text)
+        made.append(replace(run, run=replace(run.run, settings={"decoding": {"temperature": temperature}})))
     base, rash = made
     return [rash, base], decide(rash.run, base.run, Policy())
 
@@ -54,6 +59,14 @@ def test_the_section_holds_every_guard_and_every_question_that_changed(page: str
     assert section.count("<tr>") == 2 + len(found.guards) + len(found.changed) == 16
     assert all(one.question_id in section for one in found.changed)
     assert "The gate asks whether one is worse by more than is allowed" in section
+
+
+def test_single_responses_are_said_to_show_no_change(tmp_path: Path) -> None:
+    runs, found = both(temperature=0.7)
+    page = write_report(runs, tmp_path / "report.html", gate=found).path.read_text(encoding="utf-8")
+    section = page.partition('id="gate"')[2].partition("</section>")[0]
+    assert "Single responses cannot show that any one question changed" in section
+    assert "changed most</summary>" not in section
 
 
 def test_a_report_without_a_gate_has_no_such_section(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import polars as pl
 import pytest
 from scipy import stats as scipy_stats
 
+from refusal_index.outcomes.summary import summarise
 from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
 from refusal_index.report.overview import overview
@@ -16,6 +19,13 @@ from refusal_index.report.tables import sensitivity_rows
 from refusal_index.report.views import run_view
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.report.making import counts_table, report_run, rows
+
+
+def drawn_twice(n: int) -> pl.DataFrame:
+    """Make outcomes sampled twice, the second time anew for every third question."""
+    one, other = rows(n, variants=("normal",)), rows(n, variants=("normal",), seed=1)
+    second = pl.concat([one.filter(pl.int_range(pl.len()) % 3 != 0), other.filter(pl.int_range(pl.len()) % 3 == 0)])
+    return pl.concat([one, second.with_columns(draw=pl.lit(1, pl.Int64))])
 
 
 @pytest.mark.parametrize(("index", "error_rate"), [(0.27, 0.49), (0.48, 0.92), (0.8, 0.3), (-0.4, 0.6)])
@@ -68,39 +78,42 @@ def test_nothing_is_made_of_a_number_that_means_nothing(code: str) -> None:
 
 
 def test_the_first_screen_says_which_index_it_shows() -> None:
-    single, drawn = headline(report_run(rows(400))), headline(report_run(rows(400, draws=2)))
-    assert (single.name, drawn.name) == ("Single-draw Refusal Index", "Refusal Index")
-    assert single.which.startswith("This is single-draw RI, of one reply a question, not RI")
-    assert drawn.which.startswith("This is RI, the index of the model's probabilities")
-    assert "single-draw RI is 0." in drawn.which
-    titles = [[(one.weight, one.title) for one in found.spoilers] for found in (single, drawn)]
-    assert ("grave", "Single draws") in titles[0]
-    assert ("grave", "No RI") in titles[1]  # its draws have nothing to do with each other
+    once, twice = report_run(rows(400, variants=("normal",))), report_run(drawn_twice(400))
+    ri = refusal_index(once.variants[0].table).estimate
+    assert headline(once).index.estimate == headline(twice).index.estimate == pytest.approx(ri, abs=1e-12)
+    said = "RI is the Refusal Index as the paper reports it"
+    assert headline(once).which.startswith(said)
+    assert "orrected" not in headline(once).which
+    corrected = twice.summary.corrected
+    assert corrected.estimate != pytest.approx(ri, abs=0.01)
+    assert headline(twice).which.startswith(said)
+    ends = f"{corrected.estimate:.2f} [{corrected.low:.2f}, {corrected.high:.2f}]"
+    assert f"Corrected RI is {ends}: RI estimated for the model's probabilities" in headline(twice).which
+
+
+def test_at_temperature_zero_the_first_screen_says_that_both_indices_are_one() -> None:
+    run = report_run(rows(400, variants=("normal",)))
+    found = headline(replace(run, summary=summarise(run.shown, is_deterministic=True)))
+    assert found.which.endswith(
+        "Corrected RI repeats RI: the model was asked at temperature 0, so it has no sampling noise."
+    )
 
 
 def test_one_axis_holds_one_kind_of_index() -> None:
-    drawn = report_run(
-        pl.concat(
-            [
-                rows(400, model="a", variants=("low",)),
-                rows(400, model="a", variants=("low",)).with_columns(draw=pl.lit(1, pl.Int64)),
-            ]
-        )
+    """However often a run was sampled, it is shown by RI."""
+    drawn, once = report_run(drawn_twice(400), label="a"), report_run(rows(400, rho=0.3, seed=2, variants=("normal",)))
+    found = overview([run_view(run, place) for place, run in enumerate((drawn, once))])
+    assert {line.index.name for line in found.lines} == {"refusal_index"}
+    shown = {line.label: line.index.estimate for line in found.lines}
+    assert shown == pytest.approx(
+        {run.run.label: refusal_index(run.variants[0].table).estimate for run in (drawn, once)}, abs=1e-12
     )
-    once = report_run(rows(400, model="b", variants=("low",)))
-    assert [run.index.name for run in (drawn, once)] == ["refusal_index", "single_draw_refusal_index"]
-    mixed, alike = (
-        overview([run_view(run, place) for place, run in enumerate(both)]) for both in ((drawn, once), (drawn, drawn))
-    )
-    assert {(line.index.name, line.is_single_draw) for line in mixed.lines} == {("single_draw_refusal_index", True)}
-    assert any("not RI" in sentence for sentence in mixed.sentences)
-    assert {(line.index.name, line.is_single_draw) for line in alike.lines} == {("refusal_index", False)}
 
 
 def test_several_prompts_give_the_joint_index_one_its_own() -> None:
     several, one = report_run(rows(400)), report_run(rows(400, variants=("normal",)))
     assert several.pooled is not None
-    assert headline(several).index.estimate == several.pooled.index.estimate
+    assert headline(several).index.estimate == several.pooled.refusal_index.estimate
     assert [line.name for line in headline(several).lines] == ["jointly", "low", "normal", "high", "highest"]
     assert headline(one).index.estimate == one.variants[0].index.estimate
     assert [line.name for line in headline(one).lines] == ["normal"]
@@ -221,12 +234,11 @@ def test_a_pull_is_from_the_index_without_weights_as_the_ranges_have_none(kind: 
         for rows in (plain, weighted)
     ]
     assert texts[0] == texts[1]
-    assert "single-draw RI" in texts[0]
+    assert re.search(r"\bRI could be|move RI by", texts[0])
 
 
-def test_single_replies_are_never_nothing_grave() -> None:
-    grave = [one for one in headline(report_run(rows(2000, variants=("normal",)))).spoilers if one.weight == "grave"]
-    assert any("one draw each" in one.text for one in grave)
+def test_one_response_per_question_spoils_nothing() -> None:
+    assert headline(report_run(rows(2000, variants=("normal",)))).spoilers == ()
 
 
 def test_index_1_is_an_order_and_loses_right_answers_last(tmp_path: Path) -> None:

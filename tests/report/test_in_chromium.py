@@ -426,7 +426,7 @@ def test_several_runs_are_listed_and_filtered(new_page: NewPage, tmp_path: Path)
     runs = [report_run(table, label=table["model"][0]) for table in tables]
     page = new_page(write_report(runs, tmp_path / "report.html").path)
     names = page.run("[...document.querySelectorAll('#overview .forest th[scope=row]')].map((one) => one.textContent)")
-    assert names == ["one (single draws)", "two (single draws)"]
+    assert names == ["one", "two"]
     assert _found(page) == 240
     _choose(page, "run", "1")
     assert _found(page) == 120

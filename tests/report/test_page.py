@@ -146,7 +146,7 @@ def test_metrics_are_those_of_the_summary() -> None:
     run = report_run(rows(300))
     held = metric_rows(run)
     assert len(held) == len(METRIC_NAMES)
-    names = ("single_draw_refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
+    names = ("refusal_index", *(name for name in METRIC_NAMES if name != "refusal_index"))
     for row, name in zip(held, names, strict=True):
         for cell, variant in zip(row.cells, run.variants, strict=True):
             metric = variant.metric(name)
@@ -179,13 +179,15 @@ def test_curves_of_the_plane_run_through_their_points() -> None:
 def test_sensitivity_holds_rules_topics_and_draws() -> None:
     run = report_run(rows(200, draws=2))
     held = {row.name: row for row in sensitivity_rows(run)}
-    assert list(held) == ["RI", "single-draw RI", "forced for all", "scoring rules", "within topics"]
+    assert list(held) == ["RI", "Corrected RI", "forced for all", "scoring rules", "within topics"]
     for place, variant in enumerate(run.variants):
-        corrected, forced = held["RI"].cells[place], held["forced for all"].cells[place]
+        index, corrected, forced = (held[name].cells[place] for name in ("RI", "Corrected RI", "forced for all"))
         assert variant.draws is not None
+        assert index is not None
         assert corrected is not None
         assert forced is not None
-        assert corrected.estimate == variant.draws.refusal_index.estimate
+        assert index.estimate == variant.index.estimate
+        assert corrected.estimate == variant.draws.corrected_refusal_index.estimate
         assert forced.estimate == variant.draws.forced_for_all
 
 

@@ -26,18 +26,18 @@ STATS_NAMES = """
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
     ScoringRange SelectiveReport SmoothCalibrationError Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
     VariabilityResult PenaltyPoint PenaltyResponse response_to_penalty
-    WinnerEntropyResult WithinTopicDifference WithinTopicResult abstention_metrics accuracy_refusal_area
+    WinnerEntropyResult WithinTopicResult abstention_metrics accuracy_refusal_area
     accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc best_operating_point
     best_refusal_rate brier_score checked_matrices clustered_covariance coefficient_of_variation compact_letters
-    compare_joint compare_metrics compare_corrected compare_with_refusals compare_within_topics
+    compare_joint compare_metrics compare_corrected compare_with_refusals
     copula_spearman copula_test copula_tests copula_upper_orthant copula_win_rates correct_given_attempted
-    correct_guessing correct_misgrading correct_rate_at default_repeat_questions density
+    correct_guessing correct_misgrading correct_rate_at density deterministic_refusal_index
     empirical_accuracy_refusal_curve equal_index_test expected_calibration_error expected_half_width
     expected_kendall_w expected_winner_entropy f_score fit_copula fit_copulas frequency_refusal_index
     hle_calibration_error holm influence_correlation influence_function iso_refusal_index iso_score
     isotonic_residuals joint_corrected_refusal_index joint_refusal_index kendall_tau kendall_w
     labels_for_half_width latent_aurc latent_auroc latent_excess_aurc metric_influence metrics
-    misgrading_from_labels misgrading_range missing_bounds nested_copula_test corrected_refusal_index
+    misgrading_from_labels misgrading_range missing_bounds corrected_refusal_index
     normalized_difference omniscience_index penalty_from_confidence power_to_tell_apart prediction_powered
     prediction_rejection_ratio questions_for_cv questions_for_half_width questions_over_interval
     questions_to_tell_apart random_baseline rank_joint rank_corrected rank_runs ranking_stability

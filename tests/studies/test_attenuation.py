@@ -1,4 +1,4 @@
-"""The correction finds the index that the draws were made with, and what single draws show is the closed form."""
+"""The correction finds the index that the draws were made with, and one sample of each shows the closed form."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tests.tiers import one_fast
 from refusal_index.outcomes.confidence import Score, confidence_table
 from refusal_index.stats import corrected_refusal_index, refusal_index
 from refusal_index.studies.calibrator_comparison import curve_rows, make
+from refusal_index.studies.cells import number
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
@@ -138,22 +139,30 @@ def test_the_index_of_each_prompt_is_over_the_same_questions(drawn):
         draws = kept.partition_by("draw", maintain_order=True)
         refused, wrong = (np.array([one[name].to_list() for one in draws]) for name in ("refused", "wrong"))
         single = refusal_index(refused=refused[0], wrong=wrong[0])
-        row = index.filter(variant=variant, method="single_draw_refusal_index").row(0, named=True)
+        row = index.filter(variant=variant, method="refusal_index").row(0, named=True)
         assert (row["y"], row["questions"]) == (pytest.approx(single.estimate), 120)
         assert (row["low"], row["high"]) == pytest.approx(tuple(single.confidence_interval()))
         corrected = corrected_refusal_index(refused, wrong, np.ones_like(wrong), single=(
             refused[0], wrong[0], np.ones(120, bool)
         ))  # fmt: skip
-        row = index.filter(variant=variant, method="refusal_index").row(0, named=True)
+        row = index.filter(variant=variant, method="corrected_refusal_index").row(0, named=True)
         assert row["y"] == pytest.approx(corrected.estimate)
         assert row["low"] < row["y"] < row["high"]
 
 
-def test_an_index_of_probabilities_needs_repeated_draws_and_says_so():
+def test_a_corrected_index_is_shown_only_where_there_is_one():
     run = with_scores(make_run("a", n=90, seed=1))
-    index = make([run], OPTIONS).frame.filter(part="index", method="refusal_index")
-    assert index["reason"].unique().to_list() == ["no_repeated_questions"]
-    assert index["y"].null_count() == index.height
+    study = make([run], OPTIONS)
+    index = study.frame.filter(part="index")
+    assert index["method"].to_list() == ["refusal_index"] * len(run.variants)
+    row = study.printed(study.frame).filter(score="refusals, normal").row(0, named=True)
+    assert row["RI"].startswith(f"{index.filter(variant='normal')['y'].item():.3f} [")
+    assert row["Corrected RI"] == row["AUROC"] == number(None)
+    at_zero = dataclasses.replace(run, settings={"decoding": {"temperature": 0.0}})
+    index = make([at_zero], OPTIONS).frame.filter(part="index")
+    assert set(index["method"]) == {"refusal_index", "corrected_refusal_index"}
+    for (_,), pair in index.group_by("variant"):
+        assert pair["y"][0] == pytest.approx(pair["y"][1], abs=1e-9)
 
 
 def test_a_run_without_scores_has_p_answering_of_its_further_draws(drawn):
@@ -184,7 +193,7 @@ def test_runs_without_draws_or_without_wrong_answers_are_said():
     with pytest.raises(NotPossibleError, match="repeated draws"):
         make([make_run("a", draws=1)], OPTIONS)
     rows = pl.concat([table_rows(np.arange(20) % 2, np.zeros(20), draw=draw) for draw in range(3)])
-    with pytest.raises(NotPossibleError, match="all_true"):
+    with pytest.raises(NotPossibleError, match=r"the AUROC is undefined \(all true\)"):
         make([run_of({"normal": rows})], OPTIONS)
     with pytest.raises(NotPossibleError, match="m: likelihood is left out: all 20 answers are right"):
         make([with_scores(run_of({"normal": rows}))], OPTIONS)

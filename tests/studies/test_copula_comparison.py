@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import accumulate
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.studies.outcomes_made import (
     HOSTILE,
@@ -74,6 +76,22 @@ def test_the_test_over_variants_is_that_of_the_matched_outcomes(models, frame):
         rows = frame.filter(part="test_over_variants", model=run.model)
         assert rows["family"].to_list() == list(COPULA_NAMES)
         assert rows["pvalue"].to_list() == [expected[family].pvalue for family in COPULA_NAMES]
+
+
+def test_p_values_of_all_tests_are_adjusted_together_by_holm(frame):
+    tests = frame.filter(part="test_over_variants").drop_nulls("pvalue").sort("pvalue")
+    assert len(set(tests["model"])) == 2
+    steps = [min(1.0, (tests.height - rank) * p) for rank, p in enumerate(tests["pvalue"])]
+    assert tests["pvalue_holm"].to_list() == pytest.approx(list(accumulate(steps, max)))
+    assert frame.filter(pl.col("pvalue").is_null())["pvalue_holm"].null_count() == frame.height - tests.height
+
+
+def test_families_are_ruled_out_by_the_adjusted_p_values():
+    study = make([make_run("a", rho=0.6, seed=3), make_run("b", rho=-0.6, seed=4)], OPTIONS)
+    clayton = study.frame.filter(part="test_over_variants", family="clayton")
+    assert clayton["pvalue"].max() < 0.05 < clayton["pvalue_holm"].max()
+    assert study.printed(study.frame).filter(family="Clayton")["ruled out"].item() == "1 of 2"
+    assert "after Holm's adjustment for all tests: Gaussian 0; Student t, 4 df 0; Clayton 1;" in study.caption
 
 
 def test_a_single_variant_has_the_table_without_the_test():

@@ -38,7 +38,7 @@ GROUPS = {
         "sensitivity": ("commands.sensitivity:sensitivity", "Show what other decisions would have made of a run."),
         "audit": ("commands.audit:audit", "Draw graded answers for a person to check."),
         "threshold": ("commands.threshold:threshold", "Choose from which score on to answer."),
-        "plan": ("commands.plan:plan", "Say how many questions a Refusal Index needs."),
+        "plan": ("commands.plan:plan", "Say how many questions RI needs."),
     },
     "Questions and answers": {
         "import": ("commands.import_:import_", "Import first passes that others asked for and graded."),

@@ -21,8 +21,7 @@ HELP = {
     "column": "Name a column of your own file, as in question=problem; may be repeated.",
     "variants": "Prompt variants, separated by commas, or 'all'; 'normal+' adds the paraphrases of normal.",
     "limit": "Ask a random sample of this many questions. [default: 1000 of the almanac, else all]",
-    "draws": "Ask each question so often; single draws give single-draw RI only, not RI. [default: 2 of 200 to 400 of "
-    "the questions where there are 800 or more, else 1; 1 at temperature 0]",
+    "draws": "Ask every question this many times; 2 or more also give corrected RI. [default: 1]",
     "repeat_questions": "Ask only this many of the questions more than once. [default: all with --draws]",
     "grader": "'exact', 'choice', 'regex', a model as PROVIDER/NAME, two that must agree as A,B, or a function as "
     "python:MODULE:FUNCTION. [default: exact for the almanac, choice for multiple choice, else openai/gpt-4o-mini]",

@@ -111,8 +111,8 @@ class Drawing:
     Attributes
     ----------
     draws, repeat_questions
-        Draws of a question, and how many of the questions are drawn more than once; None for all of them. Without
-        either, some questions are drawn twice where the temperature is above 0 and there are enough of them.
+        Draws of a question, 1 by default, and how many of the questions are drawn more than once; None for all of
+        them. With `repeat_questions` alone these are drawn twice.
     """
 
     draws: int | None = setting(

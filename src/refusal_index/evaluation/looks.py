@@ -18,7 +18,6 @@ from refusal_index.evaluation.carrying import OpenRun, carry_out, opened
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.certainty import half_width_of
-from refusal_index.outcomes.draws import INDEX
 from refusal_index.outcomes.stopping import STOPPED, Stop, Until
 from refusal_index.stats import GroupSequential
 
@@ -122,8 +121,7 @@ def narrow_enough(until: Until) -> Decide:
         half_width = half_width_of(run.summary) if run.is_complete else None
         if half_width is None or half_width > until.half_width:
             return None
-        name = "RI" if run.summary.index and run.summary.index.name == INDEX else "single-draw RI"
-        return f"the interval of {name} has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
+        return f"the interval of RI has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
 
     return decide
 

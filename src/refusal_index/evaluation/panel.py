@@ -40,10 +40,13 @@ class PanelFolder:
         document = set_document(path)
         if (path / "run.json").exists():
             raise RunFolderError(f"{path} is the folder of a single run; choose another one for the checkpoints")
-        if (path / SUMMARY).exists() and (document.get("set_version") != SET_VERSION or "config" in document):
+        version = document.get("set_version")
+        if (path / SUMMARY).exists() and (version not in range(1, SET_VERSION + 1) or "config" in document):
             raise RunFolderError(f"{path / SUMMARY} is not the summary of checkpoints; choose another folder")
         runs = document.get("runs")
-        self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
+        # what an earlier version calls the index is another one: each checkpoint has its own again once it is evaluated
+        unknown = {} if version == SET_VERSION else {"refusal_index": None, "summary": None}
+        self._runs: list[dict[str, Any]] = [one | unknown for one in runs if isinstance(one, dict)] if runs else []
 
     def put(self, result: CellResult, step: int | None) -> None:
         """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.

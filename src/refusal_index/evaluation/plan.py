@@ -42,7 +42,6 @@ from refusal_index.protocol import (
     kept_unscored,
     load_prompt_set,
 )
-from refusal_index.stats import default_repeat_questions
 
 RUNS = Path("runs")
 ALMANAC_LIMIT = 1000  # a first look in about a minute; a limit of 2280 asks all
@@ -247,10 +246,7 @@ def load_questions(settings: Settings) -> Dataset:
 
 
 def _drawing(settings: Settings, n_questions: int) -> Drawing:
-    """Return how often to draw which of the questions; without a word, some twice, for the index of probabilities.
-
-    At temperature 0 a second draw is the first one again, and shows nothing.
-    """
+    """Return how often to draw which of the questions: once, unless the settings say otherwise."""
     given = settings.drawing
     if given.repeat_questions is not None and given.repeat_questions > n_questions:
         raise SettingError(
@@ -261,8 +257,7 @@ def _drawing(settings: Settings, n_questions: int) -> Drawing:
         return given
     if given.repeat_questions is not None:
         return replace(given, draws=2)
-    repeated = default_repeat_questions(n_questions) if settings.decoding.temperature > 0 else 0
-    return Drawing(2, repeated) if repeated else Drawing(1)
+    return Drawing(1)
 
 
 def draws_of(settings: Settings, dataset: Dataset) -> dict[Question, int]:

@@ -12,7 +12,7 @@ from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
 from refusal_index.evaluation.sweep import CellResult, index_of
 from refusal_index.outcomes.draws import INDEX
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, number, percent
+from refusal_index.outcomes.presentation.blocks import interval, number, percent, worded
 from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.summary import INCOMPLETE, Summary
@@ -48,22 +48,19 @@ def result_blocks(results: Sequence[CellResult]) -> Iterator[Block]:
 
 def _indices(results: Sequence[CellResult], level: float) -> Table:
     left = ("model", "dataset", "status", "variants")
-    names = {index["index"] for result in results if result.run and (index := index_of(result.run.summary))}
-    several = len(names) > 1
-    called = "index" if several else METRIC_COLUMNS[min(names, default=INDEX)]
-    columns = ("model", "dataset", f"{called}, jointly", f"{percent(level)} interval", *left[2:])
-    return Table.of(columns, ((*result.plan.title, *_index(result, named=several)) for result in results), left=left)
+    columns = ("model", "dataset", f"{METRIC_COLUMNS[INDEX]}, jointly", f"{percent(level)} interval", *left[2:])
+    return Table.of(columns, ((*result.plan.title, *_index(result)) for result in results), left=left)
 
 
-def _index(result: CellResult, *, named: bool) -> Iterator[str]:
+def _index(result: CellResult) -> Iterator[str]:
     index = index_of(result.run.summary) if result.run else None
     if index is None:
         yield from (UNDEFINED, UNDEFINED, result.status, UNDEFINED)
         return
-    yield f"{METRIC_COLUMNS[index['index']]} {number(index['estimate'])}" if named else number(index["estimate"])
+    yield number(index["estimate"])
     yield interval(index["low"], index["high"])
     status = INCOMPLETE if result.status == INCOMPLETE else index["status"]
-    yield status if index["reason"] is None else f"{status} ({index['reason']})"
+    yield status if index["reason"] is None else f"{status} ({worded(index['reason'])})"
     yield ", ".join(index["variants"])
 
 
@@ -186,13 +183,11 @@ def _about_draws(one: RunEstimate) -> Iterator[str]:
     """Say what is drawn repeatedly, and what for."""
     drawing, dataset = one.plan.settings.drawing, one.plan.title[1]
     if one.plan.settings.decoding.temperature == 0:
-        yield "At temperature 0 every draw is the same reply: RI is that of single draws."
-    elif drawing.draws == 2 and drawing.repeat_questions is not None:
-        more = (len(one.plan.procedures) + 2) * drawing.repeat_questions
-        yield (
-            f"On {dataset}, {drawing.repeat_questions:,} of the questions are drawn twice, which RI takes: at most "
-            f"{more:,} of the requests. --draws 1 leaves them out, for single-draw RI only."
-        )
+        if (drawing.draws or 1) > 1:
+            yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
+    elif (drawing.draws or 1) > 1:
+        some = "all" if drawing.repeat_questions is None else f"{drawing.repeat_questions:,}"
+        yield f"On {dataset}, {some} of the questions are asked {drawing.draws} times, for corrected RI."
 
 
 def _about_grading(one: RunEstimate) -> str:

@@ -13,11 +13,11 @@ import polars as pl
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.results import Missing
 from refusal_index.outcomes.certainty import reached, short_of
-from refusal_index.outcomes.draws import index_of_probabilities
+from refusal_index.outcomes.draws import corrected_indices
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.regrading import GradeChanges
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import Summary, VariantSummary, is_complete
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
@@ -97,11 +97,8 @@ class Run:
         """The names of its variants."""
         return tuple(variant.variant or "all" for variant in self.summary.variants)
 
-    def refusal_index(self, variant: str | None = None) -> CorrectedRefusalIndexResult:
-        """Return the Refusal Index of one variant: that of the model's probabilities.
-
-        It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, unless at temperature 0, where
-        every draw is the same reply.
+    def refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
+        """Return RI of one variant: the index of one response per question, with its intervals by method.
 
         Parameters
         ----------
@@ -113,19 +110,22 @@ class Run:
         OutcomeTableError
             If the run has no such variant.
         """
-        summary = self._variant(variant)
-        rows = self.rows.filter(pl.col("variant").eq_missing(summary.variant)).collect()
-        return index_of_probabilities(rows, always_alike(self.folder.read_settings()))
+        return refusal_index(self._variant(variant).table)
 
-    def single_draw_refusal_index(self, variant: str | None = None) -> RefusalIndexResult:
-        """Return the index of one reply a question, with its intervals by method; it takes what `refusal_index` takes.
+    def corrected_refusal_index(self, variant: str | None = None) -> CorrectedRefusalIndexResult:
+        """Return RI estimated for the model's probabilities; it takes what `refusal_index` takes.
+
+        It is undefined as ``"no_repeated_questions"`` where no question was sampled more than once. At temperature 0 it
+        repeats RI, unless repeated samples differ.
 
         Raises
         ------
         OutcomeTableError
             If the run has no such variant.
         """
-        return refusal_index(self._variant(variant).table)
+        summary = self._variant(variant)
+        rows = self.rows.filter(pl.col("variant").eq_missing(summary.variant)).collect()
+        return corrected_indices([rows], [is_deterministic(self.folder.read_settings())])[0]
 
     def _variant(self, variant: str | None) -> VariantSummary:
         if variant is None and len(self.variants) == 1:

@@ -322,10 +322,10 @@ def index_of(summary: Summary) -> dict[str, Any] | None:
     if not summary.variants:
         return None
     if summary.pooled:
-        variants, index = summary.pooled[0].variants, summary.pooled[0].index
+        variants, index = summary.pooled[0].variants, summary.pooled[0].refusal_index
     else:
         variants, index = (str(summary.variants[0].variant),), summary.variants[0].index
-    return {"variants": variants, "index": index.name, **index.to_document()}
+    return {"variants": variants, **index.to_document()}
 
 
 def run_document(result: CellResult) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from refusal_index.outcomes.files import TEMPORARY_SUFFIX, replacing, write_atom
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.regrading import changes_document, grade_changes
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.outcomes.stopping import STOPPED, Stop
 from refusal_index.outcomes.summary import (
     DEFAULT_CONFIDENCE_LEVEL,
@@ -90,7 +90,7 @@ def write_results(
                 penalty=penalty,
                 truthfulness_weights=truthfulness_weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
                 confidence_level=confidence_level,
-                always_alike=always_alike(settings),
+                is_deterministic=is_deterministic(settings),
             )
             outdated = refresh_scores(folder, store, settings, derived.outcomes)
             summary = with_confidence(_with_mixture(summary, settings), derived.outcomes, folder.read_confidence())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jinja2 import Environment
 
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
+from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.gate import GateResult
 
 LABEL = "Refusal Index"
@@ -32,7 +32,7 @@ fill="{{ colour }}"/>
 
 def to_badge(found: GateResult) -> str:
     """Return the SVG: the verdict, and the candidate's index where it is guarded and has one."""
-    index = next((one.named for one in found.guards if one.named.metric in (INDEX, SINGLE_DRAW)), None)
+    index = next((one.named for one in found.guards if one.named.guard.name in (INDEX, CORRECTED)), None)
     known = "" if index is None or index.candidate is None else f"{index.candidate:.2f} "
     said = f"{known}{found.verdict}"
     left, right = (round(len(text) * CHARACTER + 2 * PADDING, 1) for text in (LABEL, said))

@@ -39,8 +39,8 @@ def to_junit(found: GateResult) -> bytes:
 def _name(one: GuardResult) -> str:
     """Return a name that no other guard has: of several cases with the same one some readers show the first."""
     if one.named.against_baseline:
-        return one.named.metric
-    return f"{one.named.metric} {'at least' if one.named.guard.higher_is_better else 'at most'}"
+        return one.named.guard.name
+    return f"{one.named.guard.name} {'at least' if one.named.guard.higher_is_better else 'at most'}"
 
 
 def _case(name: str, verdict: str, told: str) -> TestCase:

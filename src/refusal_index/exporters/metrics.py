@@ -34,8 +34,10 @@ METRICS = {
     "omniscience_index": Described("Right answers less wrong ones, per hundred questions", -100, 100, unit="points"),
     "truthfulness_score": Described("Right answers, refusals and wrong ones by three weights", unit="points"),
     "error_rate": Described("Share of questions wrong where every question must be answered", lower_is_better=True),
-    "refusal_index": Described(f"{INDEX}, of the model's probabilities", -1, 1, unit="correlation"),
-    "single_draw_refusal_index": Described(f"{INDEX}, of one reply a question", -1, 1, unit="correlation"),
+    "refusal_index": Described(f"{INDEX}, from one response per question", -1, 1, unit="correlation"),
+    "corrected_refusal_index": Described(
+        f"{INDEX}, estimated for the model's probabilities from repeated samples", -1, 1, unit="correlation"
+    ),
 }
 
 

@@ -28,7 +28,7 @@ POOLED = "pooled"
 UNNAMED = "all"
 """Stands for the variant where a table names none, as in the report."""
 
-JOINT = ("refusal_index", "single_draw_refusal_index")
+JOINT = ("refusal_index", "corrected_refusal_index")
 """The joint estimates of a model over its variants that are metrics."""
 
 ENDS = ("estimate", "low", "high")
@@ -251,7 +251,7 @@ def _counted(parts: Iterable[Mapping[str, Any]]) -> tuple[int, int]:
 def _estimate(name: str, value: Mapping[str, Any]) -> Estimate:
     estimate, low, high = (_number(value[end]) for end in ENDS)
     status = value["status"]
-    if status not in ("ok", "boundary", "undefined"):
+    if status not in ("ok", "boundary", "undefined", "not_identified"):
         raise ValueError(f"status is {shortened(status)}")
     method = value.get("method")
     if method not in (None, "wilson", "score", "profile"):

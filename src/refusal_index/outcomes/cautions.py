@@ -46,7 +46,7 @@ _UNDEFINED = {
 
 
 FEW_REPEATED = 50
-"""Questions drawn repeatedly below which their reliabilities are mostly chance."""
+"""Questions sampled more than once below which their reliabilities are mostly chance."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Cau
         return
     if estimate.status == "undefined":
         why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
-        yield Caution("undefined", f"single-draw RI is undefined: {why}.")
+        yield Caution("undefined", f"RI is undefined: {why}.")
     elif estimate.status == "boundary" and estimate.reason != ONE_CLUSTER:
         yield _boundary(estimate)
     if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
@@ -116,7 +116,7 @@ def _boundary(estimate: Estimate) -> Caution:
     cells = " and none ".join(_CELLS.get(cell, cell) for cell in empty)
     return Caution(
         "boundary",
-        f"single-draw RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance "
+        f"RI lies at its limit of {estimate.estimate:+.0f} because no question is {cells}; chance "
         f"alone can empty a small cell, so go by the interval from {estimate.low:.2f} to {estimate.high:.2f}, not by "
         "the number.",
     )
@@ -248,19 +248,19 @@ def draws_cautions(
         yield Caution(
             "incomplete_draws",
             f"{further.unscored:,} of {further.asked:,} further draws ({further.unscored / further.asked:.1%}) could "
-            f"not be scored ({listed}): RI rests on them, and what is there of them is rarely a fair sample.",
+            f"not be scored ({listed}): corrected RI rests on them, and what is missing is rarely a fair sample.",
         )
     scored = outcomes.drop_nulls(["refused", "wrong"])
     repeated = scored.filter(pl.len().over("question_id") > 1)["question_id"].n_unique()
     if draws is None and repeated:
         yield Caution(
             "repeated_draws_unused",
-            f"{repeated:,} questions have several draws, of which RI is not known: it takes a graded forced answer of "
-            "every draw, whether the first pass refused or answered (column 'forced_grade'). First draws are used.",
+            f"{repeated:,} questions have several draws, but corrected RI needs a graded forced answer in every draw, "
+            "whether the first pass refused or answered (column 'forced_grade'). RI uses first draws.",
         )
     elif draws is not None and draws.questions < FEW_REPEATED:
         yield Caution(
             "few_repeated",
-            f"Only {draws.questions:,} questions were drawn repeatedly, which say next to nothing of how much is "
-            f"chance: RI takes {FEW_REPEATED:,} at least to be worth a look, and 200 to be of use.",
+            f"Only {draws.questions:,} questions were sampled more than once: too few to estimate how random the model "
+            f"is. corrected RI needs {FEW_REPEATED:,} or more; ask more questions, with --draws 2.",
         )

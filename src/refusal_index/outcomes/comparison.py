@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, corrected_indices
+from refusal_index.outcomes.draws import CORRECTED, INDEX, corrected_indices, is_defined, samples_differ
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.stats import (
     TRUTHFULNESS_WEIGHTS,
     Adjustment,
@@ -44,10 +44,8 @@ class CompareOptions:
     """How to compare."""
 
     variant: str | None = None  # the only variant to compare; None for all that the runs share
-    # metric, adjustment: of a ranking: what by, and how it allows for many comparisons. Without a metric it is by the
-    # index of the probabilities, or by that of single draws where a run has no repeated ones.
-    metric: str | None = None
-    adjustment: Adjustment = "max-t"
+    metric: str = INDEX  # what to rank by
+    adjustment: Adjustment = "max-t"  # how a ranking allows for many comparisons
     # penalty, truthfulness_weights: of the weighted and of the truthfulness score
     penalty: float = 1.0
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS
@@ -62,15 +60,13 @@ class VariantComparison:
 
     name: str
     match: Match
-    comparison: Comparison  # of single draws
-    index: CorrectedDifference | None  # of the probabilities; None where a run has no repeated draws
+    comparison: Comparison  # of one response per question
+    corrected: Difference | None  # of the corrected index; None where a run has no repeated draws
 
     def differences(self) -> dict[str, Difference]:
-        """Every difference by the name of its metric: single draws have an index of their own name."""
-        of_single: dict[str, Difference] = {
-            SINGLE_DRAW if one.name == INDEX else one.name: one for one in self.comparison.differences
-        }
-        return of_single if self.index is None else {**of_single, INDEX: self.index}
+        """Every difference by the name of its metric."""
+        found: dict[str, Difference] = {one.name: one for one in self.comparison.differences}
+        return found if self.corrected is None else {**found, CORRECTED: self.corrected}
 
 
 @dataclass(frozen=True)
@@ -78,19 +74,24 @@ class PairComparison:
     """Two runs, variant by variant, and jointly; the first minus the second."""
 
     variants: tuple[VariantComparison, ...]  # each on its own
-    # joint, joint_over: the difference of the joint indices of single draws, and the variants that it rests on: those
-    # in which both runs have an index with a standard error. None and empty where they are fewer than two.
+    # joint, joint_over: the difference of joint RI, and the variants that it rests on: those in which both runs have RI
+    # with a standard error. None and empty where they are fewer than two.
     joint: JointDifference | None
     joint_over: tuple[str, ...]
-    # joint_index, index_over: the same of the probabilities
-    joint_index: CorrectedDifference | None
-    index_over: tuple[str, ...]
+    # joint_corrected, corrected_over: the same of the corrected index
+    joint_corrected: Difference | None
+    corrected_over: tuple[str, ...]
+    repeats_ri: bool  # whether both models are deterministic, so that the differences of both indices are the same
 
     @property
     def headline(self) -> Difference:
-        """The difference to look at first: of the probabilities before single draws, jointly before one variant."""
-        first = self.variants[0]
-        return self.joint_index or first.index or self.joint or first.comparison[INDEX]
+        """The difference that decides: of RI, jointly where there are several variants."""
+        return self.joint or self.variants[0].comparison[INDEX]
+
+    @property
+    def corrected(self) -> Difference | None:
+        """The difference of the corrected index; None where a run has no repeated draws."""
+        return self.joint_corrected or self.variants[0].corrected
 
 
 @dataclass(frozen=True)
@@ -111,30 +112,27 @@ class RunRanking:
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
     """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
-    corrected = _corrected(runs, matches, options.variant)
-    compared = tuple(
-        VariantComparison(
-            name,
-            found,
-            compare_metrics(
-                *found.matrix.arrays,
-                penalty=options.penalty,
-                truthfulness_weights=options.truthfulness_weights,
-                **found.matrix.design,
-            ),
-            compare_corrected(*corrected[name]) if name in corrected else None,
+    repeats_ri = _repeats_ri(runs, options.variant)
+    corrected = {} if repeats_ri else _corrected(runs, matches, options.variant)
+    compared = []
+    for name, found in matches.items():
+        comparison = compare_metrics(
+            *found.matrix.arrays,
+            penalty=options.penalty,
+            truthfulness_weights=options.truthfulness_weights,
+            **found.matrix.design,
         )
-        for name, found in matches.items()
-    )
+        of_corrected = compare_corrected(*corrected[name]) if name in corrected else None
+        compared.append(VariantComparison(name, found, comparison, comparison[INDEX] if repeats_ri else of_corrected))
     usable, drawn = _defined_everywhere(matches), _all_defined(corrected)
     arrays, design = _stacked(usable) if len(usable) > 1 else ((), {})
-    return PairComparison(
-        compared,
-        compare_joint(*arrays, **design) if len(usable) > 1 else None,
-        tuple(usable) if len(usable) > 1 else (),
-        compare_corrected(*_jointly(drawn)) if len(drawn) > 1 else None,
-        tuple(drawn) if len(drawn) > 1 else (),
-    )
+    joint = compare_joint(*arrays, **design) if len(usable) > 1 else None
+    over = tuple(usable) if joint else ()
+    if repeats_ri:
+        return PairComparison(tuple(compared), joint, over, joint, over, repeats_ri)
+    joint_corrected = compare_corrected(*_jointly(drawn)) if len(drawn) > 1 else None
+    corrected_over = tuple(drawn) if joint_corrected else ()
+    return PairComparison(tuple(compared), joint, over, joint_corrected, corrected_over, repeats_ri)
 
 
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
@@ -144,22 +142,21 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     joint estimate.
     """
     matches = matched_variants(runs, options.variant)
-    corrected = _corrected(runs, matches, options.variant)
-    metric = options.metric or (INDEX if corrected else SINGLE_DRAW)
-    if len(matches) > 1 and metric not in (INDEX, SINGLE_DRAW):
+    if len(matches) > 1 and options.metric not in (INDEX, CORRECTED):
         raise OutcomeTableError(
-            f"metric: only {INDEX} and {SINGLE_DRAW} have a joint estimate over several variants, got {metric!r}; "
-            f"name one variant, out of {', '.join(matches)}"
+            f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several variants, got "
+            f"{options.metric!r}; name one variant, out of {', '.join(matches)}"
         )
-    if metric == INDEX:
-        return _rank_by_probabilities(runs, matches, corrected, options)
+    repeats_ri = options.metric == CORRECTED and _repeats_ri(runs, options.variant)
+    if options.metric == CORRECTED and not repeats_ri:
+        return _rank_corrected(runs, matches, options)
     usable = (_defined_everywhere(matches) or dict(list(matches.items())[:1])) if len(matches) > 1 else matches
     left_out = tuple(name for name in matches if name not in usable)
     found = next(iter(usable.values()))
     if len(usable) == 1:
         ranking = rank_runs(
             *found.matrix.arrays,
-            metric=INDEX if metric == SINGLE_DRAW else metric,
+            metric=INDEX if repeats_ri else options.metric,
             penalty=options.penalty,
             truthfulness_weights=options.truthfulness_weights,
             confidence_level=options.confidence_level,
@@ -176,16 +173,15 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             rng=options.seed,
             **design,
         )
-    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=metric))
+    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=CORRECTED) if repeats_ri else ranking)
 
 
-def _rank_by_probabilities(
-    runs: Sequence[ComparedRun], matches: Mapping[str, Match], corrected: _Corrected, options: CompareOptions
-) -> RunRanking:
+def _rank_corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], options: CompareOptions) -> RunRanking:
+    corrected = _corrected(runs, matches, options.variant)
     if not corrected:
         raise OutcomeTableError(
-            f"metric: expected repeated draws of every run for {INDEX} (run --draws 2), got none of "
-            f"{', '.join(_without_draws(runs))}; {SINGLE_DRAW} ranks by single draws"
+            f"metric: expected questions sampled more than once in every run for {CORRECTED} (run --draws 2), got none "
+            f"of {', '.join(_without_draws(runs))}; rank by {INDEX}"
         )
     usable = _all_defined(corrected) or dict(list(corrected.items())[:1])
     ranking = rank_corrected(
@@ -198,29 +194,40 @@ def _rank_by_probabilities(
     return RunRanking(tuple(usable), left_out, matches[next(iter(usable))], ranking)
 
 
+def _repeats_ri(runs: Sequence[ComparedRun], variant: str | None) -> bool:
+    """Whether all models are deterministic: asked at temperature 0, and without repeated draws that differ."""
+    return all(is_deterministic(run.settings) for run in runs) and not samples_differ(
+        [
+            run.variants[one]
+            for chosen in _variants_compared(runs, variant).values()
+            for run, one in zip(runs, chosen, strict=True)
+        ]
+    )
+
+
 def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:
     return [
         run.label
         for run in runs
-        if not always_alike(run.settings) and all(one is None for one in corrected_indices([*run.variants.values()]))
+        if not is_deterministic(run.settings) and not any(map(is_defined, corrected_indices([*run.variants.values()])))
     ] or ["some run under the same variant"]
 
 
 _Corrected = Mapping[str, tuple[CorrectedRefusalIndexResult, ...]]
-"""The index of the probabilities of each run, by variant, all over the same columns."""
+"""The corrected index of each run, by variant, all over the same columns."""
 
 
 def _corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], variant: str | None) -> _Corrected:
-    """Estimate the index of the probabilities of every run, under each variant in which all have repeated draws."""
+    """Estimate the corrected index of every run, under each variant in which all have repeated draws."""
     chosen = _variants_compared(runs, variant)
     tables = {
         name: [_matched(run.variants[one], matches[name]) for run, one in zip(runs, chosen[name], strict=True)]
         for name in matches
     }
-    alike = [always_alike(run.settings) for run in runs]
+    alike = [is_deterministic(run.settings) for run in runs]
     results = iter(corrected_indices([one for each in tables.values() for one in each], alike * len(tables)))
-    found = {name: tuple(one for _ in runs if (one := next(results)) is not None) for name in tables}
-    return {name: each for name, each in found.items() if len(each) == len(runs)}
+    found = {name: tuple(next(results) for _ in runs) for name in tables}
+    return {name: each for name, each in found.items() if all(map(is_defined, each))}
 
 
 def _matched(outcomes: pl.DataFrame, found: Match) -> pl.DataFrame:

@@ -19,13 +19,12 @@ from refusal_index.outcomes.comparison import (
 )
 from refusal_index.outcomes.confidence_comparison import ScoreComparison, compare_confidence
 from refusal_index.outcomes.documents import plain
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
+from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
-from refusal_index.outcomes.settings import always_alike
 from refusal_index.stats import CorrectedDifference, MetricDifference, holm
 
 JOINTLY = "jointly"
@@ -58,15 +57,15 @@ class TwoRuns(Shown):
         return pair_blocks(self)
 
     def rows(self) -> Iterator[tuple[str, str, Difference]]:
-        """Yield every difference with the metric's name and the variant's, the Refusal Index first.
+        """Yield every difference with the metric's name and the variant's, RI first, the corrected RI below it.
 
-        Where both models always reply the same, single-draw RI is RI, and not compared a second time.
+        Where that repeats RI, it is not compared a second time.
         """
         indices = (
-            (INDEX, self.pair.joint_index, self.pair.index_over),
-            (SINGLE_DRAW, self.pair.joint, self.pair.joint_over),
+            (INDEX, self.pair.joint, self.pair.joint_over),
+            (CORRECTED, self.pair.joint_corrected, self.pair.corrected_over),
         )
-        for name, joint, over in indices[:1] if all(always_alike(run.settings) for run in self.runs) else indices:
+        for name, joint, over in indices[:1] if self.pair.repeats_ri else indices:
             if joint is not None:
                 yield name, self._jointly(over), joint
             yield from ((name, one.name, found) for one in self.pair.variants if (found := one.differences().get(name)))
@@ -75,7 +74,7 @@ class TwoRuns(Shown):
 
     @property
     def has_primary(self) -> bool:
-        """Whether the first of `rows` is the one that decides: the index, jointly or of the only variant."""
+        """Whether the first of `rows` is the one that decides: RI, jointly or of the only variant."""
         return len(self.pair.variants) == 1 or next(self.rows())[1].startswith(JOINTLY)
 
     def adjusted_pvalues(self) -> tuple[float | None, ...]:
@@ -111,10 +110,10 @@ class TwoRuns(Shown):
             "second": second.label,
             "confidence_level": level,
             "joint": {
-                INDEX: _document(self.pair.joint_index, level) if self.pair.joint_index else None,
-                SINGLE_DRAW: _document(self.pair.joint, level) if self.pair.joint else None,
+                INDEX: _document(self.pair.joint, level) if self.pair.joint else None,
+                CORRECTED: _document(self.pair.joint_corrected, level) if self.pair.joint_corrected else None,
             },
-            "joint_over": {INDEX: self.pair.index_over, SINGLE_DRAW: self.pair.joint_over},
+            "joint_over": {INDEX: self.pair.joint_over, CORRECTED: self.pair.corrected_over},
             "variants": [
                 {
                     "variant": variant.name,

@@ -80,7 +80,7 @@ class AgainstRefusals:
         Whether the score orders errors better than the refusals, by the interval of the index's difference; where the
         index is at its limit, so that there is none, by that of the error rates.
     refusal_index, answered_error_rate
-        The score's less the refusals': of the single-draw Refusal Index, and of the share of errors among the answered.
+        The score's less the refusals': of RI, and of the share of errors among the answered.
     """
 
     variant: str | None

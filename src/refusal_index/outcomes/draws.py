@@ -1,4 +1,4 @@
-"""What repeated draws add: the index of the model's probabilities, and how much of what it does is chance."""
+"""What repeated samples add: the corrected Refusal Index, and how random the model is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from refusal_index.outcomes.matching import (
     DrawnOutcomes,
     OutcomeMatrix,
+    draw_matrices,
     draw_matrix,
     drawn_once,
     drawn_outcomes,
@@ -21,15 +22,16 @@ from refusal_index.stats import (
     Estimate,
     auroc,
     corrected_refusal_index,
+    deterministic_refusal_index,
     frequency_refusal_index,
     joint_corrected_refusal_index,
 )
 
 INDEX = "refusal_index"
-"""The index as it is defined: of the model's probabilities of refusing and of being wrong."""
+"""RI: the index of one response per question, the number that the paper reports."""
 
-SINGLE_DRAW = "single_draw_refusal_index"
-"""The index of one reply a question: another number, the further from the first the more random the model is."""
+CORRECTED = "corrected_refusal_index"
+"""RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples."""
 
 NO_REPEATED_QUESTIONS = "no_repeated_questions"
 
@@ -41,8 +43,8 @@ SEED = 0
 class DrawsSummary:
     """What the repeated draws of one variant show.
 
-    With the index of single draws before them, `forced_for_all`, `uncorrected` and `refusal_index` lead to that of the
-    probabilities, one change at a time, all weighted to stand for all questions.
+    From RI, `forced_for_all` and `uncorrected` lead to the corrected index, one change at a time. All are weighted to
+    stand for all questions.
     """
 
     questions: int  # questions with at least two draws in which both passes have a grade
@@ -51,8 +53,7 @@ class DrawsSummary:
     forced_for_all: float | None
     # uncorrected: the same, with the refusal of one draw and the answer of another, which share no chance
     uncorrected: float | None
-    # refusal_index: that of the probabilities, without the chance in either; single draws of all questions enter
-    refusal_index: Estimate
+    corrected_refusal_index: Estimate  # sampling noise removed as well; the first draws of all questions enter
     # refusal_reliability, error_reliability: tetrachoric correlation of two draws of the refusal, and of the error
     refusal_reliability: float | None
     error_reliability: float | None
@@ -63,20 +64,25 @@ class DrawsSummary:
     p_answering_auroc: Estimate
 
 
-def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSummary | None:
-    """Return what the repeated draws of one variant show; None where no question was drawn twice."""
+def draws_summary(
+    outcomes: pl.DataFrame, confidence_level: float, *, is_deterministic: bool = False
+) -> DrawsSummary | None:
+    """Return what the repeated draws of one variant show; None where no question was drawn twice.
+
+    - `is_deterministic`: as for `corrected_indices`.
+    """
     matrix = draw_matrix(outcomes)
     if len(matrix.refused) < 2:
         return None
     (drawn,) = drawn_outcomes([outcomes])
-    corrected, spearman = _corrected(drawn), frequency_refusal_index(*matrix.arrays).spearman
+    corrected, spearman = _corrected(drawn, is_deterministic), frequency_refusal_index(*matrix.arrays).spearman
     area = auroc(*p_answering(matrix))
     return DrawsSummary(
-        questions=corrected.n_repeated,
+        questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
         draws=int(matrix.scored.sum(axis=0).max()),
         forced_for_all=corrected.forced_for_all,
         uncorrected=corrected.uncorrected,
-        refusal_index=_named(corrected, confidence_level),
+        corrected_refusal_index=_named(corrected, confidence_level),
         refusal_reliability=corrected.refusal_reliability,
         error_reliability=corrected.error_reliability,
         mid_rank_spearman=Estimate.of(spearman, spearman.confidence_interval(confidence_level, rng=SEED)),
@@ -85,56 +91,60 @@ def draws_summary(outcomes: pl.DataFrame, confidence_level: float) -> DrawsSumma
 
 
 def corrected_indices(
-    tables: Sequence[pl.DataFrame], always_alike: Sequence[bool] | None = None
-) -> tuple[CorrectedRefusalIndexResult | None, ...]:
-    """Estimate the index of the probabilities of each of some variants, over the questions of all of them.
+    tables: Sequence[pl.DataFrame], is_deterministic: Sequence[bool] | None = None
+) -> tuple[CorrectedRefusalIndexResult, ...]:
+    """Estimate the corrected index of each of some variants, over the questions of all of them.
+
+    It is undefined as ``"no_repeated_questions"`` where no question was drawn twice, except where `is_deterministic`.
 
     - `tables`: rows of outcome tables, each of one model, dataset and variant.
-    - `always_alike`: which of them always reply the same, so that a single draw shows their probabilities.
-    - returned: None for one that has no question drawn twice.
+    - `is_deterministic`: which models were asked at temperature 0. Their corrected index repeats RI, unless repeated
+      draws of a question differ: hosted models are not exactly deterministic.
     """
-    alike = always_alike or [False] * len(tables)
-    return tuple(
-        _corrected(drawn) if len(drawn.repeated.refused) > 1 else _as_two_draws(drawn.single) if same else None
-        for drawn, same in zip(drawn_outcomes(tables), alike, strict=True)
-    )
+    at_zero = is_deterministic or [False] * len(tables)
+    return tuple(_corrected(drawn, same) for drawn, same in zip(drawn_outcomes(tables), at_zero, strict=True))
 
 
-def index_of_probabilities(outcomes: pl.DataFrame, always_alike: bool) -> CorrectedRefusalIndexResult:
-    """Estimate the index of the probabilities of one variant; undefined where no question was drawn twice.
-
-    - `outcomes`: rows of one model, dataset and variant.
-    - `always_alike`: whether the model always replies the same, so that a single draw shows its probabilities.
-    """
-    (drawn,) = drawn_outcomes([outcomes])
-    once = len(drawn.repeated.refused) < 2
-    return _as_two_draws(drawn.single) if always_alike and once else _corrected(drawn)
+def is_defined(result: CorrectedRefusalIndexResult) -> bool:
+    """Whether questions were drawn repeatedly, or need not be."""
+    return result.reason != NO_REPEATED_QUESTIONS
 
 
 def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Estimate | None:
-    """Estimate one index of the probabilities from all variants of a model; None where one has no repeated draws."""
+    """Estimate one corrected index from all variants of a model; None where one has no repeated draws."""
     if any(map(drawn_once, tables)):
         return None
-    found = [one for one in corrected_indices(tables) if one is not None]
-    if len(found) < len(tables):
+    found = corrected_indices(tables)
+    if not all(map(is_defined, found)):
         return None
     return _named(joint_corrected_refusal_index(found), confidence_level)
 
 
-def _corrected(drawn: DrawnOutcomes) -> CorrectedRefusalIndexResult:
-    single, repeated = [row[0] for row in drawn.single.arrays], drawn.repeated.arrays
+def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> CorrectedRefusalIndexResult:
+    single, repeated = drawn.single, drawn.repeated.arrays
+    if is_deterministic and not _differ([drawn.repeated]):
+        return deterministic_refusal_index(*(row[0] for row in single.arrays), **single.design)
     if len(repeated[0]) < 2:
-        nothing = np.zeros((2, len(single[0])), bool)
+        nothing = np.zeros((2, len(single.question_ids)), bool)
         repeated = nothing, nothing, nothing  # no question was drawn twice
-    return corrected_refusal_index(*repeated, single=single, **drawn.single.design)
+    return corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
 
 
-def _as_two_draws(single: OutcomeMatrix) -> CorrectedRefusalIndexResult:
-    return corrected_refusal_index(*(np.repeat(row, 2, axis=0) for row in single.arrays), **single.design)
+def samples_differ(tables: Sequence[pl.DataFrame]) -> bool:
+    """Whether two draws of any question differ, each table being of one model, dataset and variant."""
+    return _differ(draw_matrices(tables))
+
+
+def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:
+    return any(
+        bool(((part & one.scored).any(axis=0) & (~part & one.scored).any(axis=0)).any())
+        for one in repeated
+        for part in (one.refused, one.wrong)
+    )
 
 
 def _named(result: CorrectedRefusalIndexResult, confidence_level: float) -> Estimate:
-    return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=INDEX)
+    return replace(Estimate.of(result, result.confidence_interval(confidence_level)), name=CORRECTED)
 
 
 def usable_questions(matrix: OutcomeMatrix) -> NDArray[np.bool_]:

@@ -1,8 +1,9 @@
 """A release gate: whether a candidate may take the place of its baseline.
 
 The verdict is that of `refusal_index.stats.non_inferiority`, over the guards of a policy. Nothing is decided of a run
-that lacks grades of more questions than the policy allows: what is missing may depend on what it would have been. One
-that was ended early has no grade of what it refused, unless the answer was demanded already.
+that lacks grades of more questions than the policy allows: what is missing may depend on what it would have been.
+Questions that only the other run has count as missing too. A run that was ended early has no grade of what it refused,
+unless the answer was demanded already.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from refusal_index.outcomes.comparison import CompareOptions, VariantComparison,
 from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.errors import OutcomeTableError, suggestion
 from refusal_index.outcomes.folder import RUN_ID
-from refusal_index.outcomes.gate_changes import ChangedQuestion, most_changed
+from refusal_index.outcomes.gate_changes import ChangedQuestion, change_limit, most_changed
 from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, check_reachable, margin_guards, payoffs_of
 from refusal_index.outcomes.gate_look import look_of
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
@@ -28,12 +29,16 @@ from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.gate import gate_blocks, sentence
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of
 
 RUNS = ("candidate", "baseline")
+
+GATE_VERSION = 2
+"""Version of the JSON document; in version 1 `refusal_index` was the corrected index of runs sampled repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class GuardResult:
         """Give it as JSON holds it, unrounded."""
         guard, test = self.named.guard, self.test
         return {
-            "metric": self.named.metric,
+            "metric": self.named.guard.name,
             "kind": "margin" if self.named.against_baseline else "bound",
             "candidate": self.named.candidate,
             "baseline": self.named.baseline,
@@ -81,10 +86,10 @@ class GateResult(Shown):
     variant, match
         What was judged; the match is None without a baseline, and pairs nothing where no grades are there to pair.
     missing
-        Share of what was asked that has no grade, by run: ``"candidate"`` and ``"baseline"``; of the questions, or of
-        their further draws where that is more.
-    changed
-        The questions that changed most.
+        Share of what was asked that has no grade, by run: ``"candidate"`` and ``"baseline"``; of the questions, of
+        those that are to be compared, or of their further draws, whichever is most.
+    changed, no_changes
+        The questions that changed by more than sampling noise, the largest changes first, and why none can be shown.
     looked, level_at_look
         Which look it was, and the one-sided level of its tests, of a candidate that is judged while it is asked, or
         stopped early; else None. Between two looks it was none.
@@ -105,6 +110,7 @@ class GateResult(Shown):
     questions: int
     missing: Mapping[str, float]
     changed: tuple[ChangedQuestion, ...] = ()
+    no_changes: str | None = None
     sampling: Mapping[str, Any] | None = None
     looked: str | None = None
     level_at_look: float | None = None
@@ -158,6 +164,7 @@ class GateResult(Shown):
     def to_document(self) -> dict[str, Any]:
         """Give all of it as JSON holds it, unrounded."""
         return {
+            "gate_version": GATE_VERSION,
             "verdict": self.verdict,
             "why": self.why,
             "candidate": self.candidate.label,
@@ -173,6 +180,7 @@ class GateResult(Shown):
             "missing": dict(self.missing),
             "sampling": self.sampling,
             "changed": [asdict(one) for one in self.changed],
+            "no_changes": self.no_changes,
             "settings_that_differ": list(self.settings_that_differ),
             "policy": self.policy.to_document(),
         }
@@ -224,12 +232,15 @@ def decide(
     if look is not None:
         asked["candidate"] = replace(asked["candidate"], questions=look.n)
     missing = {key: missing_share(table, asked[key]) for key, table in rows.items()}
+    for key, share in _absent_shares(runs, rows, asked).items():
+        missing[key] = max(missing[key], share)
     unpaired = found is not None and not found.match.paired
     if within_look or unpaired or _too_many(missing, policy):
         tests = tuple(replace(one, verdict="inconclusive") for one in tests)
     scored = first_draws(rows["candidate"]).drop_nulls(["refused", "wrong"])
     shared = found.match.matrix.of_questions(found.match.matrix.shared).question_ids if found else ()
     design = found.match.matrix.design if found else design_of(scored)
+    exact = all(is_deterministic(run.settings) for run in runs.values())
     return GateResult(
         verdict=verdict_of(tests),
         candidate=candidate,
@@ -241,7 +252,8 @@ def decide(
         match=found.match if found else None,
         questions=len(shared) if found else scored.height,
         missing=missing,
-        changed=most_changed(rows["candidate"], rows["baseline"], shared) if found and not within_look else (),
+        changed=most_changed(rows["candidate"], rows["baseline"], shared, exact) if found and not within_look else (),
+        no_changes=change_limit(rows["candidate"], rows["baseline"], shared, exact) if found else None,
         sampling=describe(design, OWN_COLUMNS),
         looked=None if within_look else looked,
         level_at_look=None if look is None or within_look else look.level,
@@ -279,6 +291,38 @@ def unjudged(
         missing={},
         unasked=unasked,
     )
+
+
+def _absent_shares(
+    runs: Mapping[str, ComparedRun], rows: Mapping[str, pl.DataFrame], asked: Mapping[str, Asked]
+) -> dict[str, float]:
+    """Return the share of the questions to compare that have no grade, by run.
+
+    Samples of one dataset and seed nest, so the questions to compare are those of the smaller one; against an outcome
+    table, whose sample is not recorded, those of the run that has a record; of two tables, all that either has.
+    Recorded samples of different datasets or seeds share what they share by chance, and nothing is expected of them.
+    """
+    samples = {key: one for key, run in runs.items() if (one := _sample_of(run)) is not None}
+    if len(runs) < 2 or len(set(samples.values())) > 1:
+        return {}
+    ids = {key: set(table["question_id"]) for key, table in rows.items()}
+    graded = {
+        key: set(first_draws(table).drop_nulls(["refused", "wrong"])["question_id"]) for key, table in rows.items()
+    }
+    owner = min(samples, key=lambda key: asked[key].questions, default=None)
+    expected = set.union(*ids.values()) if owner is None else ids[owner]
+    lacks = {key: len(expected - of_run) for key, of_run in graded.items()}
+    number = len(expected)
+    if owner is not None and asked[owner].questions > number:  # which ones are gone is not recorded, only how many
+        lacks[owner] += asked[owner].questions - number
+        number = asked[owner].questions
+    return {key: count / number for key, count in lacks.items()} if number else {}
+
+
+def _sample_of(run: ComparedRun) -> tuple[Any, ...] | None:
+    """Identify the dataset and seed of a run's sample of questions; None where it is not recorded."""
+    dataset = run.settings.get("dataset")
+    return (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed")) if dataset else None
 
 
 def _too_many(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:

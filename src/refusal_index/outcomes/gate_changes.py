@@ -1,14 +1,21 @@
-"""Which questions changed most between two runs: what each model did with them, over all draws."""
+"""Which questions changed between two runs by more than sampling noise."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from functools import cache
 
 import polars as pl
+from scipy.stats import false_discovery_control
 
 SHOWN = 10
 """How many questions are shown."""
+
+FALSE_DISCOVERIES = 0.05
+"""Share of the listed questions that may be listed by chance."""
 
 WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
 """What each of the four outcomes counts, by which a change is measured."""
@@ -31,24 +38,27 @@ class ChangedQuestion:
 
 
 def most_changed(
-    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], most: int = SHOWN
+    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
 ) -> tuple[ChangedQuestion, ...]:
-    """Find the questions that changed most, losses before gains of the same size, by the draws that both have.
+    """Find the questions that changed beyond sampling noise, the largest changes first, losses before gains.
+
+    The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
+    differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
+    share of questions listed by chance at `FALSE_DISCOVERIES`.
 
     - `candidate`, `baseline`: rows of one variant each, all draws.
     - `shared`: ids of the questions to compare.
+    - `exact`: whether both models are deterministic, so that every change is beyond sampling noise.
     """
-    ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
-    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
-    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
-    drawn = ["question_id", "draw"]
-    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
-    both = now.join(before, on="question_id", suffix="_before").with_columns(
-        change=(pl.col("worth") - pl.col("worth_before")).round(9)
-    )
-    told = ("cell", "draws")  # where the rest of several draws alone differs, no change could be seen
-    looks_changed = pl.any_horizontal(pl.col(one) != pl.col(f"{one}_before") for one in told)
-    changed = both.filter((pl.col("change") != 0) & looks_changed).sort(
+    both = _matched(candidate, baseline, shared)
+    if not exact:
+        pvalues = [
+            permutation_pvalue(tuple(now), tuple(before))
+            for now, before in both.select("worths", "worths_before").iter_rows()
+        ]
+        adjusted = false_discovery_control(pvalues) if pvalues else []
+        both = both.filter(pl.Series(list(adjusted), dtype=pl.Float64) <= FALSE_DISCOVERIES)
+    changed = both.filter(pl.col("change") != 0).sort(
         pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
     )
     return tuple(
@@ -65,6 +75,43 @@ def most_changed(
     )
 
 
+def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
+    """Return why no question can be shown to have changed, as a code; None where one could be."""
+    samples = 0 if exact else max(map(len, _matched(candidate, baseline, shared)["worths"]), default=0)
+    if samples < 2:
+        return "single_responses" if samples else None
+    # A question that went from always right to always wrong has the smallest p-value there is.
+    return "too_few_samples" if 2 / math.comb(2 * samples, samples) > FALSE_DISCOVERIES else None
+
+
+@cache
+def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    """Return the share of all exchanges of two samples that move their means at least as far apart as they are.
+
+    >>> permutation_pvalue((1.0,) * 5, (-1.0,) * 5), permutation_pvalue((1.0, 1.0), (-1.0, -1.0))
+    (0.007936507936507936, 0.3333333333333333)
+    """
+    values, m = first + second, len(first)
+    total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
+    ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
+    for value in values:
+        ways += Counter({(size + 1, worth + value): count for (size, worth), count in ways.items() if size < m})
+    apart = {worth: abs(worth / m - (total - worth) / len(second)) for size, worth in ways if size == m}
+    return sum(ways[m, worth] for worth, far in apart.items() if far >= seen - 1e-9) / math.comb(len(values), m)
+
+
+def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
+    """Put the draws that both runs have a grade for side by side, a row a question."""
+    ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
+    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
+    drawn = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
+    return now.join(before, on="question_id", suffix="_before").with_columns(
+        change=(pl.col("worth") - pl.col("worth_before")).round(9)
+    )
+
+
 def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
     """Sum up the graded draws of each question: mean worth, the most frequent cell, and how many fall into it."""
     cell = pl.concat_str(
@@ -78,6 +125,7 @@ def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
     return counted.group_by("question_id").agg(
         pl.col("worth").mean(),
         pl.col("question").drop_nulls().first(),
+        worths=pl.col("worth").sort(),
         cell=most,
         draws=pl.format("{} of {}", (pl.col("cell") == most).sum(), pl.len()),
     )

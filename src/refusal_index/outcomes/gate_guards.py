@@ -11,16 +11,18 @@ import polars as pl
 
 from refusal_index.outcomes.comparison import Difference, VariantComparison, both_numbers
 from refusal_index.outcomes.counts import contingency_table
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, index_of_probabilities
+from refusal_index.outcomes.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy, PolicyError
 from refusal_index.outcomes.matching import BoolMatrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match
 from refusal_index.outcomes.sampling import design_of, sampled_table
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.stats import (
     ConfidenceInterval,
     CorrectedDifference,
+    CorrectedRefusalIndexResult,
+    RefusalIndexResult,
     metric_influence,
     refusal_index,
 )
@@ -31,6 +33,8 @@ from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue
 from refusal_index.stats.sampled_table import AnyTable
 
 Interval = Callable[[float], ConfidenceInterval]
+
+INDICES = (INDEX, CORRECTED)
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
@@ -47,7 +51,6 @@ class NamedGuard:
     """A guard, and where its number comes from."""
 
     guard: Guard
-    metric: str  # as summaries call it: the index may be that of single draws
     against_baseline: bool
     # first, second: the candidate's number and the baseline's; the last is None for a fixed bound
     candidate: float | None
@@ -61,15 +64,18 @@ def margin_guards(found: VariantComparison, policy: Policy) -> Iterator[NamedGua
     refused = matrix.refused[0][matrix.scored[0]]
     for name, margin in policy.margins.items():
         higher = HIGHER_IS_BETTER[name]
-        metric, difference = _index(found) if name == INDEX else (name, found.comparison[name])
-        candidate, baseline = both_numbers(difference)
         limit = -margin if higher else margin
+        difference = found.differences().get(name)
+        if difference is None:  # the corrected index of runs that were sampled once
+            yield NamedGuard(Guard(name, None, limit, higher), True, None, None, NO_REPEATED_QUESTIONS)
+            continue
+        candidate, baseline = both_numbers(difference)
         pvalue, reason = None, difference.reason
-        if name == INDEX and difference.estimate is None and (none := _one_thing(refused, matrix.design)):
+        if name in INDICES and difference.estimate is None and (none := _one_thing(refused, matrix.design)):
             pvalue, reason = none
         interval = _interval(name, difference, found.match)
         guard = Guard(name, difference.estimate, limit, higher, interval, pvalue)
-        yield NamedGuard(guard, metric, True, candidate, baseline, reason)
+        yield NamedGuard(guard, True, candidate, baseline, reason)
 
 
 def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: Payoffs) -> Iterator[NamedGuard]:
@@ -80,12 +86,12 @@ def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: 
     refused, design = scored["refused"].to_numpy(), design_of(scored)
     for higher, bounds in ((True, policy.at_least), (False, policy.at_most)):
         for name, bound in bounds.items():
-            metric, estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
+            estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
             pvalue = None
-            if name == INDEX and estimate is None and (none := _one_thing(refused, design)):
+            if name in INDICES and estimate is None and (none := _one_thing(refused, design)):
                 pvalue, reason = none
             guard = Guard(name, estimate, bound, higher, interval, pvalue)
-            yield NamedGuard(guard, metric, False, estimate, None, reason)
+            yield NamedGuard(guard, False, estimate, None, reason)
 
 
 def payoffs_of(runs: Sequence[ComparedRun], compared: Container[str] = ()) -> Payoffs:
@@ -123,14 +129,6 @@ def check_reachable(policy: Policy, payoffs: Payoffs) -> None:
                 )
 
 
-def _index(found: VariantComparison) -> tuple[str, Difference]:
-    """Choose the index of the probabilities where both runs have it with an interval, else that of single draws."""
-    corrected = found.index
-    if corrected is not None and corrected.estimate is not None and corrected.pvalue is not None:
-        return INDEX, corrected
-    return SINGLE_DRAW, found.comparison[INDEX]
-
-
 def _interval(name: str, difference: Difference, found: Match) -> Interval:
     """Return the interval of a difference; where it does not vary, that of questions that showed no change."""
     if difference.reason != "constant_difference" or difference.estimate is None:
@@ -138,7 +136,9 @@ def _interval(name: str, difference: Difference, found: Match) -> Interval:
     if isinstance(difference, CorrectedDifference):
         widest, n = influence_range(difference.first), difference.n_shared
     else:
-        influence = metric_influence(*(array[:1] for array in found.matrix.arrays), metric=name)
+        influence = metric_influence(
+            *(array[:1] for array in found.matrix.arrays), metric=INDEX if name == CORRECTED else name
+        )
         widest, n = float(np.ptp(influence)), len(found.matrix.question_ids)
     units, estimate = _independent(found.matrix.design, n), difference.estimate
     return lambda level: constant_interval(estimate, widest, units, level)
@@ -161,16 +161,23 @@ def _one_thing(refused: BoolMatrix, design: Mapping[str, Any]) -> tuple[float, s
 
 def _own_number(
     name: str, run: ComparedRun, rows: pl.DataFrame, table: AnyTable, payoffs: Payoffs
-) -> tuple[str, float | None, str | None, Interval]:
-    """Return the candidate's own metric: what it is called, the estimate, the reason for none, and the interval."""
-    if name != INDEX:
+) -> tuple[float | None, str | None, Interval]:
+    """Return the candidate's own metric: the estimate, the reason for none, and the interval."""
+    if name not in INDICES:
         found = rate_or_score(name, table, payoffs, 0.9)
-        return name, found.estimate, found.reason, lambda level: _ends(name, table, payoffs, level)
-    corrected = index_of_probabilities(rows, always_alike(run.settings))
-    if corrected.estimate is not None:
-        return INDEX, corrected.estimate, corrected.reason, corrected.confidence_interval
-    single = refusal_index(table)
-    return SINGLE_DRAW, single.estimate, single.reason, single.confidence_interval
+        return found.estimate, found.reason, lambda level: _ends(name, table, payoffs, level)
+    index = refusal_index(table) if name == INDEX else corrected_indices([rows], [is_deterministic(run.settings)])[0]
+    return index.estimate, index.reason, index_interval(index)
+
+
+def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> Interval:
+    """Return the interval of an index by the error of both its ends.
+
+    At the boundary one end is 1 or -1, and the other has all of the error.
+    """
+    if index.status == "ok":
+        return index.confidence_interval
+    return lambda level: index.confidence_interval((1 + level) / 2)
 
 
 def _ends(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> ConfidenceInterval:

@@ -19,6 +19,7 @@ from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS
 HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
     {
         "refusal_index": True,
+        "corrected_refusal_index": True,
         "correct_rate": True,
         "correct_given_attempted": True,
         "refusal_rate": False,
@@ -38,8 +39,11 @@ MARGINS: Mapping[str, float] = MappingProxyType(
 """By how much worse than the baseline a candidate may be, unless told otherwise.
 
 These four are always guarded: an index alone can be kept by a model that knows less, and rates alone by one that
-refuses the wrong questions.
+refuses the wrong questions. With the policy's `metric` the corrected index takes the place of RI.
 """
+
+INDICES = ("refusal_index", "corrected_refusal_index")
+"""The indices of which a policy's `metric` names the one to guard."""
 
 HUNDREDTHS = frozenset({"omniscience_index"})
 """Metrics whose unit is a hundredth."""
@@ -68,6 +72,9 @@ class Policy:
     ----------
     margins
         By metric, by how much worse than the baseline the candidate may be; those of `MARGINS` are always there.
+    metric
+        Which index is guarded unless told otherwise: ``"refusal_index"``, or ``"corrected_refusal_index"``, for which
+        both runs must have been sampled more than once. Without it the verdict is inconclusive.
     at_least, at_most
         By metric, fixed bounds of the candidate's own number, whatever the baseline.
     alpha
@@ -89,6 +96,7 @@ class Policy:
     alpha: float = 0.05
     max_missing: float = MISSING_LIMIT
     variant: str | None = None
+    metric: str = INDICES[0]
 
     def __post_init__(self) -> None:
         for name in TABLES:
@@ -100,7 +108,10 @@ class Policy:
         _check_share("max_missing", self.max_missing, 1, from_zero=True)
         if self.variant is not None and not isinstance(self.variant, str):
             raise PolicyError(f"variant: expected the name of a prompt variant, got {shortened(self.variant)}")
-        object.__setattr__(self, "margins", MappingProxyType({**MARGINS, **self.margins}))
+        if self.metric not in INDICES:
+            raise PolicyError(f"metric: expected {' or '.join(INDICES)}, got {shortened(self.metric)}")
+        always = {self.metric if name == INDICES[0] else name: margin for name, margin in MARGINS.items()}
+        object.__setattr__(self, "margins", MappingProxyType({**always, **self.margins}))
 
     @classmethod
     def of(cls, document: Mapping[str, Any], source: str) -> Self:
@@ -168,11 +179,10 @@ def _check_metrics(name: str, given: object) -> None:
 def _key_of(shown: str) -> str:
     """Return the key of a metric that is called as tables call it; anything else as it is.
 
-    >>> _key_of("c/a"), _key_of("single-draw RI"), _key_of("refusl_rate")
-    ('correct_given_attempted', 'refusal_index', 'refusl_rate')
+    >>> _key_of("c/a"), _key_of("corrected RI"), _key_of("refusl_rate")
+    ('correct_given_attempted', 'corrected_refusal_index', 'refusl_rate')
     """
-    keys = {label.casefold(): key for key, label in METRIC_COLUMNS.items()}
-    return keys.get(shown.casefold(), shown).removeprefix("single_draw_")
+    return {label.casefold(): key for key, label in METRIC_COLUMNS.items()}.get(shown.casefold(), shown)
 
 
 def _check_range(name: str, metric: str, value: float) -> None:

@@ -46,7 +46,10 @@ class OperatingPoint:
     worth
         What it gives.
     difference
-        What the score's cut gives less this, over the same questions, paired; None of the cut itself, or without one.
+        What the score's cut gives less this, over the same questions, paired; None of the cut itself, without one, and
+        where both answer the same questions.
+    same_as_cut
+        Whether both answer the same questions.
     """
 
     kind: Kind
@@ -54,6 +57,7 @@ class OperatingPoint:
     questions: int
     worth: Worth
     difference: Worth | None = None
+    same_as_cut: bool = False
 
 
 def operating_points(
@@ -94,8 +98,9 @@ class _Sampled:
 
     def point(self, kind: Kind, variant: str | None, rows: pl.DataFrame) -> OperatingPoint:
         has_cut = rows["by_score"].null_count() == 0 and not rows.is_empty()
-        difference = self._difference(rows) if has_cut else None
-        return OperatingPoint(kind, variant, rows.height, self.worth(rows, "refused"), difference)
+        same = has_cut and bool((rows["by_score"] == rows["refused"]).all())
+        difference = self._difference(rows) if has_cut and not same else None
+        return OperatingPoint(kind, variant, rows.height, self.worth(rows, "refused"), difference, same)
 
     def worth(self, rows: pl.DataFrame, name: str) -> Worth:
         """Give what refusing by a column is worth; with clusters or weights the intervals allow for them."""

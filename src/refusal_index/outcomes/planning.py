@@ -28,6 +28,7 @@ from refusal_index.stats import (
     questions_for_half_width,
     questions_over_interval,
     questions_to_tell_apart,
+    repeats_half_width,
     rho_from_refusal_index,
     split_budget,
 )
@@ -35,7 +36,7 @@ from refusal_index.stats.matrices import row_tables
 
 HALF_WIDTHS = (0.2, 0.15, 0.1, 0.05)
 SIZES = (200, 500, 1000, 2000, 4326)
-# Of models asked at a temperature of 1, as a rule; beyond the second single draws tell all there is.
+# Of models asked at a temperature of 1, as a rule; beyond the second a single response tells all there is.
 TYPICAL_SLOPE, MOST_CONSTANT = 2.0, 20.0
 NOT_COMPARED = ("refusal_rate", "error_rate", "correct_rate")
 
@@ -52,7 +53,7 @@ class PlanOptions:
     difference: float | None = None
     power: float = 0.8
     confidence_level: float = 0.95  # of every interval
-    # budget: requests to split between questions and repeated draws
+    # budget: requests to spend
     budget: float | None = None
     # refusal_slope, error_slope: how constant the model is, as for `split_budget`; None for what the pilot shows
     refusal_slope: float | None = None
@@ -72,10 +73,11 @@ class PairPlan:
 
 
 @dataclass(frozen=True)
-class BudgetPlan:
-    """How a budget is best split, and the slopes that this rests on."""
+class CorrectedPlan:
+    """What the interval of the corrected index takes, and the slopes that this rests on."""
 
-    split: RepeatPlan
+    sizes: tuple[RepeatPlan, ...]
+    scenario: PlanningScenario  # with the corrected index
     refusal_slope: float
     error_slope: float
 
@@ -140,6 +142,9 @@ def plan_apart(runs: Sequence[ComparedRun], variant: str | None, options: PlanOp
 
 def _sizes(scenario: PlanningScenario, options: PlanOptions) -> tuple[SamplePlan, ...]:
     level = options.confidence_level
+    if options.budget is not None:
+        n = int(options.budget / (1 + scenario.refusal_rate))
+        return (expected_half_width(scenario, max(1, min(n, options.questions or n)), confidence_level=level),)
     if options.half_width is not None:
         return (questions_for_half_width(scenario, options.half_width, confidence_level=level),)
     if options.questions is not None:
@@ -193,34 +198,42 @@ def _slope(reliability: float | None) -> float | None:
     return min(math.sqrt(reliability / (1 - reliability)), MOST_CONSTANT) if reliability < 1 else MOST_CONSTANT
 
 
-def plan_budget(
-    scenario: PlanningScenario, options: PlanOptions, shown: tuple[float, float] | None = None, *, single_draws: bool
-) -> BudgetPlan:
-    """Split the budget; the index of a run of single draws is first freed of the noise that the slopes say.
+def plan_corrected(
+    scenario: PlanningScenario, options: PlanOptions, shown: tuple[float, float] | None = None, *, from_run: bool
+) -> CorrectedPlan:
+    """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
-    Raises OutcomeTableError if the slopes say that there is more noise than the run's index leaves room for.
+    Raises OutcomeTableError if the slopes say that there is more noise than the run's RI leaves room for.
 
     - `shown`: the slopes that the pilot's repeated draws show.
+    - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
     """
     given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
     assumed = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE)
     slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
-    if single_draws and index is not None:
+    if from_run and index is not None:
         seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(
-                f"plan: expected slopes that leave room for the run's index of {index:.3f}, got {slopes[0]:.3g} and "
-                f"{slopes[1]:.3g}, of which single draws show at most {highest:.3f}; "
-                "raise --refusal-slope or --error-slope"
+                f"plan: expected slopes that leave room for the run's RI of {index:.3f}, got {slopes[0]:.3g} and "
+                f"{slopes[1]:.3g}, with which it is at most {highest:.3f}; raise --refusal-slope or --error-slope"
             )
         most = rho_from_refusal_index(highest)
         index = math.asin(float(seen / most) / 2) / math.asin(0.5)
-    plan = split_budget(
-        replace(scenario, refusal_index=index),
-        options.budget or 0.0,
-        refusal_slope=slopes[0],
-        error_slope=slopes[1],
-        most_questions=options.questions,
-        confidence_level=options.confidence_level,
-    )
-    return BudgetPlan(plan, slopes[0], slopes[1])
+    expected = replace(scenario, refusal_index=index)
+    known: dict[str, float] = {
+        "refusal_slope": slopes[0],
+        "error_slope": slopes[1],
+        "confidence_level": options.confidence_level,
+    }
+    if options.budget is not None:
+        plans = [split_budget(expected, options.budget, most_questions=options.questions, **known)]
+    else:
+        at_1000 = repeats_half_width(expected, 1000, 1000, **known)
+        if at_1000.half_width is None:
+            return CorrectedPlan((at_1000,), expected, *slopes)
+        widths = () if options.questions else HALF_WIDTHS if options.half_width is None else (options.half_width,)
+        sizes = (options.questions,) if options.questions else SIZES if options.half_width is None else ()
+        needed = (math.ceil(1000 * (at_1000.half_width / width) ** 2) for width in widths)
+        plans = [repeats_half_width(expected, n, n, **known) for n in sorted({*needed, *sizes})]
+    return CorrectedPlan(tuple(plans), expected, *slopes)

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import read_json
 
-SET_VERSION = 1
+SET_VERSION = 2
 """Version of the set's summary."""
 
 SUMMARY = "summary.json"
@@ -34,11 +35,19 @@ class SetMember:
 def set_members(path: Path) -> tuple[SetMember, ...]:
     """Return the runs of a set in its order; none where the folder is not one of a set, or its summary is broken.
 
+    Raises RunFolderError for a set of another version.
+
     >>> set_members(Path("no/such/folder"))
     ()
     """
     document = set_document(path)
-    runs = document.get("runs") if document.get("set_version") == SET_VERSION else None
+    version = document.get("set_version", SET_VERSION)
+    if version != SET_VERSION:
+        raise RunFolderError(
+            f"{path / SUMMARY}: expected set_version {SET_VERSION}, got {shortened(version)}; repeat the command that "
+            "made the set: no question is asked again"
+        )
+    runs = document.get("runs") if "set_version" in document else None
     members = [_member(path, run) for run in runs] if isinstance(runs, list) else []
     return tuple(member for member in members if member is not None)
 
@@ -46,7 +55,11 @@ def set_members(path: Path) -> tuple[SetMember, ...]:
 def member_of_set(path: Path) -> SetMember | None:
     """Find a run's folder in the set that it lies in; None where it lies in none, or the set has dropped it."""
     place = path.resolve()
-    return next((member for member in set_members(place.parent) if member.folder == place), None)
+    try:
+        members = set_members(place.parent)
+    except RunFolderError:
+        return None
+    return next((member for member in members if member.folder == place), None)
 
 
 def set_document(path: Path) -> dict[str, Any]:

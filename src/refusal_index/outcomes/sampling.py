@@ -61,7 +61,7 @@ class SamplingSummary:
         known = None if self.few else self.effective_questions  # too few clusters to tell
         worth = "" if known is None else f": worth {known:,.0f} independent ones"
         rest = " Ranges over missing grades and scoring rules take all questions alike." if self.weight else ""
-        return f"{' '.join(parts)}{worth}{' for single-draw RI' if worth else ''}.{rest}"
+        return f"{' '.join(parts)}{worth}.{rest}"
 
 
 def sampled_table(outcomes: pl.DataFrame) -> SampledTable | None:

@@ -6,13 +6,13 @@ Decisions are those on missing grades, answers refused again, topics and a grade
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup, contingency_table, variant_groups
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, DrawsSummary, draws_summary
+from refusal_index.outcomes.draws import DrawsSummary, draws_summary
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.labels import Labels, Source, labelled_arrays
 from refusal_index.outcomes.matching import first_draws
@@ -93,15 +93,9 @@ def sensitivity(outcomes: pl.DataFrame, worth: Payoffs, confidence_level: float)
     """Return what other decisions would have made of one variant's outcomes, a row a question."""
     counts = outcome_counts(outcomes)
     rules = (RuleEstimate(rule, result.estimate, result.reason) for rule, result in scoring_rules(counts))
-    found = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
-    ranges = (_named(one) for one in found)
+    ranges = scoring_ranges(counts, penalty=worth.penalty, truthfulness_weights=worth.truthfulness)
     topics = _topics(outcomes, confidence_level)
     return Sensitivity(tuple(ranges), tuple(rules), topics, _knows_refused_again(outcomes))
-
-
-def _named(found: Found) -> Found:
-    """Call the index by the name that it has of single draws."""
-    return replace(found, name=SINGLE_DRAW) if found.name == INDEX else found
 
 
 def outcome_counts(outcomes: pl.DataFrame) -> OutcomeCounts:
@@ -177,7 +171,7 @@ class Decisions:
     misgrading_same_rates: MisgradingRange
     # every metric as the labels of this variant correct it, by name; empty without labels
     powered: Mapping[str, PredictionPowered]
-    draws: DrawsSummary | None  # what leads from single draws to the index of the probabilities
+    draws: DrawsSummary | None  # what leads from RI to the corrected index
 
 
 def decide_otherwise(outcomes: pl.DataFrame, options: DecisionOptions) -> tuple[Decisions, ...]:
@@ -195,9 +189,7 @@ def _decisions(group: VariantGroup, options: DecisionOptions) -> Decisions:
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
-        as_scored={
-            metric.name: metric for metric in map(_named, variant_metrics(rows, worth, options.confidence_level))
-        },
+        as_scored={metric.name: metric for metric in variant_metrics(rows, worth, options.confidence_level)},
         scoring=sensitivity(rows, worth, options.confidence_level),
         missing=missing_bounds(
             graded, counts.refused_again + counts.unscored_forced, counts.unscored_first, counts.unscored_answered
@@ -220,7 +212,7 @@ def _powered(rows: pl.DataFrame, group: VariantGroup, options: DecisionOptions) 
     found = prediction_powered(
         refused, wrong, **arrays, penalty=options.penalty, truthfulness_weights=options.truthfulness_weights
     )
-    return {SINGLE_DRAW if one.name == INDEX else one.name: one for one in found}
+    return {one.name: one for one in found}
 
 
 def _knows_refused_again(rows: pl.DataFrame) -> bool:

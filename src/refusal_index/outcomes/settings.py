@@ -52,10 +52,10 @@ def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[st
         )
 
 
-def always_alike(settings: Mapping[str, Any]) -> bool:
-    """Whether a model was asked at temperature 0, where every draw is the same reply.
+def is_deterministic(settings: Mapping[str, Any]) -> bool:
+    """Whether a model was asked at temperature 0, where it has no sampling noise.
 
-    >>> always_alike({"decoding": {"temperature": 0.0}}), always_alike({})
+    >>> is_deterministic({"decoding": {"temperature": 0.0}}), is_deterministic({})
     (True, False)
     """
     decoding = settings.get("decoding")

@@ -1,9 +1,7 @@
 """Everything worth knowing about a run, as a pure function of its outcome table.
 
-The Refusal Index is that of the model's probabilities where questions were drawn repeatedly; that of single draws is
-another number and has a name of its own. Of a question that was drawn repeatedly the first draw makes every number that
-takes one draw. The number over all variants is the joint estimate: they share their questions, so their tables must not
-be added up.
+Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
+The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
 """
 
 from __future__ import annotations
@@ -29,12 +27,12 @@ from refusal_index.outcomes.counts import (
     forced_refusals,
 )
 from refusal_index.outcomes.documents import plain
-from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary, draws_summary
+from refusal_index.outcomes.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, DrawsSummary, draws_summary
 from refusal_index.outcomes.files import read_json
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.matching import first_draws, further_draws
 from refusal_index.outcomes.missing import MissingRange, missing_range
-from refusal_index.outcomes.pooled import POOLED, PooledSummary, overall_index, pool
+from refusal_index.outcomes.pooled import POOLED, PooledSummary, pool
 from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import (
@@ -57,7 +55,7 @@ DEFAULT_CONFIDENCE_LEVEL = 0.95
 INCOMPLETE = "incomplete"
 """Status of a variant that lacks more than the tolerated share of what was asked, whatever its index is."""
 
-SUMMARY_VERSION = 2
+SUMMARY_VERSION = 3
 """Version of the JSON document."""
 
 
@@ -103,8 +101,8 @@ class VariantSummary:
     dataset: str | None
     variant: str | None
     table: ContingencyTable  # counts of the scored questions
-    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, their index under the name that it has
-    # of single draws, and the index of the probabilities, undefined without repeated draws
+    # each with interval and status: those of `refusal_index.stats.METRIC_NAMES`, and the corrected index, which is
+    # undefined without repeated draws
     metrics: tuple[Estimate, ...]
     # completeness, forced_refusals: what is missing, and how often the forced pass refused
     completeness: Completeness
@@ -129,12 +127,20 @@ class VariantSummary:
 
     @property
     def index(self) -> Estimate:
-        """The index of the probabilities where questions were drawn repeatedly, else that of single draws.
+        """RI: the index of one response per question."""
+        return self.metric(INDEX)
 
-        Its name says which one it is.
-        """
-        found = self.metric(INDEX)
-        return self.metric(SINGLE_DRAW) if found.reason == NO_REPEATED_QUESTIONS else found
+    @property
+    def corrected(self) -> Estimate | None:
+        """The corrected index; None where no question was drawn repeatedly."""
+        found = self.metric(CORRECTED)
+        return None if found.reason == NO_REPEATED_QUESTIONS else found
+
+    @property
+    def repeats_ri(self) -> bool:
+        """Whether the corrected index is RI, as at temperature 0."""
+        ends = [(one.estimate, one.low, one.high) for one in (self.index, self.metric(CORRECTED))]
+        return ends[0] == ends[1] and self.index.estimate is not None
 
     def metric(self, name: str) -> Estimate:
         """Find a metric by name."""
@@ -156,19 +162,17 @@ class Summary:
 
     @property
     def index(self) -> Estimate | None:
-        """The Refusal Index over all variants of the only model and dataset; None where there are several, or none."""
+        """RI over all variants of the only model and dataset; None where there are several, or none."""
         if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
             return None
-        own = [variant.index for variant in self.variants]
-        return overall_index(own, self.pooled[0].index if self.pooled else None)
+        return self.pooled[0].refusal_index if self.pooled else self.variants[0].index
 
     @property
-    def single_draw(self) -> Estimate | None:
-        """The same of single draws."""
-        if len({(variant.model, variant.dataset) for variant in self.variants}) != 1:
+    def corrected(self) -> Estimate | None:
+        """The corrected index over all variants; None where there is none."""
+        if self.index is None:
             return None
-        own = [variant.metric(SINGLE_DRAW) for variant in self.variants]
-        return overall_index(own, self.pooled[0].single_draw if self.pooled else None)
+        return self.pooled[0].corrected_refusal_index if self.pooled else self.variants[0].corrected
 
 
 COUNTED = (
@@ -189,7 +193,7 @@ def summarise(
     penalty: float = DEFAULT_PENALTY,
     truthfulness_weights: Weights = TRUTHFULNESS_WEIGHTS,
     confidence_level: float = DEFAULT_CONFIDENCE_LEVEL,
-    always_alike: bool = False,
+    is_deterministic: bool = False,
     sampling: Sampling = OWN_COLUMNS,
 ) -> Summary:
     """Compute every metric of every variant.
@@ -200,7 +204,7 @@ def summarise(
     - `penalty`: of the weighted score.
     - `truthfulness_weights`: of the truthfulness score: of a right answer, a refusal and, taken off, a wrong answer.
     - `confidence_level`: of every interval.
-    - `always_alike`: whether the models always reply the same, so that single draws show their probabilities.
+    - `is_deterministic`: whether the models were asked at temperature 0, where the corrected index repeats RI.
     - `sampling`: what the columns `cluster` and `weight` were called where they come from.
 
     >>> from refusal_index.outcomes import Outcome, Question
@@ -208,14 +212,16 @@ def summarise(
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> (normal,) = summarise(outcome_table([(asked, question, Outcome(refused=False, wrong=True))])).variants
     >>> normal.metric("refusal_rate").estimate, normal.index.name, normal.index.reason
-    (0.0, 'single_draw_refusal_index', 'nobody_refused')
+    (0.0, 'refusal_index', 'nobody_refused')
     """
     known, worth = usage or {}, checked_payoffs(penalty, truthfulness_weights)
     variants = tuple(
-        _variant_summary(group, known.get(group.variant), worth, confidence_level, sampling, always_alike=always_alike)
+        _variant_summary(
+            group, known.get(group.variant), worth, confidence_level, sampling, is_deterministic=is_deterministic
+        )
         for group in each_group(table, COUNTED)
     )
-    pooled = tuple(pool(each_group(table, POOLED), confidence_level, always_alike=always_alike))
+    pooled = tuple(pool(each_group(table, POOLED), confidence_level, is_deterministic=is_deterministic))
     return Summary(variants, pooled, confidence_level, penalty, worth.truthfulness, prices)
 
 
@@ -250,29 +256,27 @@ def _variant_summary(
     level: float,
     sampling: Sampling,
     *,
-    always_alike: bool,
+    is_deterministic: bool,
 ) -> VariantSummary:
     rows, again = first_draws(group.outcomes), further_draws(group.outcomes)
     further = completeness(again) if again.height else None
     table, complete, forced = contingency_table(rows), completeness(rows), forced_refusals(rows)
     missing = missing_range(rows)
-    estimates = tuple(
-        replace(one, name=SINGLE_DRAW) if one.name == INDEX else one for one in variant_metrics(rows, worth, level)
-    )
-    single, draws = _by_name(estimates, SINGLE_DRAW), draws_summary(group.outcomes, level)
+    estimates = variant_metrics(rows, worth, level)
+    index, draws = _by_name(estimates, INDEX), draws_summary(group.outcomes, level, is_deterministic=is_deterministic)
     sampling_found = sampling_summary(rows, sampled_table(rows), sampling)
     return VariantSummary(
         model=group.model,
         dataset=group.dataset,
         variant=group.variant,
         table=table,
-        metrics=(*estimates, _index(single, draws, always_alike=always_alike)),
+        metrics=(*estimates, _corrected(index, draws, is_deterministic=is_deterministic)),
         completeness=complete,
         forced_refusals=forced,
         warnings=(
             *sampling_cautions(sampling_found),
             *draws_cautions(group.outcomes, draws, further),
-            *cautions(table, single, complete, missing, forced),
+            *cautions(table, index, complete, missing, forced),
         ),
         sensitivity=sensitivity(rows, worth, level),
         draws=draws,
@@ -283,13 +287,13 @@ def _variant_summary(
     )
 
 
-def _index(single: Estimate, draws: DrawsSummary | None, *, always_alike: bool) -> Estimate:
-    """Return the index of the probabilities; one draw shows it where every draw is the same reply."""
+def _corrected(index: Estimate, draws: DrawsSummary | None, *, is_deterministic: bool) -> Estimate:
+    """Return the corrected index, which repeats RI for a model without sampling noise."""
     if draws is not None:
-        return draws.refusal_index
-    if always_alike:
-        return replace(single, name=INDEX)
-    return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=INDEX)
+        return draws.corrected_refusal_index
+    if is_deterministic:
+        return replace(index, name=CORRECTED)
+    return Estimate(None, status="undefined", reason=NO_REPEATED_QUESTIONS, name=CORRECTED)
 
 
 def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
@@ -347,19 +351,14 @@ def _variant_document(variant: VariantSummary) -> dict[str, Any]:
 
 
 def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
-    single = {**pooled.single_draw.to_document(), "standard_error": pooled.standard_error}
     return {
         "model": pooled.model,
         "dataset": pooled.dataset,
         "variants": pooled.variants,
-        INDEX: None if pooled.refusal_index is None else pooled.refusal_index.to_document(),
-        SINGLE_DRAW: single,
+        INDEX: {**pooled.refusal_index.to_document(), "standard_error": pooled.standard_error},
+        CORRECTED: None if pooled.corrected_refusal_index is None else pooled.corrected_refusal_index.to_document(),
         "between_prompts": pooled.between_prompts.to_document(),
         "new_prompt": pooled.new_prompt.to_document(),
         "left_out": pooled.left_out,
         "homogeneity": plain(pooled.homogeneity),
-        "copulas": [{name: getattr(test, name) for name in _OF_A_COPULA} for test in pooled.copulas],
     }
-
-
-_OF_A_COPULA = ("family", "statistic", "degrees_of_freedom", "pvalue", "status", "reason")

@@ -15,6 +15,7 @@ from refusal_index.outcomes.confidence import ConfidenceError
 from refusal_index.outcomes.halves import Halves, halves_of
 from refusal_index.outcomes.operating_points import OperatingPoint, Worth, operating_points
 from refusal_index.outcomes.presentation import Block, Shown
+from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.presentation.threshold import threshold_blocks
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.scored_answers import ScoredAnswers, scored_answers
@@ -139,7 +140,7 @@ class Threshold(Shown):
             If the suffix is not known.
         """
         if self.table is None:
-            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({self.found.reason})")
+            raise ConfidenceError(f"there is no cut, and so no run that answers by it ({worded(self.found.reason)})")
         write_outcomes(self.table, path)
         return Path(path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import SINGLE_DRAW
+from refusal_index.outcomes.draws import INDEX
 from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.outcomes.summary import VariantSummary
@@ -52,7 +52,7 @@ class Spoiler:
 
 def spoilers(run: ReportRun) -> tuple[Spoiler, ...]:
     """Collect what spoils the headline, the gravest first."""
-    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_chance(run), *_forced(run), *_sampling(run))
+    found = (*_warnings(run), *_missing(run), *_disagreement(run), *_forced(run), *_sampling(run))
     return tuple(sorted(found, key=lambda one: one.weight != GRAVE))
 
 
@@ -81,9 +81,7 @@ def _missing(run: ReportRun) -> Iterator[Spoiler]:
         return
     text = f"{unscored:,} of {asked:,} outcomes could not be scored, and are left out."
     pull = max(map(_moved_by_missing, run.variants))
-    most = (
-        f" Whatever they are, they could move single-draw RI by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
-    )
+    most = f" Whatever they are, they could move RI by up to {number(pull, 2)}." if pull > SHOWN_PULL else ""
     yield Spoiler(_weight(pull), "Unscored", f"{text}{most}")
 
 
@@ -100,7 +98,7 @@ def _forced(run: ReportRun) -> Iterator[Spoiler]:
     if not any(shares) or any(w.code == "forced_refusals" for v in run.variants for w in v.warnings):
         return
     lower = max(map(_lower_by_rules, run.variants))
-    most = f": single-draw RI could be up to {number(lower, 2)} lower" if lower > SHOWN_PULL else ""
+    most = f": RI could be up to {number(lower, 2)} lower" if lower > SHOWN_PULL else ""
     text = f"At most {percent(max(shares), 1)} of the forced answers refused again and count as wrong{most}."
     yield Spoiler(_weight(lower), "Refused when forced", text)
 
@@ -110,7 +108,7 @@ def _weight(pull: float) -> str:
 
 
 def _moved_by_missing(variant: VariantSummary) -> float:
-    """Return how far from single-draw RI the grades that are missing could lead, every question counted alike."""
+    """Return how far from RI the grades that are missing could lead, every question counted alike."""
     estimate, missing = _counted_alike(variant), variant.missing
     if estimate is None or missing is None or missing.low is None or missing.high is None:
         return 0.0
@@ -118,8 +116,8 @@ def _moved_by_missing(variant: VariantSummary) -> float:
 
 
 def _lower_by_rules(variant: VariantSummary) -> float:
-    """Return by how much the scoring rules can lower single-draw RI, every question counted alike."""
-    estimate, low = _counted_alike(variant), variant.sensitivity.range_of(SINGLE_DRAW).low
+    """Return by how much the scoring rules can lower RI, every question counted alike."""
+    estimate, low = _counted_alike(variant), variant.sensitivity.range_of(INDEX).low
     return 0.0 if estimate is None or low is None else estimate - low
 
 
@@ -136,11 +134,6 @@ def _disagreement(run: ReportRun) -> Iterator[Spoiler]:
         kept_out = listed([f"{name} ({reason})" for name, reason in pooled.left_out.items()])
         yield Spoiler(GRAVE, "Left out", f"The joint index is made without {kept_out}.")
     yield from _spread(pooled, level)
-    gaussian, spread = pooled.gaussian.pvalue, pooled.between_prompts.estimate
-    if gaussian is not None and gaussian < 1 - level and pooled.differ_by_chance(level):
-        close = "" if spread is None else f"; their indices lie close all the same (standard deviation {spread:.2f})"
-        text = f"A Gaussian copula, which the index assumes, does not fit the prompts together (p = {gaussian:.2g})"
-        yield Spoiler(GRAVE if spread is None else NOTE, "Model does not fit", f"{text}{close}.")
 
 
 def _spread(pooled: PooledSummary, level: float) -> Iterator[Spoiler]:
@@ -150,7 +143,7 @@ def _spread(pooled: PooledSummary, level: float) -> Iterator[Spoiler]:
         return
     size = f"a standard deviation of {number(between.estimate, 2)} {interval(between.low, between.high, 2)}"
     if pooled.disagree(level):
-        text = f"Between prompts single-draw RI has {size}, beyond chance: one number for all hides that."
+        text = f"Between prompts RI has {size}, beyond chance: one number for all hides that."
         where = f"One more prompt like these would show between {number(new.low, 2)} and {number(new.high, 2)}."
         yield Spoiler(GRAVE, "Prompts disagree", f"{text} {where}")
     elif not pooled.differ_by_chance(level):
@@ -158,17 +151,3 @@ def _spread(pooled: PooledSummary, level: float) -> Iterator[Spoiler]:
     elif between.high > LARGE_SPREAD:
         text = f"How far prompts lie apart is not settled: a standard deviation of up to {number(between.high, 2)}."
         yield Spoiler(NOTE, "Prompts may differ", text)
-
-
-def _chance(run: ReportRun) -> Iterator[Spoiler]:
-    """Say that single draws show another index than that of the probabilities, where they are all there is."""
-    if run.index.name == SINGLE_DRAW:
-        text = (
-            "With one draw each this is single-draw RI. Chance in each reply pulls it towards 0, and what a refusal "
-            "and its own answer share by chance moves it too; how far takes repeated draws to see (--draws 2)."
-        )
-        yield Spoiler(GRAVE, "Single draws", text)
-    elif run.index.status != "ok" and any(variant.draws for variant in run.variants):
-        why = (run.index.reason or "").replace("_", " ")
-        text = f"Too few questions were drawn twice to tell, or two draws agree no more than by chance ({why})."
-        yield Spoiler(GRAVE, "No RI" if run.index.estimate is None else "At its limit", text)

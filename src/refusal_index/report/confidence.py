@@ -95,7 +95,7 @@ class ConfidenceView:
     methods: tuple[MethodView, ...]  # all, in the order of the table
     area: Scale  # the axis of all AUROCs
     findings: tuple[Finding, ...]
-    # index, errors: by how much the score's single-draw RI, and its share of errors among the answers, exceeds that of
+    # index, errors: by how much the score's RI, and its share of errors among the answers, exceeds that of
     # the refusals, a row a method and a cell a prompt
     index: tuple[MetricRow, ...]
     errors: tuple[MetricRow, ...]

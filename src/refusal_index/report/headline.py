@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from refusal_index.outcomes.certainty import short_of
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
-from refusal_index.outcomes.presentation.summary import lacking
+from refusal_index.outcomes.presentation.summary import REPEATS_RI, WHAT_CORRECTED_RI_IS, WHAT_RI_IS, lacking
 from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.cautions import Spoiler, spoilers
@@ -23,10 +22,6 @@ from refusal_index.stats import Estimate, latent_auroc, rho_from_refusal_index
 
 MEANINGLESS = frozenset({"boundary", "next_to_no_knowledge"})
 """Cautions under which no sentence may be made of the number."""
-
-
-NAMES = {INDEX: "Refusal Index", SINGLE_DRAW: "Single-draw Refusal Index", "": "Refusal Index"}
-"""What a report calls the number, by its name."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +97,7 @@ class Headline:
     """The first screen."""
 
     index: Estimate  # the number in large type
-    # name, which: what it is called, and a sentence on which index it is
-    name: str
-    which: str
+    which: str  # what the number is, and what the corrected index comes to
     # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
@@ -127,7 +120,6 @@ def headline(run: ReportRun) -> Headline:
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     return Headline(
         index=index,
-        name=NAMES[index.name],
         which=_which(run),
         verdict=verdict(found),
         pairs=pairs_sentence(found),
@@ -150,20 +142,14 @@ def finding(run: ReportRun) -> Finding:
 
 
 def _which(run: ReportRun) -> str:
-    """Say which index the number is, and beside that of the probabilities what single draws show."""
-    if run.index.name != INDEX:
-        return (
-            "This is single-draw RI, of one reply a question, not RI, which is that of the model's probabilities: the "
-            "more random the replies, the nearer it is to 0."
-        )
-    single = run.summary.single_draw
-    if all(variant.draws is None for variant in run.variants):
-        return "At temperature 0 every draw is the same reply, so that one is enough for RI."
-    shown = f"{number(single.estimate, 2)} {interval(single.low, single.high, 2)}".strip() if single else "not known"
-    return (
-        "This is RI, the index of the model's probabilities, from questions drawn repeatedly and one draw of all; "
-        f"single-draw RI is {shown}."
-    )
+    """Say what RI is, and what the corrected index comes to, where there is one."""
+    corrected = run.summary.corrected
+    if corrected is None:
+        return WHAT_RI_IS
+    if all(variant.repeats_ri for variant in run.variants):
+        return f"{WHAT_RI_IS} {REPEATS_RI}"
+    shown = f"{number(corrected.estimate, 2)} {interval(corrected.low, corrected.high, 2)}".strip()
+    return f"{WHAT_RI_IS} Corrected RI is {shown}: {WHAT_CORRECTED_RI_IS}"
 
 
 def _lines(run: ReportRun) -> Iterator[Line]:
@@ -181,10 +167,9 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
         yield f"There is no interval for it: {rests_on} do not settle it."
     else:
         yield f"With {run.level} confidence it lies between {number(index.low, 2)} and {number(index.high, 2)}."
-        drawn = _drawn(run)
         # More questions do not make prompts alike.
-        more = "" if run.pooled else f"; four times as many{' of both' if drawn else ''} would halve the interval"
-        yield f"That rests on {rests_on}{drawn}{more}."
+        more = "" if run.pooled else "; four times as many would halve the interval"
+        yield f"That rests on {rests_on}{more}."
     stop = Stop.read(run.about)
     if stop is not None:
         yield stop.sentence
@@ -193,11 +178,6 @@ def _sure(run: ReportRun, index: Estimate) -> Iterator[str]:
     yield from _missing(run)
     prompts = ", and of prompts like these," if run.pooled else ""
     yield f"The interval allows for the choice of questions{prompts} only; what it does not allow for may spoil it."
-
-
-def _drawn(run: ReportRun) -> str:
-    repeated = max((variant.draws.questions for variant in run.variants if variant.draws is not None), default=0)
-    return f", {repeated:,} of them drawn repeatedly" if repeated else ""
 
 
 def _missing(run: ReportRun) -> Iterator[str]:
@@ -220,16 +200,16 @@ def _compared(run: ReportRun, paper: tuple[float, ...]) -> Iterator[str]:
         (worst, low), (best, high) = known[0], known[-1]
         yield f"Its best prompt is {best} at {_shown(high)}, its worst {worst} at {_shown(low)}{_differ(run)}."
     if paper:
-        found = f"The paper's {len(paper)} results on these questions, of single draws, run from "
-        yield f"{found}{number(min(paper), 2)} to {number(max(paper), 2)}{_place(run.summary.single_draw, paper)}."
+        found = f"The RI of the paper's {len(paper)} models on these questions runs from "
+        yield f"{found}{number(min(paper), 2)} to {number(max(paper), 2)}{_place(run.summary.index, paper)}."
 
 
-def _place(single: Estimate | None, paper: tuple[float, ...]) -> str:
-    if single is None or single.estimate is None:
+def _place(index: Estimate | None, paper: tuple[float, ...]) -> str:
+    if index is None or index.estimate is None:
         return ""
-    below = sum(one < single.estimate for one in paper)
+    below = sum(one < index.estimate for one in paper)
     how_many = "all" if below == len(paper) else "none" if below == 0 else below
-    return f", {how_many} of them below this run's single-draw RI of {number(single.estimate, 2)}"
+    return f", {how_many} of them below this run's RI of {number(index.estimate, 2)}"
 
 
 def _differ(run: ReportRun) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from refusal_index.outcomes.comparison import CompareOptions, compare_pair, rank
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.presentation.blocks import listed
+from refusal_index.outcomes.presentation.blocks import listed, worded
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.report.cautions import GRAVE
 from refusal_index.report.headline import finding, paper_indices, verdict
@@ -17,13 +16,6 @@ from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import IndexScale, count, index_scale, number, percent
 from refusal_index.report.views import RunView
 from refusal_index.stats import Estimate
-
-WHICH = {
-    INDEX: "What is compared is RI, the index of the models' probabilities.",
-    SINGLE_DRAW: "What is compared is single-draw RI, not RI: of two models with the same RI the one whose replies are "
-    "more random has the lower single-draw RI.",
-}
-"""Says which index a comparison is of."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +26,6 @@ class OverviewLine:
     label: str
     dataset: str | None
     index: Estimate
-    is_single_draw: bool
     verdict: str
     grave: tuple[str, ...]
     letters: str = ""
@@ -56,21 +47,18 @@ def overview(views: Sequence[RunView]) -> Overview:
     """Make the first screen of several runs."""
     runs = [view.source for view in views]
     sentences, letters, notes = _compared(runs)
-    # Two numbers are not put on one axis: where a run has single draws only, all are shown by these.
-    single = any(run.index.name != INDEX for run in runs)
-    lines = sorted((_line(view, letters.get(row, ""), single=single) for row, view in enumerate(views)), key=_by_index)
+    lines = sorted((_line(view, letters.get(row, "")) for row, view in enumerate(views)), key=_by_index)
     values = [value for line in lines for value in (line.index.estimate, line.index.low, line.index.high)]
     datasets = {run.run.dataset_id for run in runs}
     paper = paper_indices(next(iter(datasets))) if len(datasets) == 1 else ()
     return Overview(tuple(lines), index_scale(values), sentences, notes, paper)
 
 
-def _line(view: RunView, letters: str, *, single: bool) -> OverviewLine:
+def _line(view: RunView, letters: str) -> OverviewLine:
     run = view.source
     grave = tuple(dict.fromkeys(one.title for one in view.headline.spoilers if one.weight == GRAVE))
-    index = run.summary.single_draw or run.index if single else run.index
-    words = verdict(replace(finding(run), index=index))
-    return OverviewLine(view.anchor, run.run.label, run.run.dataset, index, single, words, grave, letters)
+    words = verdict(finding(run))
+    return OverviewLine(view.anchor, run.run.label, run.run.dataset, run.index, words, grave, letters)
 
 
 def _by_index(line: OverviewLine) -> float:
@@ -105,11 +93,9 @@ def _compared(runs: Sequence[ReportRun]) -> tuple[tuple[str, ...], dict[int, str
 def _pair(runs: Sequence[ComparedRun], options: CompareOptions) -> Iterator[str]:
     found = compare_pair(runs, options)
     single = found.variants[0]
-    index = INDEX if found.joint_index or single.index else SINGLE_DRAW
     difference = found.headline
     if difference.estimate is None or difference.pvalue is None:
-        yield f"Whether the two differ cannot be said ({difference.reason})."
-        yield WHICH[index]
+        yield f"Whether the two differ cannot be said ({worded(difference.reason)})."
         yield _matched(single.match)
         return
     ahead, ends = difference.estimate >= 0, difference.confidence_interval(options.confidence_level)
@@ -122,7 +108,6 @@ def _pair(runs: Sequence[ComparedRun], options: CompareOptions) -> Iterator[str]
         yield f"The refusals of {first} follow its knowledge more closely than those of {second}, by {size}."
     else:
         yield f"{first} and {second} cannot be told apart: they differ by {size}."
-    yield WHICH[index]
     yield _matched(single.match)
 
 
@@ -131,12 +116,11 @@ def _ranking(runs: Sequence[ComparedRun], options: CompareOptions) -> tuple[tupl
     ranked, share = found.ranking.runs, percent(1 - found.ranking.confidence_level)
     sentences = [
         *_leader([(runs[run.row].label, run.letters) for run in ranked]),
-        WHICH[found.ranking.metric],
         _matched(found.match),
         f"Runs that share a letter cannot be told apart; the chance of even one false difference is at most {share}.",
     ]
     if found.ranking.unranked:
-        names = [f"{runs[run.row].label} ({run.reason})" for run in found.ranking.unranked]
+        names = [f"{runs[run.row].label} ({worded(run.reason)})" for run in found.ranking.unranked]
         sentences.append(f"Not ranked: {listed(names)}.")
     return tuple(sentences), {run.row: run.letters for run in ranked}
 

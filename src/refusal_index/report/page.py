@@ -19,14 +19,14 @@ from markupsafe import Markup
 
 from refusal_index.outcomes.files import opened_file, write_atomically
 from refusal_index.outcomes.gate import GateResult
-from refusal_index.outcomes.presentation.blocks import listed
+from refusal_index.outcomes.presentation.blocks import listed, worded
 from refusal_index.report.browser import questions_of
 from refusal_index.report.confidence import UNIT
 from refusal_index.report.embedding import Embedded, embed_questions
 from refusal_index.report.figures import CELLS, SHORT
 from refusal_index.report.gate import gate_view
 from refusal_index.report.overview import overview
-from refusal_index.report.panel import panel_views, worded
+from refusal_index.report.panel import panel_views
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.text import count, interval, number, percent, plain, visible
 from refusal_index.report.views import RunView, run_view

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from itertools import count, groupby
 
 from refusal_index.outcomes.comparison import CompareOptions
-from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.outcomes.presentation import METRIC_LABELS
-from refusal_index.outcomes.settings import always_alike
-from refusal_index.report.headline import NAMES
+from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.report.panel_words import details, headline
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.tables import MEANINGS
@@ -103,15 +101,6 @@ class PanelView:
     rows: tuple[Row, ...]
 
 
-def worded(reason: str | None) -> str:
-    """Return a reason as people read it.
-
-    >>> worded("zero_cell:answered_wrong")
-    'zero cell: answered wrong'
-    """
-    return (reason or "no interval").replace("_", " ").replace(":", ": ")
-
-
 def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[PanelView, ...]:
     """Make a panel of each training of which several steps are among the runs, for each variant that they share."""
     places = {id(run.run): (run, anchor) for run, anchor in zip(runs, anchors, strict=True)}
@@ -129,8 +118,7 @@ def panel_views(runs: Sequence[ReportRun], anchors: Sequence[str]) -> tuple[Pane
 
 
 def _view(found: PanelOfSteps, runs: Sequence[tuple[ReportRun, str]], anchor: str, level: str) -> PanelView:
-    index = INDEX if all(always_alike(run.settings) for run in found.runs) else SINGLE_DRAW
-    charts = {metric: _chart(found, metric, index) for metric in found.metrics}
+    charts = {metric: _chart(found, metric) for metric in found.metrics}
     dataset, rows = found.runs[0].dataset, tuple(_rows(found, runs))
     return PanelView(
         anchor,
@@ -170,8 +158,8 @@ def _incomplete(rows: Sequence[Row]) -> Iterator[str]:
         yield f"Incomplete, and not to be taken as sound: {', '.join(lacking)}."
 
 
-def _chart(found: PanelOfSteps, metric: str, index: str) -> Chart:
-    over_steps, name = found.metrics[metric], index if metric == INDEX else metric
+def _chart(found: PanelOfSteps, metric: str) -> Chart:
+    over_steps = found.metrics[metric]
     points = tuple(
         Point(run.label, step, value)
         for run, step, value in zip(found.runs, found.steps, over_steps.points, strict=True)
@@ -181,8 +169,8 @@ def _chart(found: PanelOfSteps, metric: str, index: str) -> Chart:
     change = over_steps.change if metric in TESTED and found.changed(metric) else None
     since = None if change is None else found.steps[change.row]
     return Chart(
-        name=NAMES.get(name, METRIC_LABELS[name]),
-        meaning=MEANINGS[name],
+        name="Refusal Index" if metric == INDEX else METRIC_LABELS[metric],
+        meaning=MEANINGS[metric],
         x=x,
         y=y,
         ticks=ticks,

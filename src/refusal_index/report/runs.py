@@ -18,7 +18,7 @@ from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.schema import OPTIONAL
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.outcomes.summary import (
     SCORED,
     Summary,
@@ -182,7 +182,7 @@ def _with_summary(
         penalty=about.get("penalty", 1.0) if penalty is None else penalty,
         truthfulness_weights=weights or about.get("truthfulness_weights", TRUTHFULNESS_WEIGHTS),
         confidence_level=confidence_level,
-        always_alike=always_alike(run.settings),
+        is_deterministic=is_deterministic(run.settings),
         sampling=sampling,
     )
     summary = with_confidence(summary, outcomes, run.confidence)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, DrawsSummary
+from refusal_index.outcomes.draws import CORRECTED, INDEX, DrawsSummary
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.report.runs import ReportRun
@@ -17,8 +17,9 @@ from refusal_index.report.text import Scale, index_scale, number, percent
 from refusal_index.stats import Estimate
 
 MEANINGS = {
-    INDEX: "rank correlation of the probabilities of refusing and of being wrong",
-    SINGLE_DRAW: "the same of one reply a question, the nearer to 0 the more random the replies",
+    INDEX: "rank correlation of refusing and being wrong, from one response per question",
+    CORRECTED: "RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples of "
+    "forced answers",
     "correct_rate": "answered and right, of all questions",
     "refusal_rate": "refused in the first pass, of all questions",
     "correct_given_attempted": "right, of those answered",
@@ -32,9 +33,9 @@ MEANINGS = {
 """What the metrics mean, in the order of the page."""
 
 DECISIONS = {
-    "RI": "of the model's probabilities, from questions drawn repeatedly and one draw of all",
-    "single-draw RI": "of one reply a question; refused again counts as wrong, unscored is left out",
-    "forced for all": "the same with a forced answer to every question, from those drawn repeatedly",
+    "RI": "from one response per question; refused again counts as wrong, unscored is left out",
+    "Corrected RI": "for the model's probabilities, from repeated samples of forced answers",
+    "forced for all": "RI with a forced answer to every question, from those sampled repeatedly",
     "whatever is missing": "from the lowest to the highest over all that the unscored may have been",
     "scoring rules": "from the lowest to the highest, whatever is missing or refused again is taken for",
     "refused again is right": "each forced answer that refused counts as right",
@@ -67,7 +68,8 @@ class MetricRow:
 
 def metric_rows(run: ReportRun) -> tuple[MetricRow, ...]:
     """Put the metrics of all variants side by side."""
-    shown = [name for name in MEANINGS if name != INDEX or run.index.name == INDEX]
+    has_corrected = any(variant.corrected is not None for variant in run.variants)
+    shown = [name for name in MEANINGS if name != CORRECTED or has_corrected]
     return tuple(_metric_row(run, name) for name in shown)
 
 
@@ -85,7 +87,7 @@ def _metric_row(run: ReportRun, name: str) -> MetricRow:
 
 def _scale(name: str, cells: tuple[Estimate, ...], summary: Summary) -> Scale:
     right, refused, wrong = summary.truthfulness_weights
-    if name in (INDEX, SINGLE_DRAW):
+    if name in (INDEX, CORRECTED):
         return index_scale(value for cell in cells for value in (cell.estimate, cell.low, cell.high))
     own = {
         "weighted_score": Scale(-summary.penalty, 1.0),
@@ -110,21 +112,21 @@ def sensitivity_rows(run: ReportRun) -> tuple[MetricRow, ...]:
 def _kind(decision: str) -> str:
     if decision in RULES.values():
         return "rule"
-    return {"RI": "", "single-draw RI": "", "whatever is missing": "range", "scoring rules": "range"}.get(
+    return {"RI": "", "Corrected RI": "", "whatever is missing": "range", "scoring rules": "range"}.get(
         decision, "other"
     )
 
 
 def _decisions(variant: VariantSummary) -> Iterator[tuple[str, Estimate]]:
-    if variant.index.name == INDEX:
-        yield METRIC_LABELS[INDEX], variant.index
-    yield METRIC_LABELS[SINGLE_DRAW], variant.metric(SINGLE_DRAW)
+    yield METRIC_LABELS[INDEX], variant.index
+    if variant.corrected is not None:
+        yield METRIC_LABELS[CORRECTED], variant.corrected
     if variant.draws is not None:
         yield "forced for all", Estimate(variant.draws.forced_for_all)
     missing = variant.missing
     if missing is not None:
         yield "whatever is missing", Estimate(None, missing.low, missing.high, reason=missing.reason)
-    ranges = variant.sensitivity.range_of(SINGLE_DRAW)
+    ranges = variant.sensitivity.range_of(INDEX)
     known = variant.sensitivity.knows_refused_again
     yield "scoring rules", Estimate(None, ranges.low, ranges.high, reason=ranges.reason) if known else NOT_KNOWN
     for rule in variant.sensitivity.rules:
@@ -216,10 +218,10 @@ def _draws_row(name: str, variant: VariantSummary, draws: DrawsSummary) -> Draws
         name,
         f"{draws.questions:,}",
         f"{draws.draws:,}",
-        number(variant.metric(SINGLE_DRAW).estimate),
+        number(variant.index.estimate),
         number(draws.forced_for_all),
         number(draws.uncorrected),
-        draws.refusal_index,
+        draws.corrected_refusal_index,
         number(draws.refusal_reliability),
         number(draws.error_reliability),
         draws.mid_rank_spearman,

@@ -98,8 +98,10 @@ def percent(share: float | None, digits: int = 0) -> str:
 
     >>> percent(0.256), percent(0.0271, 1), percent(None) == NOTHING
     ('26\xa0%', '2.7\xa0%', True)
+    >>> percent(-1e-17)
+    '0\xa0%'
     """
-    return NOTHING if share is None else f"{100 * share:.{digits}f}\u00a0%"
+    return NOTHING if share is None else f"{round(100 * share, digits) + 0.0:.{digits}f}\u00a0%"
 
 
 def count(amount: int, noun: str) -> str:

@@ -67,7 +67,6 @@ from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
 from refusal_index.stats.copulas.fit import CopulaComparison, CopulaFit, copula_win_rates, fit_copula, fit_copulas
-from refusal_index.stats.copulas.nested import nested_copula_test
 from refusal_index.stats.copulas.shared import CopulaTestResult, copula_test, copula_tests
 from refusal_index.stats.curves.abstention import ABSTENTION_METRIC_NAMES, abstention_metrics
 from refusal_index.stats.curves.closed_forms import (
@@ -100,6 +99,7 @@ from refusal_index.stats.draws.noise import (
     CorrectedRefusalIndexResult,
     attenuated_refusal_index,
     corrected_refusal_index,
+    deterministic_refusal_index,
     joint_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
@@ -118,7 +118,6 @@ from refusal_index.stats.planning.power import (
 )
 from refusal_index.stats.planning.repeats import (
     RepeatPlan,
-    default_repeat_questions,
     repeats_half_width,
     split_budget,
 )
@@ -148,7 +147,6 @@ from refusal_index.stats.sensitivity.missing import (
 from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
-from refusal_index.stats.sensitivity.topics_comparison import WithinTopicDifference, compare_within_topics
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.sequential.designs import AtLook, ConfidenceSequence, GroupSequential
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
@@ -242,7 +240,6 @@ __all__ = [
     "UtilityThreshold",
     "VariabilityResult",
     "WinnerEntropyResult",
-    "WithinTopicDifference",
     "WithinTopicResult",
     "abstention_metrics",
     "accuracy_refusal_area",
@@ -262,7 +259,6 @@ __all__ = [
     "compare_joint",
     "compare_metrics",
     "compare_with_refusals",
-    "compare_within_topics",
     "copula_spearman",
     "copula_test",
     "copula_tests",
@@ -273,8 +269,8 @@ __all__ = [
     "correct_misgrading",
     "correct_rate_at",
     "corrected_refusal_index",
-    "default_repeat_questions",
     "density",
+    "deterministic_refusal_index",
     "empirical_accuracy_refusal_curve",
     "equal_index_test",
     "expected_calibration_error",
@@ -305,7 +301,6 @@ __all__ = [
     "misgrading_from_labels",
     "misgrading_range",
     "missing_bounds",
-    "nested_copula_test",
     "normalized_difference",
     "omniscience_index",
     "penalty_from_confidence",

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
-Status = Literal["ok", "boundary", "undefined"]
+Status = Literal["ok", "boundary", "not_identified", "undefined"]
 
 
 class ConfidenceInterval(NamedTuple):
@@ -59,9 +59,10 @@ class Estimate:
     ----------
     estimate, low, high : float or None
         The number and the ends of its interval; each None where there is none, all where the status is ``"undefined"``.
-    status : {"ok", "boundary", "undefined"}
+    status : {"ok", "boundary", "not_identified", "undefined"}
+        ``"not_identified"``: the 95 % interval rules nothing out.
     reason : str or None
-        As in `RefusalIndexResult`.
+        As in `RefusalIndexResult` or `CorrectedRefusalIndexResult`.
     name : str
         Of a metric: one of `METRIC_NAMES` or `ABSTENTION_METRIC_NAMES`, ``"utility"`` or ``"omniscience_index"``; else
         empty.

@@ -176,6 +176,8 @@ def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: fl
         guess = (here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1]), z)
         return _climb(counts, guess)[1].root_fall - root_chi2
 
+    if excess(here[2]) * excess(there[2]) > 0:  # where the likelihood has next to nothing to fall, rounding decides
+        return there[2]
     return float(brentq(excess, here[2], there[2], xtol=1e-13))
 
 

@@ -1,4 +1,4 @@
-"""How much the chance in single draws hides: the Refusal Index by the number of draws that it is made of.
+"""How much sampling noise hides: the Refusal Index by the number of samples that it is made of.
 
 One draw of each pulls the index towards 0 the more random the model is. With two draws or more the pull is estimated,
 as the reliability of a draw, and divided out. The refusal and the answer of one draw may share chance as well, which
@@ -23,12 +23,12 @@ from refusal_index.studies.scores import ALL, display_names, level_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
 NAME = "attenuation"
-TITLE = "Attenuation by single draws"
+TITLE = "Attenuation by sampling noise"
 NEEDS = "a run with two draws or more of its questions whose every answer was forced too"
 COUNTS = (2, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 FEW_DRAWS = 3
 """Up to so many there is nothing to see in how the index changes with them."""
-SINGLE, CROSSED, CORRECTED = "single_draw", "crossed_draws", "corrected"
+SINGLE, CROSSED, CORRECTED = "one_sample", "crossed_samples", "corrected"
 
 
 def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
@@ -40,7 +40,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             where = {"model": name, "dataset": run.dataset, "variant": variant or ALL}
             (drawn,) = drawn_outcomes([outcomes])
             if len(drawn.repeated.refused) < 2:
-                notes.append(f"{name}, {variant or ALL} is left out: no question was drawn twice with forced answers.")
+                notes.append(f"{name}, {variant or ALL} is left out: no question has two forced answers.")
                 continue
             found = list(draws_rows(drawn, options))
             rows += ({**where, **row} for row in found)
@@ -49,7 +49,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, infer_schema_length=None)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 
 def draws_rows(drawn: DrawnOutcomes, options: StudyOptions) -> Iterator[dict[str, Any]]:
@@ -98,7 +98,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
         single, crossed, corrected = part.iter_rows(named=True)
         indices = {
             title: with_interval(row["estimate"], row["low"], row["high"], row["reason"], digits=2)
-            for title, row in (("one draw", single), ("crossed", crossed), ("corrected", corrected))
+            for title, row in (("one sample", single), ("crossed", crossed), ("corrected", corrected))
         }
         reliabilities = {
             "refusal reliability": number(corrected["refusal_reliability"], 2),
@@ -205,10 +205,10 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
     most = max(frame["draws"])
     return (
         "The Refusal Index of one draw; of two draws crossed, the refusal of the first with the forced answer of the "
-        f"second; and corrected for the chance in single draws, from up to {most} draws. All are over the questions "
+        f"second; and corrected for sampling noise, from up to {most} draws. All are over the questions "
         "that were drawn more than once; every answer is the forced one, so that the index of one draw need not be the "
-        "run's own, which takes the first answer where there is one. "
-        "The corrected index is that of the probabilities behind the draws: the crossed tetrachoric correlation over "
+        "run's own, which takes the first answer where there is one. The corrected index is RI estimated for the "
+        "probabilities behind the draws: the crossed tetrachoric correlation over "
         "the root of both reliabilities, which are the tetrachoric correlations of two draws of the same question, 1 "
         f"for a model that always does the same. {level_text(options)} intervals: profile for the first two, "
         "Fieller's for the corrected index, which can reach 1 where reliabilities are low. Below, for what "

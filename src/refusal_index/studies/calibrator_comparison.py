@@ -15,10 +15,11 @@ import polars as pl
 from numpy.typing import NDArray
 
 from refusal_index.outcomes.counts import contingency_table
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW, index_of_probabilities
+from refusal_index.outcomes.draws import CORRECTED, INDEX, corrected_indices, is_defined
 from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.settings import always_alike
+from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 from refusal_index.stats.calibration.calibration_interval import calibration_error_interval
@@ -73,7 +74,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if coarse:
         notes.append(f"Few values, which bins and curves show as they are: {listed(coarse)}.")
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 
 def _scored(runs: Sequence[ComparedRun], notes: list[str]) -> Iterator[ScoredRun]:
@@ -104,7 +105,7 @@ def _method_rows(
 ) -> Iterator[dict[str, Any]]:
     area = auroc(one.score, one.right)
     if area.estimate is None:
-        notes.append(f"{scored.name}: {label(one.method)} is left out: the AUROC is undefined ({area.reason}).")
+        notes.append(f"{scored.name}: {label(one.method)} is left out: the AUROC is undefined ({worded(area.reason)}).")
         return
     where = {**_where(scored), "method": one.method, "variant": one.variant, "trained": one.is_trained}
     for row in curve_rows(one.score, one.right, options):
@@ -157,13 +158,17 @@ def _summary(score: NDArray[np.float64], right: NDArray[np.bool_], options: Stud
 
 
 def _index_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:
-    """Yield the Refusal Index of each variant on the same questions, and that of single draws."""
-    alike = always_alike(scored.run.settings)
+    """Yield RI of each variant on the same questions, and corrected RI where there is one."""
+    at_zero = is_deterministic(scored.run.settings)
     for variant, every in scored.run.variants.items():
         outcomes = every.filter(pl.col("question_id").is_in(scored.question_ids))
         table = contingency_table(first_draws(outcomes))
-        for method, found in ((INDEX, index_of_probabilities(outcomes, alike)), (SINGLE_DRAW, refusal_index(table))):
-            index = Estimate.of(found, found.confidence_interval(options.confidence_level))
+        (corrected,) = corrected_indices([outcomes], [at_zero])
+        found, level = refusal_index(table), options.confidence_level
+        indices = {INDEX: Estimate.of(found, found.confidence_interval(level))}
+        if is_defined(corrected):
+            indices[CORRECTED] = Estimate.of(corrected, corrected.confidence_interval(level))
+        for method, index in indices.items():
             yield {
                 **_where(scored),
                 "part": "index",
@@ -219,6 +224,8 @@ def _printed_index(model: str, variant: str, index: pl.DataFrame) -> dict[str, A
         **dict.fromkeys(("ECE", "AUROC"), number(None)),
         **{
             title: with_interval(*(found[name][column] for column in ("y", "low", "high", "reason")))
+            if name in found
+            else number(None)
             for name, title in INDICES.items()
         },
     }
@@ -238,6 +245,7 @@ def _caption(frame: pl.DataFrame, options: StudyOptions) -> str:
         f"above 0, and AUROC have {level} intervals, that of ECE by inverting a test. Solid and filled: the model's "
         "own scores; dashed and open: those of a predictor trained on its graded answers, each given by one that did "
         "not see its fold; dotted: what the topic alone tells, by the mean of the other folds. Beside them the Refusal "
-        "Index of each prompt on the same questions, and that of single draws: it is of the refusals, and needs no "
-        "score." + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
+        "Index of each prompt on the same questions, and the corrected one where there is one: both are of the "
+        "refusals, and need no score."
+        + (f" Scores that differ between prompts are those of one: {prompts}." if prompts else "")
     )

@@ -69,7 +69,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
         raise NotPossibleError(f"It needs {NEEDS}.")
     frame = pl.DataFrame([{name: row.get(name) for name in SCHEMA} for row in rows], schema=SCHEMA)
     note = f"Not known of {listed(unmeasured)}: 'refusal-index confidence RUN --method NAME' did not make these scores."
-    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed, foot=None)
+    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
 
 
 def _index_rows(run: ComparedRun) -> Iterator[dict[str, Any]]:

@@ -12,12 +12,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
+from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.studies import style
 from refusal_index.studies.scored_questions import TOPIC, line_style, method_colours, short_labels
 
-INDICES = {name: METRIC_LABELS[name] for name in (INDEX, SINGLE_DRAW)}
+INDICES = {name: METRIC_LABELS[name] for name in (INDEX, CORRECTED)}
 """What the two indices are called."""
 
 WIDTH = style.WIDTH * 1.15
@@ -167,23 +167,22 @@ def _draw_number(panel: Axes, place: float, row: dict[str, Any], name: str, meth
 
 
 def _draw_indices(panel: Axes, index: pl.DataFrame) -> None:
-    """Draw the Refusal Index of each variant, and below it that of single draws."""
+    """Draw RI of each variant, and below it corrected RI."""
     variants = index["variant"].unique(maintain_order=True).to_list()
     for row in index.drop_nulls("y").iter_rows(named=True):
-        single = row["method"] == SINGLE_DRAW
-        place = variants.index(row["variant"]) + (0.16 if single else -0.16)
+        place = variants.index(row["variant"]) + (0.16 if row["method"] == CORRECTED else -0.16)
         _draw_index(panel, place, row, style.INK)
     panel.axvline(0, color=style.PALE, zorder=1)
     style.name_rows(panel, [style.safe_text(variant, 12) for variant in variants], 6.5)
-    looks = {"RI": ("o", style.INK, style.INK), "of single draws": ("s", style.INK, style.PAPER)}
+    looks = {"RI": ("o", style.INK, style.INK), "corrected": ("s", style.INK, style.PAPER)}
     style.title_with_key(panel, "Refusal Index", looks)
 
 
 def _draw_index(panel: Axes, place: float, row: dict[str, Any], colour: str) -> None:
-    single = row["method"] == SINGLE_DRAW
-    style.interval_along_x(panel, place, row["low"], row["high"], colour, 0.7 if single else 1.1)
-    face = style.PAPER if single else colour
-    panel.plot(row["y"], place, "s" if single else "o", color=colour, markerfacecolor=face, markersize=3.5)
+    corrected = row["method"] == CORRECTED
+    style.interval_along_x(panel, place, row["low"], row["high"], colour, 0.7 if corrected else 1.1)
+    face = style.PAPER if corrected else colour
+    panel.plot(row["y"], place, "s" if corrected else "o", color=colour, markerfacecolor=face, markersize=3.5)
 
 
 def _draw_runs(figure: Figure, frame: pl.DataFrame) -> None:
@@ -225,7 +224,7 @@ def _index_handles(index: pl.DataFrame) -> Iterator[Line2D]:
     look: dict[str, Any] = {"linestyle": "none", "markersize": 4}
     for variant, colour in style.variant_colours(index["variant"].unique(maintain_order=True).to_list()).items():
         yield Line2D([], [], color=colour, marker="o", label=f"RI, {style.safe_text(variant, 12)}", **look)
-    yield Line2D([], [], color=style.GREY, marker="s", markerfacecolor=style.PAPER, label="of single draws", **look)
+    yield Line2D([], [], color=style.GREY, marker="s", markerfacecolor=style.PAPER, label="corrected RI", **look)
 
 
 def _draw_bands(

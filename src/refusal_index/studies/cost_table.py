@@ -43,7 +43,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:  # noqa: 
     frame = with_rates(pl.DataFrame(rows, schema=list(SCHEMA)[:14], orient="row", infer_schema_length=None))
     unmeasured = frame.filter(pl.col("requests").is_null())["model"].unique(maintain_order=True).to_list()
     note = f"Requests and tokens are not known of {listed(unmeasured)}: only a run's folder keeps them."
-    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed, foot=None)
+    return Study(NAME, TITLE, _caption(), frame, draw, (note,) if unmeasured else (), printed)
 
 
 def with_rates(counts: pl.DataFrame) -> pl.DataFrame:

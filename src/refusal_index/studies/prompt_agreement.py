@@ -52,7 +52,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError(f"It needs {NEEDS}; no two prompts of these answered a question in common.")
     notes = (*notes, *missing_notes(chosen))
-    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed, foot=None)
+    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
 
 
 def with_ceiling(frame: pl.DataFrame) -> pl.DataFrame:

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from refusal_index.outcomes.comparison import CompareOptions, RunRanking, rank
-from refusal_index.outcomes.draws import SINGLE_DRAW
 from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats import PairwiseDifference, RankedRun
 from refusal_index.studies import style
@@ -56,7 +56,6 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
     if len(runs) < 2:
         raise NotPossibleError(f"it has the model {model_name(runs[0])} only")
     settings = CompareOptions(
-        metric=SINGLE_DRAW,
         penalty=options.penalty,
         confidence_level=options.confidence_level,
         seed=options.seed,
@@ -64,7 +63,8 @@ def _ranked(runs: Sequence[ComparedRun], options: StudyOptions) -> tuple[pl.Data
     found = rank(runs, settings)
     names = [model_name(run) for run in runs]
     unranked = (
-        f"{names[run.row]} is not ranked: its index is {run.status} ({run.reason})." for run in found.ranking.unranked
+        f"{names[run.row]} is not ranked: its index is {run.status} ({worded(run.reason)})."
+        for run in found.ranking.unranked
     )
     unpaired = () if found.match.paired else ("The models were asked other questions and are compared as they are.",)
     common = {

@@ -84,7 +84,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed, foot=None)
+    return Study(NAME, TITLE, _caption(frame, options), frame, draw, tuple(notes), printed)
 
 
 def run_rows(scored: ScoredRun, options: StudyOptions) -> Iterator[dict[str, Any]]:

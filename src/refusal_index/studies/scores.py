@@ -11,7 +11,7 @@ import polars as pl
 
 from refusal_index.outcomes.counts import completeness, contingency_table
 from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.pooled import joint_index, overall_index
+from refusal_index.outcomes.pooled import joint_index
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.variant_metrics import variant_metrics
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
@@ -62,9 +62,9 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     mean = fmean(defined) if defined else None
     joint = joint_index(list(run.variants.values()), options.confidence_level)
     if joint is None:
-        return RunIndex(overall_index(own, None), mean, len(defined), None)
+        return RunIndex(own[0], mean, len(defined), None)
     entered = len(own) - len(joint.result.left_out)
-    return RunIndex(overall_index(own, joint.index), mean, entered, joint.result.homogeneity.pvalue)
+    return RunIndex(joint.index, mean, entered, joint.result.homogeneity.pvalue)
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:

@@ -21,12 +21,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies.style import house_style, new_figure
 
-SINGLE_DRAWS = (
-    "RI here is the paper's, of single draws: chance in single replies pulls it towards 0, the more so the more a "
-    "model's replies vary. The study attenuation shows by how much."
-)
-"""What is said with every study of the index as the paper has it."""
-
 
 class NotPossibleError(RefusalIndexError, ValueError):
     """The runs do not allow a study; the message says which runs it needs, and what was found.
@@ -73,12 +67,6 @@ class Study:
     # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     groups: Mapping[str, str] = field(default_factory=dict)  # by column of the printed table the heading above it
-    foot: str | None = SINGLE_DRAWS  # what kind of index it is of; None where it is of none, or says so itself
-
-    @property
-    def full_caption(self) -> str:
-        """The caption with its foot, for where the study stands by itself."""
-        return f"{self.caption} {self.foot}" if self.foot else self.caption
 
     def figure(self) -> Figure:
         """Draw the figure in the style of the package, without touching Matplotlib's global state.

@@ -154,7 +154,7 @@ def csv_text(study: Study) -> str:
 def tex_text(study: Study) -> str:
     """Return the table as LaTeX."""
     table = study.frame if study.printed is None else study.printed(study.frame)
-    return latex_table(table, f"{study.title}. {study.full_caption}", study.name, study.groups)
+    return latex_table(table, f"{study.title}. {study.caption}", study.name, study.groups)
 
 
 def index_text(
@@ -175,8 +175,6 @@ def index_text(
         variants = ", ".join(str(variant or "all") for variant in run.variants)
         parts.append("| " + " | ".join(markdown(text) for text in (run.label, run.dataset or "-", variants)) + " |")
     parts += ["", *(f"- Left out: {markdown(problem)}" for problem in left_out)] if left_out else []
-    feet = dict.fromkeys(study.foot for study, _ in made if study.foot)
-    parts += [line for foot in feet for line in ("", markdown(foot))]
     for study, paths in made:
         parts += ["", f"## {study.title}", ""]
         picture = next((path.name for kind in ("svg", "png") for path in paths if path.suffix == f".{kind}"), None)

@@ -1,4 +1,4 @@
-"""Tests whether several prompts share one copula: by moments, and by the likelihood ratio where refusals are nested."""
+"""The test by moments whether several prompts share one copula."""
 
 import math
 
@@ -17,7 +17,6 @@ from refusal_index.stats import upper_orthant
 from refusal_index.stats.bivariate_normal import density
 from refusal_index.stats.copulas.families import COPULA_NAMES, copula_family
 from refusal_index.stats.copulas.moments import fit_common_strength
-from refusal_index.stats.copulas.nested import fit_nested, nested_copula_test
 from refusal_index.stats.copulas.shared import copula_test, copula_tests
 
 COUNTS = [[2467, 41], [460, 22], [405, 27], [468, 54], [330, 52]]
@@ -39,24 +38,6 @@ def drawn(n: int, rho: float, seed: int, thresholds=(-0.8, 0.0, 0.8)) -> tuple[n
     scores = common + 0.5 * rng.standard_normal((len(thresholds), n))
     refused = scores > np.array(thresholds)[:, np.newaxis]
     return refused, np.broadcast_to(error > -0.5, refused.shape)
-
-
-@pytest.mark.parametrize(
-    ("counts", "rho", "statistic", "df"),
-    [
-        # R: tests/stats/r/copulas.R, polycor::polychor(..., ML = TRUE): its optimiser stops at about 1e-4
-        (COUNTS, 0.42071276, 3.9130399, 3),
-        ([[900, 200], [150, 140], [230, 60], [300, 420]], 0.48348707, 76.44787332, 2),
-    ],
-)
-def test_likelihood_ratio_against_r_polycor(counts, rho: float, statistic: float, df: int) -> None:
-    result = nested_copula_test(counts)
-    assert result.parameter == pytest.approx(rho, abs=1e-3)
-    assert result.statistic == pytest.approx(statistic, abs=2e-3)
-    # The maximum is at least as good as R's.
-    assert result.statistic <= statistic
-    assert result.degrees_of_freedom == df
-    assert result.pvalue == pytest.approx(chi2.sf(result.statistic, df), rel=1e-10)
 
 
 def test_moments_against_brute_force() -> None:
@@ -98,32 +79,12 @@ def test_moments_against_brute_force() -> None:
     assert result.pvalue == pytest.approx(chi2.sf(result.statistic, freedom), rel=1e-3)
 
 
-@pytest.mark.parametrize("family", COPULA_NAMES)
-def test_both_tests_agree_on_nested_data(family: str) -> None:
-    moments, ratio = copula_test(*questions(COUNTS), family=family), nested_copula_test(COUNTS, family)
-    assert 1 <= moments.degrees_of_freedom <= ratio.degrees_of_freedom == 3
-    assert moments.tables == ratio.tables
-    assert moments.parameter == pytest.approx(ratio.parameter, rel=0.1)
-    assert (moments.pvalue < 0.05) == (ratio.pvalue < 0.05)
-
-
-@pytest.mark.parametrize("truth", ["gaussian", "clayton", "frank"])
-def test_both_tests_agree_over_simulated_nested_data(truth: str) -> None:
-    counts = simulation.SCENARIOS["B"].tables(truth, 100, np.random.default_rng(3))
-    spec = copula_family("gaussian")
-    by_moments = fit_common_strength(spec, simulation.nested_moments(counts)).statistic
-    assert np.corrcoef(by_moments, fit_nested(spec, counts).statistic)[0, 1] > 0.8
-
-
 def test_a_table_that_a_family_predicts_exactly_has_statistic_zero() -> None:
     rates, mu = np.array([0.2, 0.5, 0.8]), 0.6
     for family in COPULA_NAMES:
         spec = copula_family(family)
         wrong = np.diff([0, *spec.cell(rates, np.array(mu), np.array(0.4)), mu])
         counts = 1000 * np.stack([wrong, np.diff([0, *rates, 1]) - wrong], axis=1)[np.newaxis]
-        fit = fit_nested(spec, counts)
-        assert fit.statistic[0] == pytest.approx(0, abs=1e-8)
-        assert fit.strength[0] == pytest.approx(0.4, abs=1e-5)
         by_moments = fit_common_strength(spec, simulation.nested_moments(counts))
         assert by_moments.statistic[0] == pytest.approx(0, abs=1e-8)
         assert by_moments.strength[0] == pytest.approx(0.4, abs=1e-5)
@@ -134,7 +95,7 @@ def test_size_and_power_against_facts(name: str) -> None:
     rng = np.random.default_rng(17)
     truths = ("gaussian", "gumbel", "t") if name == "A" else ("gaussian", "frank")
     rows = [row for truth in truths for row in simulation.nested_rows(simulation.SCENARIOS[name], truth, 250, rng)]
-    assert len(rows) == 2 * len(truths)
+    assert len(rows) == len(truths)
     assert all(row.holds for row in rows), rows
 
 
@@ -147,9 +108,9 @@ def test_size_where_nothing_is_nested() -> None:
 @pytest.mark.slow
 def test_power_against_facts_of_all_truths() -> None:
     rng = np.random.default_rng(13)
-    cells = [(name, truth) for name, power in simulation.POWER["moments"].items() for truth in power]
+    cells = [(name, truth) for name, power in simulation.POWER.items() for truth in power]
     rows = [row for name, truth in cells for row in simulation.nested_rows(simulation.SCENARIOS[name], truth, 250, rng)]
-    assert len(rows) == 40
+    assert len(rows) == 20
     assert [row for row in rows if not row.holds] == []
 
 
@@ -226,44 +187,23 @@ def test_a_table_with_an_empty_cell_enters() -> None:
     result = copula_test(*questions([[40, 0], [200, 30], [200, 80], [150, 100]]))
     assert (result.status, result.left_out) == ("ok", {})
     assert 1 < result.degrees_of_freedom <= 2
-    assert nested_copula_test([[40, 0], [200, 30], [200, 80], [150, 100]]).pvalue == pytest.approx(
-        result.pvalue, abs=0.2
-    )
 
 
 @pytest.mark.parametrize("family", ["clayton", "survival_gumbel"])
 def test_a_family_that_cannot_be_negative_is_tested_at_independence(family: str) -> None:
     counts = [[60, 90], [70, 80], [90, 90], [120, 40]]
-    for result in (copula_test(*questions(counts), family=family), nested_copula_test(counts, family)):
-        assert (result.status, result.reason) == ("boundary", "independence")
-        assert result.parameter == (0 if family == "clayton" else 1)
-        # No parameter was fitted, so that none is taken off.
-        assert 2 < result.degrees_of_freedom <= 3
-    # At independence the likelihood ratio is the G statistic of the whole table, with its degrees of freedom.
-    table = np.array(counts)
-    expected = table.sum(1, keepdims=True) * table.sum(0) / table.sum()
-    assert result.statistic == pytest.approx(2 * np.sum(table * np.log(table / expected)), rel=1e-10)
+    result = copula_test(*questions(counts), family=family)
+    assert (result.status, result.reason) == ("boundary", "independence")
+    assert result.parameter == (0 if family == "clayton" else 1)
+    # No parameter was fitted, so that none is taken off.
+    assert 2 < result.degrees_of_freedom <= 3
 
 
 def test_perfect_dependence_has_no_statistic() -> None:
     counts = [[100, 0], [100, 0], [0, 100]]
-    for result in (copula_test(*questions(counts)), nested_copula_test(counts)):
-        assert (result.status, result.reason, result.parameter) == ("boundary", "perfect_dependence", 1)
-        assert result.statistic is result.pvalue is None
-
-
-def test_levels_without_questions_make_two_prompts_one() -> None:
-    result = nested_copula_test([COUNTS[0], [0, 0], *COUNTS[1:]])
-    assert result.statistic == nested_copula_test(COUNTS).statistic
-    assert (result.degrees_of_freedom, len(result.tables)) == (3, 5)
-    assert nested_copula_test([[5, 4], [0, 0], [3, 3]]).reason == "fewer_than_two_tables"
-    assert nested_copula_test([[5, 0], [2, 0], [3, 0]]).reason == "all_wrong"
-
-
-@pytest.mark.parametrize("counts", [[[1, 2]], [[1, 2, 3], [4, 5, 6]], [1, 2, 3]])
-def test_counts_of_another_shape_are_an_error(counts) -> None:
-    with pytest.raises(ValueError, match=r"counts must have shape \(k \+ 1, 2\)"):
-        nested_copula_test(counts)
+    result = copula_test(*questions(counts))
+    assert (result.status, result.reason, result.parameter) == ("boundary", "perfect_dependence", 1)
+    assert result.statistic is result.pvalue is None
 
 
 def test_an_unknown_family_is_an_error() -> None:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from benchmarks.coverage import defined_difference as simulation
+from benchmarks.coverage import corrected_difference as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -247,6 +247,21 @@ def test_fewer_than_two_models_cannot_be_ranked() -> None:
 
 
 @pytest.mark.slow
+def test_small_tables_with_empty_cells_have_a_pvalue() -> None:
+    """The likelihood of an empty cell is nearly flat where the p-value is looked for."""
+    places = [
+        ([6, 8, 9, 13], [13, 14, 18], [4, 6, 8], [14]),
+        ([3, 5, 11], [*range(0, 11, 2), 11, 12, 14, 15, 16, 18, 20]),
+    ]
+    first = [np.isin(np.arange(22), places[0][part]) for part in range(4)]
+    second = [np.isin(np.arange(22), part) for part in (*places[1], [3, 11], [*places[1][1], 21])]
+    results = [
+        corrected_refusal_index(np.stack([a, c]), np.stack([b, d]), single=(a, b)) for a, b, c, d in (first, second)
+    ]
+    assert all((one.reason or "").startswith("estimated_from_single_responses") for one in results)
+    assert 0 <= compare_corrected(*results).pvalue <= 1
+
+
 @pytest.mark.parametrize("scenario", [simulation.SCENARIOS[i] for i in (1, 2, 4)], ids=str)
 def test_simulated_coverage_beside_the_bias_of_first_draws(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, RNG(11)):

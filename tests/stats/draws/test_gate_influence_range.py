@@ -1,4 +1,4 @@
-"""How far one question can move the index of the probabilities: against moving it, one at a time."""
+"""How far one question can move the corrected index: against moving it, one at a time."""
 
 from __future__ import annotations
 

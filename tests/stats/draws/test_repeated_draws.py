@@ -1,23 +1,25 @@
-"""The index of the probabilities behind repeated draws."""
+"""The corrected Refusal Index, from repeated draws."""
 
 import itertools
 import math
 
 import numpy as np
 import pytest
-from benchmarks.coverage import defined_index as simulation
+from benchmarks.coverage import corrected_index as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 from scipy.stats import spearmanr
 from tests.tiers import one_fast
 
-from refusal_index import refusal_index
-from refusal_index.stats import compare_corrected, default_repeat_questions, tetrachoric
+from refusal_index import ContingencyTable, refusal_index
+from refusal_index.outcomes.gate_guards import index_interval
+from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
 from refusal_index.stats.draws.frequencies import frequency_refusal_index
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
     corrected_refusal_index,
+    deterministic_refusal_index,
     joint_corrected_refusal_index,
 )
 from refusal_index.stats.draws.patterns import percentiles
@@ -172,7 +174,7 @@ def assert_undefined(result, reason: str) -> None:
 
 
 def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
-    rng = np.random.default_rng(2)
+    rng = np.random.default_rng(1)
     latent = rng.standard_normal(60)
     refused, wrong = (0.7 * latent + rng.standard_normal((2, 2, 60))) > 0
     result = corrected_refusal_index(refused, wrong)
@@ -185,13 +187,234 @@ def test_a_correction_beyond_one_is_at_the_boundary_and_says_so() -> None:
     assert high == 1
 
 
-def test_an_empty_cell_is_at_the_boundary_and_its_interval_is_that_of_half_a_question_more() -> None:
+def of_cells(*counts: int) -> tuple[np.ndarray, np.ndarray]:
+    """Refusals and errors of a table in the order of `ContingencyTable`."""
+    return tuple(np.repeat(column, counts) for column in ([True, True, False, False], [True, False, True, False]))
+
+
+SPARSE = 40, 0, 232, 28
+FILLED = 40, 1, 231, 28
+
+
+def test_an_empty_cell_of_a_model_that_always_does_the_same_leaves_the_profile_limit_of_its_table() -> None:
+    """The limit is .095 (facts, section 13); a table with half a question added would give [.345, .531]."""
+    refused, wrong = of_cells(*SPARSE)
+    result = corrected_refusal_index([refused, refused], [wrong, wrong], single=(refused, wrong))
+    assert (result.estimate, result.status, result.reason) == (1, "boundary", "zero_cell:refused_right")
+    assert result.confidence_interval() == pytest.approx((0.095, 1), abs=5e-4)
+    plain = refusal_index(ContingencyTable(*SPARSE))
+    assert result.confidence_interval(0.8) == pytest.approx(plain.confidence_interval(0.8), abs=1e-4)
+
+
+def test_the_other_empty_cell_mirrors_the_interval() -> None:
+    refused, wrong = of_cells(*SPARSE)
+    results = [corrected_refusal_index([refused, refused], [one, one]) for one in (wrong, ~wrong)]
+    assert results[1].reason == "zero_cell:refused_wrong"
+    assert results[1].estimate == -1
+    assert results[1].confidence_interval() == pytest.approx(
+        [-end for end in reversed(results[0].confidence_interval())]
+    )
+
+
+def fall_of_the_likelihood(cells: np.ndarray, rho: float) -> float:
+    """How far the log-likelihood of a table lies below its maximum at this rho, both thresholds free, by SciPy."""
+
+    def lost(thresholds: np.ndarray) -> float:
+        h, k = thresholds
+        both = stats.multivariate_normal([0, 0], [[1, rho], [rho, 1]]).cdf([-h, -k])
+        p = np.array([both, stats.norm.sf(h) - both, stats.norm.sf(k) - both, 0])
+        p[3] = 1 - p.sum()
+        return float(-np.sum(cells * np.log(np.maximum(p, 1e-300))))
+
+    h, k = stats.norm.isf([(cells[0] + cells[1]) / cells.sum(), (cells[0] + cells[2]) / cells.sum()])
+    filled = cells[cells > 0]
+    best = optimize.minimize(lost, [h, k], method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-9}).fun
+    return best + float(np.sum(filled * np.log(filled / cells.sum())))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.9999999])
+def test_the_limit_of_an_empty_cell_against_its_likelihood_and_a_jackknife_of_the_reliability(level: float) -> None:
+    refused, wrong = (np.tile(one, (2, 1)) for one in of_cells(*SPARSE))
+    moved, other = np.arange(0, 8), np.arange(60, 100)
+    refused[1, moved], wrong[1, other] = ~refused[1, moved], ~wrong[1, other]
+    result = corrected_refusal_index(refused, wrong)
+    assert result.reason == "zero_cell:refused_right"
+    cells = np.zeros(4)
+    for a, b in ((0, 1), (1, 0)):
+        cells += np.bincount(2 * ~refused[a] + ~wrong[b], minlength=4) / 2
+    limit = 2 * math.sin(result.confidence_interval(level).low * math.asin(0.5))
+    reliabilities = [
+        math.atanh(corrected_refusal_index(refused[:, one], wrong[:, one]).reliability)
+        for one in ~np.eye(300, dtype=bool)[::5]
+    ]
+    error = math.sqrt(299**2 / 300 * np.var(reliabilities))
+    # The limit of the reliability that makes the interval longer; at the last level the other limit is negative.
+    assert (limit < 0) == (level > 0.95)
+    q = math.tanh(math.atanh(result.reliability) + math.copysign(stats.norm.isf((1 - level) / 2), limit) * error)
+    # Of a Poisson cell that nothing falls into, no more may be expected than -log(1 - level).
+    assert fall_of_the_likelihood(cells, limit * q) == pytest.approx(-math.log(1 - level), rel=0.03)
+
+
+def test_single_responses_fill_an_empty_cell_and_the_reason_says_so() -> None:
+    refused, wrong = of_cells(*FILLED)
+    again = refused.copy(), wrong.copy()
+    scored = np.tile(~(refused & ~wrong), (2, 1))  # the one question that fills the cell was drawn once
+    result = corrected_refusal_index([refused, again[0]], [wrong, again[1]], scored, single=(refused, wrong))
+    assert (result.status, result.reason) == ("boundary", "estimated_from_single_responses:refused_right")
+    assert result.estimate == pytest.approx(refusal_index(ContingencyTable(*FILLED)).estimate, abs=1e-12)
+    low, high = result.confidence_interval()
+    assert low < result.estimate < high == 1
+
+
+def test_an_estimate_from_single_responses_beyond_the_limit_of_the_pairs_widens_their_interval() -> None:
+    refused, wrong = of_cells(300, 30, 60, 110)
+    scored = np.tile(~(refused & wrong), (2, 1))  # no pair of draws is refused and wrong
+    found = corrected_refusal_index([refused, refused], [wrong, wrong], scored, single=(refused, wrong))
+    assert found.reason == "estimated_from_single_responses:refused_wrong"
+    low, high = found.confidence_interval()
+    assert low == -1
+    assert high == found.estimate > 0.5
+
+
+def test_an_estimate_from_single_responses_has_their_standard_error() -> None:
+    refused, wrong = of_cells(*FILLED)
+    scored = np.tile(~(refused & ~wrong), (2, 1))
+    found = corrected_refusal_index([refused, refused], [wrong, wrong], scored, single=(refused, wrong))
+    alone, questions = refusal_index(ContingencyTable(*FILLED)), found._quotient.influence
+    slope = 6 / math.pi / math.sqrt(4 - alone.rho**2)
+    assert np.linalg.norm(questions[0]) * slope == pytest.approx(alone.standard_error, rel=1e-6)
+
+
+def test_a_gate_asks_an_index_at_the_boundary_for_all_of_the_error_on_one_side() -> None:
+    """A bound is passed where the cell would be empty with a probability of .05, by the likelihood, not of .10."""
+    index = refusal_index(ContingencyTable(*SPARSE))
+    low, high = index_interval(index)(0.9)
+    assert high == 1
+    rho = 2 * math.sin(low * math.asin(0.5))
+    assert fall_of_the_likelihood(np.array(SPARSE, float), rho) == pytest.approx(-math.log(0.05), rel=1e-3)
+
+
+def test_an_interval_of_everything_is_not_identified() -> None:
+    """A coin that refuses and errs with the same probabilities on every question says nothing of dependence."""
+    rng = np.random.default_rng(3)
+    found = [corrected_refusal_index(rng.random((2, 300)) < 0.4, rng.random((2, 300)) < 0.6) for _ in range(12)]
+    defined = [one for one in found if one.estimate not in (None, -1, 1)]
+    assert len(defined) > 2
+    for one in defined:
+        assert one.confidence_interval() == (-1, 1)
+        assert (one.status, one.reason) == ("not_identified", "no_value_ruled_out")
+
+
+def test_six_questions_with_two_empty_cells_are_at_minus_one_and_hardly_bounded() -> None:
     result = corrected_refusal_index([MIXED, MIXED], [TURNED, TURNED])
     assert (result.estimate, result.status) == (-1, "boundary")
     assert result.reason == "zero_cell:refused_wrong+answered_right"
     low, high = result.confidence_interval()
     assert low == -1
     assert -1 < high < 1
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10_000), st.integers(5, 60), st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.floats(0.2, 9))
+def test_property_the_estimate_lies_in_every_interval(seed: int, n: int, r: float, mu: float, slope: float) -> None:
+    rng = np.random.default_rng(seed)
+    x, own = rng.standard_normal((2, n))
+    width = math.hypot(1, slope)
+    refused, wrong = (
+        slope * score + rng.standard_normal((2, n)) > stats.norm.isf(rate) * width
+        for score, rate in ((x, r), (0.6 * x + 0.8 * own, mu))
+    )
+    scored = np.tile(np.arange(n) < max(2, n // 2), (2, 1))
+    found = corrected_refusal_index(refused, wrong, scored, single=(refused[0], wrong[0]))
+    same = deterministic_refusal_index(refused[0], wrong[0])
+    joint = joint_corrected_refusal_index([found, corrected_refusal_index(refused, wrong)])
+    for one in (found, same, joint):
+        low, high = one.confidence_interval()
+        if one.estimate is None or one.reason == "one_cluster":
+            assert math.isnan(low)
+            assert one.reason
+        else:
+            assert low <= one.estimate <= high
+            assert (one.status == "not_identified") == ((low, high) == (-1, 1)) or one is same
+
+
+@pytest.mark.parametrize("counts", [SPARSE, FILLED, (710, 30, 210, 50), (0, 3, 5, 2)])
+def test_the_index_of_a_deterministic_model_is_ri_with_its_own_interval(counts) -> None:
+    refused, wrong = of_cells(*counts)
+    found, expected = deterministic_refusal_index(refused, wrong), refusal_index(ContingencyTable(*counts))
+    assert (found.estimate, found.rho, found.status, found.reason) == (
+        expected.estimate,
+        expected.rho,
+        expected.status,
+        expected.reason,
+    )
+    assert found.confidence_interval(0.9) == pytest.approx(expected.confidence_interval(0.9), abs=1e-12)
+    assert (found.refusal_reliability, found.error_reliability, found.forced_for_all) == (1, 1, None)
+    assert found.n == found.n_repeated == sum(counts)
+
+
+def test_a_deterministic_model_without_refusals_is_undefined() -> None:
+    assert_undefined(deterministic_refusal_index(NO, MIXED), "nobody_refused")
+    found = deterministic_refusal_index(MIXED, NEARLY, NO)
+    assert (found.estimate, found.reason) == (None, "no_questions")
+
+
+def test_deterministic_models_are_compared_ranked_and_joined() -> None:
+    (steady, wrong), (other, _) = draws(1, 800, 1, scale=50), draws(1, 800, 2, scale=50)
+    results = [deterministic_refusal_index(one[0], wrong[0]) for one in (steady, other)]
+    difference = compare_corrected(*results)
+    assert difference.estimate == pytest.approx(results[0].estimate - results[1].estimate)
+    assert difference.pvalue < 1e-4
+    assert [run.row for run in rank_corrected(results, rng=1).runs] == [0, 1]
+    alike = [deterministic_refusal_index(steady[0], wrong[0])] * 2
+    joint = joint_corrected_refusal_index(alike)
+    assert joint.estimate == pytest.approx(alike[0].estimate, abs=1e-12)
+    assert joint.forced_for_all is None
+
+
+@pytest.mark.parametrize("design", [{"weight": np.tile([1.0, 2.0], 250)}, {"cluster": np.arange(500) // 5}])
+def test_a_deterministic_model_keeps_the_interval_of_its_sampling_design(design) -> None:
+    refused, wrong = (row[0] for row in draws(1, 500, 3, scale=3))
+    found = deterministic_refusal_index(refused, wrong, **design)
+    expected = refusal_index(refused=refused, wrong=wrong, **design)
+    assert found.estimate == pytest.approx(expected.estimate, abs=1e-12)
+    assert found.confidence_interval() == pytest.approx(expected.confidence_interval(), abs=1e-9)
+
+
+def test_an_empty_cell_over_clusters_counts_them_as_one_question_each() -> None:
+    refused, wrong = of_cells(*SPARSE)
+    cluster = np.arange(300) % 30
+    lows = [
+        corrected_refusal_index([refused, refused], [wrong, wrong], **design).confidence_interval().low
+        for design in ({}, {"cluster": cluster})
+    ]
+    effective = refusal_index(refused=refused, wrong=wrong, cluster=cluster)
+    assert lows[1] < lows[0]
+    assert lows[1] == pytest.approx(effective.confidence_interval().low, abs=0.05)
+
+
+@pytest.mark.parametrize("rates", simulation.SEVERAL_PROMPTS)
+def test_coverage_of_prompts_of_which_one_has_an_empty_cell(rates) -> None:
+    for row in simulation.joint_rows(rates, 1000, 60, np.random.default_rng(5)):
+        assert row.holds, row
+
+
+@one_fast("scenario", simulation.SPARSE[:3], ids=str)
+def test_coverage_where_cells_are_empty(scenario: simulation.Scenario) -> None:
+    rng = np.random.default_rng(6)
+    results = [simulation.corrected(simulation.draw(scenario, rng)) for _ in range(200)]
+    assert sum((one.reason or "").startswith("zero_cell") for one in results) > 20
+    for row in simulation.sparse_rows(str(scenario), scenario.index, results, 200):
+        assert row.holds, row
+
+
+@one_fast("scenario", simulation.AT_TEMPERATURE_0, ids=str)
+def test_coverage_at_temperature_0(scenario) -> None:
+    refusal, error, index, n = scenario
+    rng, rho = np.random.default_rng(7), 2 * math.sin(index * math.asin(0.5))
+    results = [simulation.at_temperature_0(refusal, error, rho, n, rng) for _ in range(300)]
+    for row in simulation.sparse_rows(str(scenario), index, results, 300):
+        assert row.holds, row
 
 
 def two_phase(seed: int, n: int = 3000, repeated: int = 500, slope: float = 3.0):
@@ -399,15 +622,10 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@one_fast("scenario", [simulation.DEFAULT_RUNS[i] for i in (2, 4, 15)] + [*simulation.OTHERS[:2]], ids=str)
+@one_fast("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row
-
-
-@pytest.mark.parametrize(("n", "twice"), [(0, 0), (799, 0), (800, 200), (2000, 200), (2500, 250), (4326, 400)])
-def test_a_tenth_is_drawn_twice_but_not_too_few_nor_too_much(n: int, twice: int) -> None:
-    assert default_repeat_questions(n) == twice
 
 
 def test_weights_of_one_and_clusters_of_one_question_change_nothing_but_students_quantile() -> None:

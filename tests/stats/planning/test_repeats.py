@@ -19,7 +19,7 @@ from refusal_index.stats.planning.repeats import FEWEST_REPEATS
 SCENARIO = PlanningScenario(0.4, 0.6, 0.5)
 
 
-def test_of_a_nearly_constant_model_single_draws_tell_nearly_all() -> None:
+def test_of_a_nearly_constant_model_one_response_tells_nearly_all() -> None:
     constant = repeats_half_width(SCENARIO, 2000, 500, refusal_slope=1000, error_slope=1000)
     assert constant.half_width == pytest.approx(expected_half_width(SCENARIO, 2000).half_width, rel=0.02)
 

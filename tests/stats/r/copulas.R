@@ -1,7 +1,6 @@
-# Values stored in tests/stats/test_copulas.py and test_copula_test.py: Rscript copulas.R
-# R 4.2.2, mvtnorm 1.1-3, polycor 0.8-1.
+# Values stored in tests/stats/test_copulas.py: Rscript copulas.R
+# R 4.2.2, mvtnorm 1.1-3.
 library(mvtnorm)
-library(polycor)
 options(digits = 16)
 
 # Upper orthant of the t copula at refusal rate r and error rate mu; TVPACK is exact for whole degrees of freedom.
@@ -27,12 +26,3 @@ frank <- function(t) archimedean(
   function(u) -log((exp(-t * u) - 1) / (exp(-t) - 1)), function(s) -log(1 + exp(-s) * (exp(-t) - 1)) / t)
 print(c(upper(clayton(0.6), 0.74, 0.92), upper(gumbel(1.57), 0.74, 0.92), upper(frank(3.2), 0.74, 0.92)))
 print(c(clayton(0.6)(0.74, 0.92), gumbel(1.57)(0.74, 0.92), upper(frank(-5), 0.3, 0.6)))
-
-# Likelihood ratio of one Gaussian copula behind nested refusals; levels of refusal by wrong and right.
-ordinal <- function(...) {
-  fit <- polychor(matrix(c(...), ncol = 2, byrow = TRUE), ML = TRUE, std.err = TRUE)
-  # Both variables run the same way, so that rho keeps its sign.
-  c(fit$rho, fit$chisq, fit$df)
-}
-print(ordinal(2467, 41, 460, 22, 405, 27, 468, 54, 330, 52))
-print(ordinal(900, 200, 150, 140, 230, 60, 300, 420))

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import sequential as simulation
-from benchmarks.coverage.defined_index import Scenario as Drawn
-from benchmarks.coverage.defined_index import both
+from benchmarks.coverage.corrected_index import Scenario as Drawn
+from benchmarks.coverage.corrected_index import both
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
@@ -161,5 +161,9 @@ def test_simulated_size_power_and_questions_against_facts() -> None:
 @one_fast("replicates", [20, 400])
 def test_looks_at_repeated_draws_keep_coverage_and_size(replicates: int) -> None:
     margins = both(2, 0.4, 0.55)
-    found = list(simulation.drawn_twice(Drawn("b = 2", 2000, *margins), 0.15, replicates, np.random.default_rng(4)))
+    found = list(
+        simulation.drawn_twice(
+            Drawn("b = 2", 2000, *margins, n_repeated=200), 0.15, replicates, np.random.default_rng(4)
+        )
+    )
     assert [row for row in found if not row.holds] == []

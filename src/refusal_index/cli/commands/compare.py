@@ -27,13 +27,7 @@ def compare(
         str | None,
         typer.Option(help="Compare under this prompt variant only. [default: all that the runs share, and jointly]"),
     ] = None,
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="What to rank by, for three runs or more. [default: refusal_index, or single_draw_refusal_index "
-            "where a run has no repeated draws]"
-        ),
-    ] = None,
+    metric: Annotated[str, typer.Option(help="What to rank by, for three runs or more.")] = "refusal_index",
     adjustment: Annotated[
         str, typer.Option(help="How a ranking allows for many comparisons: 'max-t' or 'holm'.")
     ] = "max-t",
@@ -51,8 +45,8 @@ def compare(
     ranking in which runs that share a letter cannot be told apart. Questions are matched by their ids; runs over other
     questions are compared unpaired, which is said.
 
-    RI is the index of the models' probabilities, where the runs have repeated draws (as run makes them by default);
-    single-draw RI is that of one reply a question, which is lower the more random a model is.
+    RI decides. Where all runs were sampled repeatedly (run --draws 2), the difference of corrected RI is shown below
+    it, with a sentence where the two disagree.
 
     Exit status: 0 done, 1 done without a run that could not be read, 2 bad input, or fewer than two that could be read.
     """
@@ -64,7 +58,7 @@ def compare(
 
     options = CompareOptions(
         variant=variant,
-        metric=None if metric is None else one_of("--metric", metric, list(METRIC_COLUMNS)),
+        metric=one_of("--metric", metric, list(METRIC_COLUMNS)),
         adjustment="holm" if one_of("--adjustment", adjustment, ["max-t", "holm"]) == "holm" else "max-t",
         penalty=penalty,
         truthfulness_weights=weights_of(truthfulness_weights) or TruthfulnessWeights(),

@@ -31,7 +31,7 @@ def paper(
     """
     from refusal_index.outcomes.files import write_atomically
     from refusal_index.studies.paper_figures import known_models
-    from refusal_index.studies.study import SINGLE_DRAWS, NotPossibleError, Study, StudyOptions, each_study
+    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, each_study
     from refusal_index.studies.writing import few_notes, index_text, write_study
 
     kinds = chosen_formats(formats)
@@ -55,7 +55,6 @@ def paper(
     for name, _title, reason in missing:
         console.say(f"not made: {name}: {reason}")
     console.say()
-    console.prose(SINGLE_DRAWS)
     console.say(f"{len(made)} studies of {len(made) + len(missing)}: {page}")
     if failed or found.left_out:
         raise typer.Exit(INCOMPLETE)

@@ -44,7 +44,7 @@ def plan(
     power: Annotated[float, typer.Option(help="Chance of finding that difference.", min=0.05, max=0.9999)] = 0.8,
     budget_requests: Annotated[
         float | None,
-        typer.Option(help="Split so many requests between questions and repeated draws, for the narrowest interval."),
+        typer.Option(help="Spend this many requests on the narrowest interval."),
     ] = None,
     budget_cost: Annotated[
         float | None, typer.Option(help="The same of so much money, at --request-cost for each request.")
@@ -53,31 +53,34 @@ def plan(
     refusal_slope: Annotated[
         float | None,
         typer.Option(
-            help="For a budget: how constant the model's refusals are, from 1 (very random) to 6. [default: as the "
-            "repeated draws of the pilot show, or 2]"
+            help="For --corrected: standard deviation over the questions of the probit of the probability of refusing, "
+            "from 1 (very random) to 6. [default: as the repeated draws of the pilot show, or 2]"
         ),
     ] = None,
-    error_slope: Annotated[float | None, typer.Option(help="The same of its answers.")] = None,
+    error_slope: Annotated[float | None, typer.Option(help="The same of the probability of being wrong.")] = None,
+    corrected: Annotated[
+        bool, typer.Option("--corrected", help="Plan for corrected RI, from questions asked twice, instead of RI.")
+    ] = False,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
     confidence_level: ConfidenceLevel = 0.95,
 ) -> None:
-    """Say how many questions a Refusal Index needs.
+    """Say how many questions RI needs, or corrected RI.
 
     From expected rates (--refusal-rate, --error-rate, --refusal-index) or a finished run: the half-width of the
     interval to be expected, the questions for a wanted one, and the questions for telling two models apart. Two runs
     over the same questions are planned for with the correlation that they show, over the interval of their difference.
-    With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and how many of
-    them twice, for the narrowest interval of the index of the probabilities; --questions is then the most there are.
+    With a budget (--budget-requests, or --budget-cost and --request-cost): how many questions to ask, and with
+    --corrected how many of them twice, for the narrowest interval; --questions is then the most there are.
     """
     from refusal_index.outcomes.planning import (
         PlanOptions,
         plan_apart,
-        plan_budget,
+        plan_corrected,
         plan_scenario,
         scenarios_of,
         slopes_shown,
     )
-    from refusal_index.outcomes.presentation.planning import apart_blocks, budget_blocks, scenario_blocks
+    from refusal_index.outcomes.presentation.planning import apart_blocks, corrected_blocks, scenario_blocks
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -87,16 +90,23 @@ def plan(
         raise OptionError("--variant: expected a run to take the variant from, got expected rates; leave it out")
     if pilot and any(value is not None for value in (refusal_rate, error_rate, refusal_index)):
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
+    if corrected and (difference is not None or len(pilot or ()) > 1):
+        raise OptionError(
+            "--corrected: expected a half-width, a number of questions or a budget for one model, got a difference of "
+            "two; leave out --corrected to plan for a difference in RI"
+        )
+    if not corrected and slopes != (None, None):
+        raise OptionError("--refusal-slope, --error-slope: expected --corrected beside them, got none")
     runs = _pilots(pilot, options) if pilot else ()
     if len(runs) == 2:
         console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
         return
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
     for name, scenario in expected.items():
-        if budget is not None:
+        if corrected:
             shown = slopes_shown(runs[0], variant).get(name) if runs else None
-            found = plan_budget(scenario, options, shown, single_draws=bool(runs))
-            console.show(budget_blocks(name, found, options))
+            found = plan_corrected(scenario, options, shown, from_run=bool(runs))
+            console.show(corrected_blocks(name, found, options))
             continue
         console.show(scenario_blocks(plan_scenario(name, scenario, options), options))
 
@@ -149,7 +159,9 @@ def _check(options: PlanOptions) -> None:
             raise OptionError(f"{name}: expected a number above 0 and below 2, the index's range, got {value}")
     for name, slope in (("--refusal-slope", options.refusal_slope), ("--error-slope", options.error_slope)):
         if slope is not None and not 0 < slope < float("inf"):
-            raise OptionError(f"{name}: expected a number above 0, got {slope:g}; of a constant model single draws do")
+            raise OptionError(
+                f"{name}: expected a number above 0, got {slope:g}; a constant model is planned for by RI"
+            )
     if options.half_width is not None and options.questions is not None:
         raise OptionError("plan: expected --half-width or --questions, got both; leave out one of them")
     if options.power <= 1 - options.confidence_level:

@@ -50,7 +50,7 @@ def study(
     tell_missing(found.runs)
     options = StudyOptions(penalty, confidence_level, seed, models)
     made = spec.make(found.runs, options)
-    print_made(made, write_study(made, out, kinds), (*made.notes, *([made.foot] if made.foot else [])))
+    print_made(made, write_study(made, out, kinds), made.notes)
     if found.left_out:
         raise typer.Exit(INCOMPLETE)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,12 @@ METRIC_LABELS: Mapping[str, str] = {
     "truthfulness_score": "Truthfulness",
     "error_rate": "Error",
     "refusal_index": "RI",
-    "single_draw_refusal_index": "single-draw RI",
+    "corrected_refusal_index": "Corrected RI",
 }
 """What figures and printed tables call the metrics."""
 
 METRIC_COLUMNS = {
-    name: label if label.isupper() or label.endswith("RI") else label.lower() for name, label in METRIC_LABELS.items()
+    name: label if label.isupper() else f"{label[0].lower()}{label[1:]}" for name, label in METRIC_LABELS.items()
 }
 """What the columns of a table of plain text call the metrics."""
 
@@ -104,6 +105,24 @@ def span(low: float | None, high: float | None) -> str:
 def interval_of(found: Estimate | RankedRun) -> str:
     """Show the interval of an estimate."""
     return interval(found.low, found.high)
+
+
+_CELLS_ARE_EMPTY = {
+    "estimated_from_single_responses:": "estimated from single responses, since no pair of repeated samples is ",
+    "zero_cell:": "no question is ",
+}
+
+
+def worded(reason: str | None) -> str:
+    """Show the code of a reason as words.
+
+    >>> worded("zero_cell:refused_right+answered_wrong")
+    'no question is refused right or answered wrong'
+    """
+    said = reason or "no reason given"
+    for code, words in _CELLS_ARE_EMPTY.items():
+        said = said.replace(code, words)
+    return re.sub(r"([:;])(?=\S)", r"\1 ", said).replace("+", " or ").replace("_", " ")
 
 
 def pvalue(value: float | None) -> str:

@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.comparison import CompareOptions, Difference, PairComparison, both_numbers
 from refusal_index.outcomes.counts import MISSING_LIMIT
-from refusal_index.outcomes.draws import INDEX, SINGLE_DRAW
+from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, pvalue, span, title
+from refusal_index.outcomes.presentation.blocks import (
+    interval,
+    interval_of,
+    number,
+    percent,
+    pvalue,
+    span,
+    title,
+    worded,
+)
 from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
-from refusal_index.outcomes.settings import always_alike
 from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
@@ -23,18 +31,11 @@ from refusal_index.stats.design import FEW_CLUSTERS
 if TYPE_CHECKING:
     from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns
 
-ONE_DRAW = (
-    "single-draw RI is the index of one reply a question, and not RI, that of the models' probabilities: of two models "
-    "with the same RI the one whose replies are more random has the lower single-draw RI. To compare RI, draw "
-    "questions twice in every run (run --draws 2 --repeat-questions 200)."
+CORRECTED_RI = (
+    "Corrected RI: RI estimated for the models' probabilities of refusing and of being wrong, from repeated samples of "
+    "forced answers."
 )
-SEVERAL_DRAWS = (
-    "RI is the index of the models' probabilities; single-draw RI, that of one reply a question, also differs where "
-    "one model's replies are more random than the other's."
-)
-ALL_ALIKE = "At temperature 0 every draw is the same reply, so that RI is single-draw RI."
-SOME_ALIKE = "At temperature 0 every draw is the same reply, so that one is enough of"
-RANKED_BY = "Ranked by RI, the index of the models' probabilities"
+DETERMINISTIC = "Corrected RI repeats RI: both models were asked at temperature 0."
 MEASURES = {"auroc": "AUROC", "brier": "Brier"}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
@@ -57,7 +58,8 @@ def pair_blocks(found: TwoRuns) -> Iterator[Block]:
     )
     yield from ("", Table.of(columns, rows, left=("metric", "variant", "status")))
     yield from ("", _primary(found, adjusted))
-    yield from ("", _which_index(found))
+    for line in _about_corrected(found):
+        yield from ("", line)
     for line in _reasons(runs, found.pair):
         yield from ("", line)
     yield from _confidence(found)
@@ -123,10 +125,8 @@ def ranking_blocks(found: RankedRuns) -> Iterator[Block]:
         yield from ("", "There is nothing to rank: fewer than two models have an index with a standard error.")
     else:
         yield from _ranked_blocks(found)
-    if ranking.metric == SINGLE_DRAW:
-        yield from ("", ONE_DRAW)
-    elif ranking.metric == INDEX:
-        yield from ("", f"{RANKED_BY}{_from_draws(runs)}")
+    if ranking.metric == CORRECTED:
+        yield from ("", CORRECTED_RI)
     yield from _asked_otherwise(runs)
 
 
@@ -181,30 +181,53 @@ def _cells(difference: Difference, level: float) -> Iterator[str]:
     yield difference.status
 
 
-def _alike(runs: Sequence[ComparedRun]) -> list[str]:
-    return [run.label for run in runs if always_alike(run.settings)]
+def _about_corrected(found: TwoRuns) -> Iterator[str]:
+    """Say what the corrected index is and rests on, and where it disagrees with RI, or the models differ in noise."""
+    pair, index, corrected = found.pair, found.pair.headline, found.pair.corrected
+    if pair.repeats_ri:
+        yield DETERMINISTIC
+    if pair.repeats_ri or not isinstance(corrected, CorrectedDifference):
+        return
+    drawn = [(one.name, one.corrected) for one in pair.variants if isinstance(one.corrected, CorrectedDifference)]
+    each = [_questions(one) if len(pair.variants) == 1 else f"{name} {_questions(one)}" for name, one in drawn]
+    yield f"{CORRECTED_RI} Sampled repeatedly: {'; '.join(dict.fromkeys(each))}."
+    alpha = 1 - found.options.confidence_level
+    if None not in (index.pvalue, corrected.pvalue) and _ahead(index, alpha) != _ahead(corrected, alpha):
+        yield (
+            f"RI and corrected RI disagree: by RI {_finding(found.runs, index, alpha)}, by corrected RI "
+            f"{_finding(found.runs, corrected, alpha)}. RI decides."
+        )
+    random = corrected.reliability_pvalue
+    if random is not None and random < alpha:
+        less, more = _by_reliability(found.runs, corrected)
+        yield (
+            f"The models differ in how random they are ({_p(random)}): the responses of {more} vary more from "
+            f"sample to sample than those of {less}, so sampling noise may change its RI more."
+        )
 
 
-def _from_draws(runs: Sequence[ComparedRun]) -> str:
-    """Say what RI is made from, where not every run replies alike each time."""
-    alike = _alike(runs)
-    if len(alike) == len(runs):
-        return f". {ALL_ALIKE}"
-    rest = f" {SOME_ALIKE} {', '.join(alike)}." if alike else ""
-    return f", from questions drawn repeatedly and one draw of all.{rest}"
+def _ahead(difference: Difference, alpha: float) -> int:
+    """Return which run has the higher number beyond chance: 1, -1, or 0 for neither."""
+    if difference.pvalue is None or difference.estimate is None or difference.pvalue >= alpha:
+        return 0
+    return 1 if difference.estimate > 0 else -1
 
 
-def _which_index(found: TwoRuns) -> str:
-    """Say which index is compared, and on what that of the probabilities rests."""
-    pair, alike = found.pair, _alike(found.runs)
-    drawn = [(one.name, one.index) for one in pair.variants if one.index is not None]
-    if not drawn:
-        return ONE_DRAW
-    each = [_questions(index) if len(pair.variants) == 1 else f"{name} {_questions(index)}" for name, index in drawn]
-    if len(alike) == len(found.runs):
-        return ALL_ALIKE
-    rest = f" {SOME_ALIKE} {alike[0]}." if alike else ""
-    return f"{SEVERAL_DRAWS} Drawn repeatedly: {'; '.join(dict.fromkeys(each))}.{rest}"
+def _finding(runs: Sequence[ComparedRun], difference: Difference, alpha: float) -> str:
+    ahead, p = _ahead(difference, alpha), _p(difference.pvalue)
+    return f"{runs[0 if ahead > 0 else 1].label} is higher ({p})" if ahead else f"neither is higher ({p})"
+
+
+def _p(value: float | None) -> str:
+    shown = pvalue(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
+def _by_reliability(runs: Sequence[ComparedRun], difference: CorrectedDifference) -> tuple[str, str]:
+    """Return the labels of the less and of the more random run."""
+    first, second = (one.reliability or 0.0 for one in (difference.first, difference.second))
+    labels = runs[0].label, runs[1].label
+    return labels if first >= second else labels[::-1]
 
 
 def _questions(difference: CorrectedDifference) -> str:
@@ -221,7 +244,7 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
         )
     for run in found.found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
-        yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({run.reason})."
+        yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({worded(run.reason)})."
     if tested := found.found.ranking.boundary_pairs:
         each = (
             f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"
@@ -237,8 +260,7 @@ def missing_lines(runs: Sequence[ComparedRun]) -> Iterator[str]:
         asked = {variant: first_draws(run.variants[variant]).height for variant in found}
         many = any(missing.questions > MISSING_LIMIT * asked[variant] for variant, missing in found.items())
         each = ", ".join(
-            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} "
-            f"(single-draw RI {span(missing.low, missing.high)})"
+            f"{title(variant)} {missing.questions:,} of {asked[variant]:,} (RI {span(missing.low, missing.high)})"
             for variant, missing in found.items()
         )
         begins, ends = ("Incomplete: ", BIASED) if many else ("", "")
@@ -279,7 +301,7 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
             grouped.setdefault(key, []).append(METRIC_COLUMNS[name])
     for (status, reason), names in grouped.items():
         advice = "go by the interval" if status == "boundary" else "there is no difference to speak of"
-        if METRIC_COLUMNS[SINGLE_DRAW] in names and any(one.method == "power_divergence" for one in found):
+        if METRIC_COLUMNS[INDEX] in names and any(one.method == "power_divergence" for one in found):
             advice += "; its p-value needs no standard error (power divergence)"
         yield f"{', '.join(dict.fromkeys(names))}: {status} ({reason}); {advice}."
 
@@ -287,4 +309,4 @@ def _reasons(runs: Sequence[ComparedRun], pair: PairComparison) -> Iterator[str]
 def _named(runs: Sequence[ComparedRun], reason: str | None) -> str:
     first, second = (run.label for run in runs)
     said = (reason or "").replace("first:", f"{first}: ").replace("second:", f"{second}: ")
-    return said.replace(";", "; ").replace("zero_cell:", "no question is ").replace("_", " ")
+    return worded(said)

@@ -191,7 +191,7 @@ def _of_other_answers(one: MethodSummary) -> Iterator[str]:
             yield (
                 f"{under}the run's own answers to these questions are right in {share(own)}, the answers scored here "
                 f"in {share(scored)}: the model answers otherwise when it must. Both sides are compared by the "
-                "latter, so that their single-draw RI is not the run's."
+                "latter, so that their RI is not the run's."
             )
 
 
@@ -202,7 +202,7 @@ def against_table(summary: Sequence[MethodSummary]) -> Table:
         "refusals of",
         "n",
         "refused",
-        "single-draw RI by score",
+        "RI by score",
         "by refusals",
         "difference",
         "interval",
@@ -251,7 +251,7 @@ def _reason(one: AgainstRefusals) -> str:
 def _numbers(one: AgainstRefusals) -> str:
     if one.verdict == "undefined":
         return _reason(one)
-    named = (("single-draw RI", one.refusal_index), ("errors among the answers given", one.answered_error_rate))
+    named = (("RI", one.refusal_index), ("errors among the answers given", one.answered_error_rate))
     return f"({', '.join(f'{name} {_signed(found)}' for name, found in named)})"
 
 
@@ -270,7 +270,7 @@ def told(one: AgainstRefusals, method: str) -> str:
     index, errors = one.refusal_index, one.answered_error_rate
     return (
         f"{under} the model refused {one.refused:,} of {one.questions:,} questions. Refusing instead the "
-        f"{one.refused:,} with the lowest {method} turns single-draw RI from {number(index.refusals)} into "
+        f"{one.refused:,} with the lowest {method} turns RI from {number(index.refusals)} into "
         f"{number(index.score)} ({_difference(index)}), and the share of errors among the answers given from "
         f"{share(errors.refusals)} into {share(errors.score)} ({_points(errors)}): {_CONCLUSIONS[one.verdict]}."
     )

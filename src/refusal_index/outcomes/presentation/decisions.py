@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from refusal_index.outcomes.labels import Labels, Source
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title, worded
 from refusal_index.outcomes.sensitivity import DecisionOptions, Decisions
 from refusal_index.stats import MisgradingRange, PredictionPowered
 
@@ -44,8 +44,8 @@ def decisions_blocks(found: Sequence[Decisions], options: DecisionOptions) -> It
         yield title(one.model, one.dataset, one.variant)
         yield _metrics_table(one, options)
         level = percent(options.confidence_level)
-        columns = ("single-draw RI if", "estimate", f"{level} interval", "status")
-        yield from ("", Table.of(columns, _index_rows(one, options), left=("single-draw RI if", "status")))
+        columns = ("RI if", "estimate", f"{level} interval", "status")
+        yield from ("", Table.of(columns, _index_rows(one, options), left=("RI if", "status")))
         for line in _notes(one):
             yield from ("", line)
     for source, labels in (options.labels or {}).items():
@@ -79,11 +79,11 @@ def _index_rows(found: Decisions, options: DecisionOptions) -> Iterator[Row]:
     missing, level = found.missing, options.confidence_level
     ends = f"{number(missing.low)} to {number(missing.high)}"
     ends_interval = interval(*missing.confidence_interval(level).or_none())
-    yield "whatever is missing is anything", ends, ends_interval, missing.reason or "ok"
+    yield "whatever is missing is anything", ends, ends_interval, _status(missing.reason)
     yield from _topic_rows(found)
     for name, corrected in found.corrections.items():
         spread = interval(*corrected.confidence_interval(level, rng=SEED).or_none())
-        yield name, number(corrected.estimate), spread, corrected.reason or "ok"
+        yield name, number(corrected.estimate), spread, _status(corrected.reason)
     right, wrong = (percent(rate) for rate in options.errors)
     name = f"the grader errs on up to {right} of right and {wrong} of wrong answers"
     yield name, _range(found.misgrading), "", _range_status(found.misgrading)
@@ -95,14 +95,14 @@ def _scoring_rows(found: Decisions) -> Iterator[Row]:
     known = found.scoring.knows_refused_again
     for rule in found.scoring.rules:
         if not known and rule.rule in RULES_ON_REFUSED_AGAIN:
-            yield RULES[rule.rule], NOT_KNOWN, "", "no_forced_grade"
+            yield RULES[rule.rule], NOT_KNOWN, "", "no forced grade"
         else:
             name = "as scored" if not known and rule.rule == "refused_again_wrong" else RULES[rule.rule]
-            yield name, number(rule.estimate), "", rule.reason or "ok"
+            yield name, number(rule.estimate), "", _status(rule.reason)
 
 
 def _draws_rows(found: Decisions) -> Iterator[Row]:
-    """Yield what leads from single draws to the index of the probabilities, one change at a time."""
+    """Yield what leads from RI to the corrected index, one change at a time."""
     draws = found.draws
     if draws is None:
         return
@@ -111,8 +111,8 @@ def _draws_rows(found: Decisions) -> Iterator[Row]:
         ("  of another draw", draws.uncorrected),
     ):
         yield name, number(value), "", UNDEFINED if value is None else "ok"
-    index = draws.refusal_index
-    yield "  without chance: RI itself", number(index.estimate), interval_of(index), index.reason or "ok"
+    index = draws.corrected_refusal_index
+    yield "  without sampling noise: corrected RI", number(index.estimate), interval_of(index), _status(index.reason)
 
 
 def _topic_rows(found: Decisions) -> Iterator[Row]:
@@ -120,10 +120,20 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
     if topics is None:
         return
     within, told = topics.within, f"{topics.informative} of {topics.topics} topics say something"
-    yield "within topics", number(within.estimate), interval_of(within), within.reason or told
+    yield (
+        "within topics",
+        number(within.estimate),
+        interval_of(within),
+        _status(within.reason, told),
+    )
     for one in topics.each[:MOST_TOPICS]:
         index, status = one.refusal_index, f"{one.questions:,} questions"
-        yield f"  within {one.topic}", number(index.estimate), interval_of(index), index.reason or status
+        yield (
+            f"  within {one.topic}",
+            number(index.estimate),
+            interval_of(index),
+            _status(index.reason, status),
+        )
 
 
 def _notes(found: Decisions) -> Iterator[str]:
@@ -171,4 +181,8 @@ def _range(spread: MisgradingRange) -> str:
 
 def _range_status(spread: MisgradingRange) -> str:
     only_far = spread.status == "undefined" and spread.ends[0].estimate is not None
-    return f"{spread.reason} at the largest rates" if only_far else spread.reason or "ok"
+    return f"{worded(spread.reason)} at the largest rates" if only_far else _status(spread.reason)
+
+
+def _status(reason: str | None, otherwise: str = "ok") -> str:
+    return otherwise if reason is None else worded(reason)

@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from refusal_index.outcomes.draws import SINGLE_DRAW
+from refusal_index.outcomes.draws import CORRECTED, NO_REPEATED_QUESTIONS
 from refusal_index.outcomes.errors import shortened
-from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, UNDEFINED, Block, Table, listed, number, percent
+from refusal_index.outcomes.presentation.blocks import (
+    METRIC_COLUMNS,
+    UNDEFINED,
+    Block,
+    Table,
+    listed,
+    number,
+    percent,
+    worded,
+)
 from refusal_index.outcomes.presentation.blocks import pvalue as shown_pvalue
 from refusal_index.outcomes.stopping import Stop
 
@@ -22,10 +31,13 @@ WORDS = {
 }
 """What a model did with a question."""
 
-SINGLE = (
-    "single-draw RI is the index of one reply a question; with repeated draws in both runs (run --draws 2) the gate is "
-    "about RI, that of the model's probabilities."
-)
+NO_CHANGES = {
+    "single_responses": "Single responses cannot show that any one question changed: each may come out differently "
+    "when it is asked again. Sample questions more than once in both runs (run --draws 5) to see which changed.",
+    "too_few_samples": "So few samples per question cannot show that any one question changed: 4 in both runs could "
+    "(run --draws 4), more are better.",
+}
+"""Why no changed questions are listed."""
 
 
 def gate_blocks(found: GateResult) -> Iterator[Block]:
@@ -41,7 +53,7 @@ def gate_blocks(found: GateResult) -> Iterator[Block]:
         yield line
     if found.changed:
         yield ""
-        yield "Changed most:"
+        yield "Changed by more than sampling noise, most changed first:"
         yield changed_table(found)
 
 
@@ -74,15 +86,15 @@ def notes(found: GateResult) -> Iterator[str]:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
     if short and not found.within_look:
-        yield f"Without a grade: {listed(short)} questions, or of their further draws."
-    if any(one.named.metric == SINGLE_DRAW for one in found.guards):
-        yield SINGLE
+        yield f"Absent or without a grade: {listed(short)} questions, or of their further draws."
     if found.settings_that_differ and found.guards:
         verb = "differs" if len(found.settings_that_differ) == 1 else "differ"
         yield (
             f"The runs were not asked alike: {', '.join(found.settings_that_differ)} {verb}. The difference may come "
             "from there."
         )
+    if found.no_changes is not None and found.guards and not found.changed:
+        yield NO_CHANGES[found.no_changes]
 
 
 def more_questions(found: GateResult) -> str:
@@ -127,7 +139,7 @@ def changed_table(found: GateResult) -> Table:
 
 def guard_name(one: GuardResult) -> str:
     """Return what a guard is called, as in tables of metrics."""
-    return METRIC_COLUMNS.get(one.named.metric, one.named.metric.replace("_", " "))
+    return METRIC_COLUMNS.get(one.named.guard.name, one.named.guard.name.replace("_", " "))
 
 
 def allowed(one: GuardResult) -> str:
@@ -140,8 +152,10 @@ def allowed(one: GuardResult) -> str:
 
 def reason_of(one: GuardResult) -> str:
     """Say why a guard's number is none."""
+    if one.named.guard.name == CORRECTED and one.named.reason == NO_REPEATED_QUESTIONS:
+        return "no question was sampled more than once in both runs (run --draws 2)"
     said = (one.named.reason or "it has no interval").replace("first:", "candidate: ").replace("second:", "baseline: ")
-    return said.replace(";", "; ").replace("zero_cell:", "no question is ").replace("_", " ")
+    return worded(said)
 
 
 def judged(found: GateResult) -> str:
@@ -216,8 +230,8 @@ def _incomplete(found: GateResult) -> str:
     each = listed([f"{percent(round(found.missing[one], 4))} of the {one}'s" for one in found.incomplete])
     most = percent(found.policy.max_missing)
     return (
-        f"{each} questions, or of their further draws, have no grade; with more than {most} missing nothing is "
-        "decided, as what is missing may differ from the rest; run its command again."
+        f"{each} questions, or of their further draws, are absent or have no grade; with more than {most} missing "
+        "nothing is decided, as what is missing may differ from the rest; run its command again."
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from refusal_index.outcomes.planning import BudgetPlan, PairPlan, PlanOptions, ScenarioPlan
+from refusal_index.outcomes.planning import CorrectedPlan, PairPlan, PlanOptions, ScenarioPlan
 from refusal_index.outcomes.presentation import UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, interval, number, percent
-from refusal_index.stats import SamplePlan
+from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, interval, number, percent, worded
+from refusal_index.stats import RepeatPlan, SamplePlan
 
 
 def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]:
@@ -15,13 +15,13 @@ def scenario_blocks(plan: ScenarioPlan, options: PlanOptions) -> Iterator[Block]
     expected = plan.scenario
     yield (
         f"{plan.name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
-        f"single-draw RI {number(expected.refusal_index)}"
+        f"RI {number(expected.refusal_index)}"
     )
     if plan.sizes[0].half_width is None:
-        yield from (f"  no plan: {plan.sizes[0].status} ({_worded(plan.sizes[0].reason)})", "")
+        yield from (f"  no plan: {plan.sizes[0].status} ({worded(plan.sizes[0].reason)})", "")
         return
     yield f"  half-width of the {percent(options.confidence_level)} interval to be expected"
-    columns = ("questions", "single-draw RI +-", "forced requests", "smallest cell", "")
+    columns = ("questions", "RI +-", "forced requests", "smallest cell", "")
     yield Table.of(columns, map(_size_row, plan.sizes), left=("",))
     if (n := plan.sizes[-1].n) is not None:
         widths = ", ".join(f"{METRIC_COLUMNS[metric]} +-{width:.3f}" for metric, width in plan.other_metrics.items())
@@ -41,7 +41,7 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     )
     columns = (
         "variant",
-        "single-draw RI of either",
+        "RI of either",
         "difference",
         f"{level} interval",
         "correlation",
@@ -58,23 +58,28 @@ def apart_blocks(labels: Sequence[str], plans: Mapping[str, PairPlan], options: 
     )
 
 
-def budget_blocks(name: str, found: BudgetPlan, options: PlanOptions) -> Iterator[Block]:
-    """Yield how a budget is best split between questions and repeated draws."""
-    plan = found.split
-    asked = f"{name}: of {options.budget:,.0f} requests, to know the index of the probabilities best"
-    if plan.half_width is None or plan.n is None or plan.repeated is None:
-        yield f"{asked}: no plan ({_worded(plan.reason)})"
-        return
-    command = f"run --variants VARIANT --limit {plan.n} --draws 2 --repeat-questions {plan.repeated}"
+def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> Iterator[Block]:
+    """Yield what the interval of the corrected index takes."""
+    expected, level = found.scenario, percent(options.confidence_level)
     yield (
-        f"{asked}: {plan.n:,} questions under one prompt, {plan.repeated:,} of them drawn twice ({command}): "
-        f"{plan.requests:,.0f} requests, {percent(options.confidence_level)} interval +-{plan.half_width:.3f}, of a "
-        f"model with probit slopes {found.refusal_slope:.3g} (refusals) and {found.error_slope:.3g} (errors)"
+        f"{name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
+        f"corrected RI {number(expected.refusal_index)}, of a model with probit slopes {found.refusal_slope:.3g} "
+        f"(refusals) and {found.error_slope:.3g} (errors)"
     )
+    if found.sizes[0].half_width is None:
+        yield from (f"  no plan: {worded(found.sizes[0].reason)}", "")
+        return
+    of_budget = "" if options.budget is None else f" with {options.budget:,.0f} requests under one prompt"
+    yield f"  half-width of the {level} interval to be expected{of_budget}"
+    columns = ("questions", "of them asked twice", "requests", "corrected RI +-")
+    yield Table.of(columns, (_corrected_row(plan) for plan in found.sizes))
+    one = found.sizes[-1]
+    some = "" if one.repeated == one.n else f" --repeat-questions {one.repeated}"
+    yield from (f"  run --limit {one.n} --draws 2{some} asks as in the last row", "")
 
 
-def _worded(reason: str | None) -> str:
-    return (reason or "no reason given").replace("_", " ")
+def _corrected_row(plan: RepeatPlan) -> Iterator[str]:
+    yield from (f"{plan.n:,}", f"{plan.repeated:,}", f"{plan.requests:,.0f}", number(plan.half_width))
 
 
 def _size_row(plan: SamplePlan) -> Iterator[str]:
@@ -89,9 +94,9 @@ def _difference(plan: ScenarioPlan, lower: float, options: PlanOptions) -> Itera
     if plan.apart is None:
         yield f"  no model has an index lower by {options.difference:g}"
         return
-    start = f"  to tell it apart from a model with single-draw RI {lower:.3f}"
+    start = f"  to tell it apart from a model with RI {lower:.3f}"
     if plan.apart.n is None:
-        yield f"{start}: no plan ({_worded(plan.apart.reason)})"
+        yield f"{start}: no plan ({worded(plan.apart.reason)})"
         return
     yield (
         f"{start} with a chance of {percent(options.power)}: {plan.apart.n:,} "
@@ -108,7 +113,7 @@ def _apart_row(variant: str, plan: PairPlan) -> Iterator[str]:
     yield number(needed.difference)
     yield interval(*plan.seen.or_none())
     yield f"{needed.correlation:.2f}"
-    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({_worded(needed.reason)})"
+    yield f"{needed.n:,}" if needed.n is not None else f"{UNDEFINED} ({worded(needed.reason)})"
     yield (
         UNDEFINED
         if plan.fewest is None

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refusal_index.outcomes.counts import Completeness
-from refusal_index.outcomes.draws import INDEX, NO_REPEATED_QUESTIONS, SINGLE_DRAW, DrawsSummary
+from refusal_index.outcomes.draws import CORRECTED, INDEX, DrawsSummary
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
 from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
-from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title
+from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title, worded
 from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE, measures_blocks
-from refusal_index.outcomes.presentation.prompts import copula_sentence, spread_sentence
+from refusal_index.outcomes.presentation.prompts import spread_sentence
 from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import Estimate
@@ -22,23 +22,20 @@ MISSING = "range of the missing"
 OF_ERRORS = ("hallucination_rate", "omniscience_index", "truthfulness_score")
 """The metrics that set wrong answers against refusals: they have a table of their own."""
 
-METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, SINGLE_DRAW, *OF_ERRORS))
+METRICS = tuple(name for name in METRIC_COLUMNS if name not in (INDEX, CORRECTED, *OF_ERRORS))
 """The metrics that have a column behind the index."""
 
-ONE_DRAW = (
-    "single-draw RI is the index of one reply a question, and not RI, that of the model's probabilities of refusing "
-    "and of being wrong: the more random the replies, the nearer it is to 0, and chance that a refusal and its own "
-    "answer share moves it too. RI takes questions that were drawn twice (run --draws 2 --repeat-questions 200)."
+WHAT_RI_IS = (
+    "RI is the Refusal Index as the paper reports it: the rank correlation between refusing a question and getting it "
+    "wrong, estimated from one response per question."
 )
-SEVERAL_DRAWS = (
-    "RI is the index of the model's probabilities of refusing and of being wrong, from the questions that were drawn "
-    "repeatedly and one draw of all. single-draw RI is that of one reply a question, the nearer to 0 the more random "
-    "the replies."
+WHAT_CORRECTED_RI_IS = (
+    "RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples of forced "
+    "answers."
 )
+REPEATS_RI = "Corrected RI repeats RI: the model was asked at temperature 0, so it has no sampling noise."
 STEPS = ("forced for all", "of another draw")
-"""What changes between the index of single draws and that of the probabilities, before chance is taken out."""
-
-ALIKE = "RI is that of single draws: at temperature 0 every draw is the same reply."
+"""What changes from RI to the corrected RI, before sampling noise is removed."""
 
 SHOWN = 8
 """Most variants to name at the top as incomplete."""
@@ -50,7 +47,8 @@ def summary_blocks(summary: Summary) -> Iterator[Block]:
     if lacks is not None:
         yield from (lacks, "")
     yield from (summary_table(summary), "", errors_table(summary))
-    yield from ("", which_index(summary))
+    for line in which_index(summary):
+        yield from ("", line)
     for pooled in summary.pooled:
         yield from ("", _pooled(summary, pooled))
     if any(variant.draws for variant in summary.variants):
@@ -91,16 +89,16 @@ def _scored_of(summary: Summary, short: Sequence[tuple[VariantSummary, Completen
     return ", ".join(each) + (f" and {len(short) - SHOWN:,} more" if len(short) > SHOWN else "")
 
 
-def which_index(summary: Summary) -> str:
-    """Say in a sentence which index is shown, and what it is not."""
-    if any(variant.draws for variant in summary.variants):
-        return SEVERAL_DRAWS
-    return ALIKE if _any_defined(summary) else ONE_DRAW
-
-
-def _any_defined(summary: Summary) -> bool:
-    """Whether some variant has the index of the probabilities, or a reason of its own why it has none."""
-    return any(variant.metric(INDEX).reason != NO_REPEATED_QUESTIONS for variant in summary.variants)
+def which_index(summary: Summary) -> Iterator[str]:
+    """Say in a sentence each what RI is, and what the corrected index is and comes to, where there is one."""
+    yield WHAT_RI_IS
+    corrected = [(one, one.corrected) for one in summary.variants if one.corrected is not None]
+    if all(one.repeats_ri for one, _ in corrected):
+        yield from [REPEATS_RI] if corrected else []
+        return
+    unnamed = len(summary.variants) == 1 and corrected[0][0].variant is None
+    each = (f"{'' if unnamed else _title(summary, one) + ' '}{_in_words(found)}" for one, found in corrected)
+    yield f"Corrected RI is {', '.join(each)}: {WHAT_CORRECTED_RI_IS}"
 
 
 def summary_table(summary: Summary) -> Table:
@@ -109,8 +107,7 @@ def summary_table(summary: Summary) -> Table:
     metrics = (METRIC_COLUMNS[name] for name in METRICS)
     missing = (MISSING,) if _any_missing(summary) else ()
     level = f"{percent(summary.confidence_level)} interval"
-    indices = [METRIC_COLUMNS[name] for name in ((INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,))]
-    numbers = ("n", *(column for index in indices for column in (index, level)), *metrics, *missing, "scoring rules")
+    numbers = ("n", METRIC_COLUMNS[INDEX], level, *metrics, *missing, "scoring rules")
     columns = (heading, *numbers, "status", "unscored", "forced refused")
     return Table.of(columns, (_row(summary, variant) for variant in summary.variants), left=(heading, "status"))
 
@@ -152,13 +149,11 @@ def usage_text(summary: Summary) -> str | None:
 
 
 def _row(summary: Summary, variant: VariantSummary) -> Iterator[str]:
-    rules = variant.sensitivity.range_of(SINGLE_DRAW)
+    rules = variant.sensitivity.range_of(INDEX)
     missing, forced = variant.completeness, variant.forced_refusals
     yield _title(summary, variant)
     yield f"{variant.table.n:,}"
-    for name in (INDEX, SINGLE_DRAW) if _any_defined(summary) else (SINGLE_DRAW,):
-        index = variant.metric(name)
-        yield from (number(index.estimate), interval_of(index))
+    yield from (number(variant.index.estimate), interval_of(variant.index))
     yield from (number(variant.metric(name).estimate) for name in METRICS)
     if _any_missing(summary):
         yield span(variant.missing.low, variant.missing.high) if variant.missing else UNDEFINED
@@ -177,9 +172,9 @@ def _remarks(variant: VariantSummary) -> Iterator[str]:
     if complete.unscored and not any(warning.code in said for warning in variant.warnings):
         reasons = ", ".join(f"{reason} {count:,}" for reason, count in complete.reasons.items())
         yield f"{complete.unscored:,} of {complete.asked:,} questions could not be scored ({reasons})."
-    index = variant.metric(INDEX)
-    if variant.draws is not None and index.status != "ok" and index.reason != variant.metric(SINGLE_DRAW).reason:
-        yield f"RI is {_why(index)}."
+    corrected = variant.corrected
+    if corrected is not None and corrected.reason not in (None, variant.index.reason):
+        yield f"Corrected RI is {_why(corrected)}."
     yield from _within_sources(variant)
     for warning in variant.warnings:
         yield warning.message
@@ -192,29 +187,28 @@ def _within_sources(variant: VariantSummary) -> Iterator[str]:
         return
     each = ", ".join(f"{one.topic} {_in_words(one.refusal_index)}" for one in topics.each)
     yield (
-        f"within the sources single-draw RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is "
+        f"within the sources RI is {_in_words(topics.within)} ({each}); what the mix shows beyond that is "
         "telling its sources apart."
     )
 
 
 def _pooled(summary: Summary, pooled: PooledSummary) -> str:
-    """Say the joint estimate, how far the variants lie apart, and whether the copula behind the index holds."""
+    """Say the joint estimate, and how far the variants lie apart."""
     known = [part for part in (pooled.model, pooled.dataset) if part]
     whose = "" if _shared_source(summary) else ", ".join(known) + ", "
-    index, single = pooled.index, pooled.single_draw
-    name = METRIC_COLUMNS[index.name]
+    index, corrected, name = pooled.refusal_index, pooled.corrected_refusal_index, METRIC_COLUMNS[INDEX]
     if index.estimate is None:
-        return f"{whose}all variants jointly: {name} undefined ({index.reason})."
+        return f"{whose}all variants jointly: {name} undefined ({worded(index.reason)})."
     ends = f" {interval_of(index)}" if index.low is not None else ""
-    if index.name == INDEX and single.estimate is not None:
-        ends += f", {METRIC_COLUMNS[SINGLE_DRAW]} {_in_words(single)}"
+    if corrected is not None:
+        ends += f", {METRIC_COLUMNS[CORRECTED]} {_in_words(corrected)}"
     left_out = f", without {', '.join(pooled.left_out)}" if pooled.left_out else ""
-    told = spread_sentence(pooled) + copula_sentence(pooled, 1 - summary.confidence_level)
+    told = spread_sentence(pooled)
     return f"{whose}all variants jointly: {name} {index.estimate:.3f}{ends}{left_out}{told}."
 
 
 def _draws_table(summary: Summary) -> Table:
-    columns = ("repeated draws", "questions", "draws", METRIC_COLUMNS[SINGLE_DRAW], *STEPS, METRIC_COLUMNS[INDEX])
+    columns = ("repeated draws", "questions", "draws", METRIC_COLUMNS[INDEX], *STEPS, METRIC_COLUMNS[CORRECTED])
     further = ("refusals repeat", "errors repeat", "Spearman of frequencies", "AUROC of P(Answering)")
     rows = ((_title(summary, one), *_draws_row(one, one.draws)) for one in summary.variants if one.draws is not None)
     return Table.of((*columns, *further), rows, left=("repeated draws",))
@@ -223,24 +217,28 @@ def _draws_table(summary: Summary) -> Table:
 def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
     yield f"{draws.questions:,}"
     yield f"{draws.draws:,}"
-    yield number(variant.metric(SINGLE_DRAW).estimate)
-    yield from (number(value) for value in (draws.forced_for_all, draws.uncorrected, draws.refusal_index.estimate))
+    yield number(variant.index.estimate)
+    yield from (
+        number(value) for value in (draws.forced_for_all, draws.uncorrected, draws.corrected_refusal_index.estimate)
+    )
     yield from (number(value) for value in (draws.refusal_reliability, draws.error_reliability))
     for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
         yield f"{number(found.estimate)} {interval_of(found)}"
 
 
 def _why(index: Estimate) -> str:
-    """Say why an index of the probabilities is no plain number."""
+    """Say why a corrected index is no plain number."""
     reason = index.reason or ""
     if reason == "corrected_rho_reaches_one":
-        told = "single draws show as close a relation as their noise leaves room for"
-    elif reason.startswith("zero_cell:"):
-        told = f"of the questions drawn repeatedly none is {reason.removeprefix('zero_cell:').replace('_', ' ')}"
+        told = "the samples are as closely related as their noise allows"
     elif reason.endswith("not_positive"):
-        told = "two draws of a question agree no more than by chance, or too few were drawn repeatedly to tell"
+        told = "two samples of a question agree no more than by chance, or too few questions were sampled repeatedly"
     else:
-        told = reason.replace("_", " ")
+        told = worded(reason)
+    if index.status == "not_identified":
+        return f"not identified, as its interval rules nothing out ({told})"
+    if reason.startswith("estimated_from"):
+        return f"{told}; this takes the noise of refusals and of answers for independent, which its interval does not"
     if index.status == "boundary":
         return f"at its limit of {index.estimate:+.0f}, since {told}; go by the interval"
     return f"undefined: {told}"

@@ -25,7 +25,9 @@ def threshold_blocks(threshold: Threshold) -> Iterator[Block]:
         yield from ("", line)
     yield from ("", f"On the other half, over the same answers ({_scale(threshold)}):", "")
     yield _points_table(threshold)
-    if threshold.rule is not None:
+    if same := [_name(threshold, one) for one in threshold.points if one.same_as_cut]:
+        yield from ("", f"{threshold.rule} answers the same questions as {listed(same)}: there is nothing to compare.")
+    if any(one.difference is not None for one in threshold.points):
         yield from ("", f"{threshold.rule} less each of the others, on the same questions:", "")
         yield _differences_table(threshold)
         if isinstance(found, UtilityThreshold):
@@ -68,11 +70,14 @@ def _why_none(threshold: Threshold, found: RiskThreshold) -> str:
             f"cut would be expected to show it with {confidence} confidence"
         )
     first = found.tested[0]
-    return (
-        f"at the most cautious cut tested, {rule_of(threshold.answers, first.cut)}, {first.n_errors:,} of "
-        f"{first.n_answered:,} answers are wrong, so that with {confidence} confidence the rate is only known to be at "
-        f"most {100 * first.upper_bound:.1f} %; more questions may show more"
+    seen = (
+        f"at the first cut tested, {rule_of(threshold.answers, first.cut)}, {first.n_errors:,} of "
+        f"{first.n_answered:,} answers are wrong, so with {confidence} confidence the error rate is at most "
+        f"{100 * first.upper_bound:.1f} %. Higher cuts would leave too few answers to test"
     )
+    if first.n_errors > found.max_error * first.n_answered:
+        return f"{seen}, and more questions would hardly lower this one: the rate seen is itself above the limit"
+    return f"{seen}; more questions could show that the rate is within the limit"
 
 
 def _seen(threshold: Threshold) -> str:

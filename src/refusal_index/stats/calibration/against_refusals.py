@@ -119,7 +119,7 @@ def compare_with_refusals(score: ArrayLike, refused: ArrayLike, wrong: ArrayLike
     Returns
     -------
     RefusalComparison
-        Differences of the single-draw Refusal Index, in [-2, 2], and of the error rate among the answered and the
+        Differences of the Refusal Index, in [-2, 2], and of the error rate among the answered and the
         correct rate, in [-1, 1], each paired by question. Without a question refused, or without an error, there is
         nothing to compare: the index is undefined, and the rates, where there are any, have no interval.
 

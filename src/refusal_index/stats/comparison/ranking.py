@@ -270,7 +270,7 @@ def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
     return [
         (one.row, other.row)
         for one, other in combinations(described, 2)
-        if "boundary" in (one.status, other.status) and "undefined" not in (one.status, other.status)
+        if {one.status, other.status} != {"ok"} and "undefined" not in (one.status, other.status)
     ]
 
 

@@ -4,10 +4,9 @@ A single table fits every family. K prompts that make the same model more or les
 dependence at K places; a family then predicts K cells with one parameter, and K - 1 predictions can fail. For the
 Gaussian family this tests whether all prompts have the same rho.
 
-The default test takes any prompts over the same questions (`refusal_index.stats.copulas.moments` has the formulas):
+The test takes any prompts over the same questions (`refusal_index.stats.copulas.moments` has the formulas):
 refusals need not be nested, not every prompt needs every question, the error may be another answer's in each, and a
-table with an empty cell is no obstacle. Where each stricter prompt refuses all that a laxer one does, and the answers
-that count are the same, `refusal_index.stats.copulas.nested` has the likelihood ratio; the two agree on such data.
+table with an empty cell is no obstacle.
 """
 
 import math
@@ -37,8 +36,7 @@ class CopulaTestResult:
     statistic : float or None
         How far the tables are from that fit; scaled to be chi-squared if the family holds. None where undefined.
     degrees_of_freedom : float or None
-        At most the tables less one for the parameter, and the fewer the more the tables say the same; of
-        `nested_copula_test` that very number.
+        At most the tables less one for the parameter, and the fewer the more the tables say the same.
     pvalue : float or None
         Probability of a statistic as large if the family holds. None where undefined.
     status : {"ok", "boundary", "undefined"}

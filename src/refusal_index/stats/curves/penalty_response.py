@@ -7,7 +7,7 @@ forced answering, the refusal rate that earns most is that of `best_refusal_rate
 beside that.
 
 - The curve is one for all prompts: rho is the joint estimate on Fisher's scale, mu the share of wrong forced answers
-  over all of them. It is the curve of single draws, since a single reply is what earns points.
+  over all of them. It is the curve of single responses, since a single reply is what earns points.
 - What is attainable is the utility at the best point of that curve: what the model's own order of the questions would
   earn, were its threshold placed where the rule says. Scores of confidence may order them better: they have a curve
   of their own.

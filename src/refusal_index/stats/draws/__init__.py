@@ -1,1 +1,1 @@
-"""Repeated draws: the index without the noise of single ones."""
+"""Repeated draws: the corrected Refusal Index, and rank correlations of frequencies."""

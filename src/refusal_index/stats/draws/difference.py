@@ -1,9 +1,8 @@
-"""Two models compared by their Refusal Indices without the noise of single draws.
+"""Two models compared by their corrected Refusal Indices.
 
-Single draws pull the index towards 0, and pull harder the more random a model's behaviour is. Two models of which one
-is more random so differ in single draws although their probabilities have the same index; where both have repeated
-draws, the corrected indices can be compared instead. Their influences are matched question by question, so that what
-makes a question hard for both is taken out.
+Sampling noise changes RI, and changes it more the more random a model is. Two models of which one is more random can so
+differ in RI although their corrected indices are the same. The influences of both are matched question by question, so
+that what makes a question hard for both is taken out.
 """
 
 import math
@@ -48,7 +47,7 @@ class CorrectedDifference:
         Of the hypothesis that there is no difference, two-sided: the level at which the interval just reaches 0. None
         where either is undefined or has no interval, as of a single cluster.
     status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: an estimate is exactly 1 or -1, or the models differ by nothing on any question.
+        ``"boundary"``: that of an estimate is not ``"ok"``, or the models differ by nothing on any question.
     reason : str or None
         Why the status is not ``"ok"``: ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"``
         between them; or ``"constant_difference"``, as where both models have the same draws.
@@ -64,6 +63,22 @@ class CorrectedDifference:
     reason: str | None
     n_shared: int
     _correlation: float = field(repr=False, compare=False)
+
+    @property
+    def reliability_pvalue(self) -> float | None:
+        """P-value of the hypothesis that both models are equally random: that their `reliability` is the same.
+
+        Two-sided, by the normal distribution, or Student's with clusters or weights. None where either is undefined or
+        neither varies.
+        """
+        parts = self.first._quotient, self.second._quotient
+        if parts[0] is None or parts[1] is None or parts[0].influence.shape != parts[1].influence.shape:
+            return None
+        error = float(np.linalg.norm(parts[0].influence[1] - parts[1].influence[1]))
+        if not 0 < error < math.inf:
+            return None
+        quantile, freedom = abs(parts[0].scale - parts[1].scale) / error, _degrees_of_freedom(self.first, self.second)
+        return float(2 * ndtr(-quantile)) if freedom is None else student_tails(quantile, freedom)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Square-and-add of both models' own intervals, with the correlation of the two estimates.
@@ -86,7 +101,7 @@ class CorrectedDifference:
 
 
 def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult) -> CorrectedDifference:
-    """Compare two models by the Refusal Indices of the probabilities behind their repeated draws.
+    """Compare two models by their corrected Refusal Indices.
 
     Parameters
     ----------
@@ -105,9 +120,10 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
 
     Notes
     -----
-    With 800 questions of two draws, or as many of 1,000 or 4,326 as a run draws twice by default, indices of .582, and
-    slopes of 3 and 1 or 6 and 2, the interval covers the difference in .94 to .965 of the samples, paired or not, while
-    the test of first draws rejects equality in .71 to 1 (`benchmarks/coverage/defined_difference.py`).
+    With two draws of 800 questions, of 200 of 1,000 or of 400 of 4,326, indices of .582, refusal and error rates of .5
+    and .5, .4 and .55 or .74 and .9, and slopes of 3 and 1 or 6 and 2, the interval covers the difference in .94 to
+    .965 of the samples, paired or not, while the test of RI rejects equality in .71 to 1
+    (`benchmarks/coverage/corrected_difference.py`).
 
     References
     ----------
@@ -162,7 +178,7 @@ def rank_corrected(
     n_resamples: int = RESAMPLES,
     rng: Seed = None,
 ) -> Ranking:
-    """Rank models by the Refusal Indices of their probabilities, as `rank_runs` ranks by those of single draws.
+    """Rank models by their corrected Refusal Indices, as `rank_runs` ranks by RI.
 
     Parameters
     ----------
@@ -183,7 +199,7 @@ def rank_corrected(
     Notes
     -----
     A false difference is found among eight models of one index and slopes from 1 to 8 in .06 of the samples by max-t
-    and in .02 to .04 by Holm, with as many questions drawn twice as a run draws by default.
+    and in .02 to .04 by Holm, with 200 of 1,000 questions drawn twice.
 
     References
     ----------
@@ -212,7 +228,7 @@ def rank_corrected(
     repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
     described = [_described(row, one, confidence_level) for row, one in enumerate(results)]
     ranking = rank_estimates(
-        "refusal_index",
+        "corrected_refusal_index",
         described,
         np.array(influence).reshape(len(results), units),
         np.array(repeated).reshape(len(results), n),

@@ -9,7 +9,7 @@ With many draws a question its frequencies of refusal and error stand in for its
   draws a question, and so do ties, at any number of draws: where 39 % of the probabilities are exactly 0 and as many
   exactly 1, on both sides, a copula index of .582 has a mid-rank Spearman of .484.
 
-The first can be compared with indices from single draws, the second says how well the observed frequencies agree.
+The first is the corrected index, the second says how well the observed frequencies agree.
 """
 
 from dataclasses import dataclass, field
@@ -77,7 +77,7 @@ class FrequencyResult:
     Attributes
     ----------
     copula : CorrectedRefusalIndexResult
-        The Refusal Index of the probabilities under a Gaussian copula, noise removed.
+        The corrected Refusal Index.
     spearman : MidRankSpearman
         The rank correlation of the observed frequencies, noise and ties included.
     """
@@ -104,7 +104,7 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     TypeError
         If the arguments do not hold truth values.
     ValueError
-        If they are not matrices of one shape, or have fewer than two rows: a single draw says nothing about noise.
+        If they are not matrices of one shape, or have fewer than two rows: one draw says nothing about noise.
 
     References
     ----------

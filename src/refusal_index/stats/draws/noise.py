@@ -1,20 +1,21 @@
-r"""The Refusal Index of the probabilities behind repeated draws, free of the noise of single ones.
+r"""The corrected Refusal Index: RI of the probabilities of refusing and of being wrong, from repeated draws.
 
-The index is defined on each question's probabilities of refusing and of being wrong, but a run observes one draw of
-each. Where the two are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, one draw of
-each has the tetrachoric correlation ``rho_L lambda_r lambda_w`` with ``lambda^2 = b^2 / (1 + b^2)``, which is nearer
-to 0 the more random the model is. ``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, and so
-can be estimated from a second draw and divided out, as Spearman did for correlations of scores:
+The paper defines the index on each question's probabilities, and reports the estimate from one draw of each. Where the
+probabilities are ``r_i = Phi(a + b_r X)`` and ``w_i = Phi(a' + b_w Y)`` with ``corr(X, Y) = rho_L``, and the noise of a
+refusal is independent of that of the answer, one draw of each has the tetrachoric correlation
+``rho_L lambda_r lambda_w`` with ``lambda^2 = b^2 / (1 + b^2)``. Noise that both share adds to it, and can take RI
+further from 0 than the corrected index. ``lambda_r^2`` is the tetrachoric correlation of two draws of the refusal, and
+so can be estimated from a second draw and divided out, as Spearman did for correlations of scores:
 
     rho_L = tet(R^a, W^b) / sqrt(tet(R, R') tet(W, W')),    a != b.
 
-The two draws of a pair are always different ones: within one draw, refusal and answer may share chance as well. The
-single draws of all other questions enter too (`refusal_index.stats.draws.quotient` says how).
+The two draws of a pair are always different ones, so that shared noise does not enter. The first draws of all other
+questions enter too (`refusal_index.stats.draws.quotient` says how).
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,43 +31,49 @@ from refusal_index.stats.draws.quotient import (
     mean_quotient,
     precision_weights,
     quotient,
+    quotient_without_noise,
     tables,
 )
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
+from refusal_index.stats.sampled_table import tables_of_rows
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedRefusalIndexResult:
-    """The Refusal Index of the probabilities: that of single draws, corrected for their noise.
+    """RI estimated for the model's probabilities of refusing and of being wrong, from repeated draws of forced answers.
 
     Attributes
     ----------
     estimate : float or None
-        Refusal Index of the probabilities, in [-1, 1]. Exactly -1 or +1 at the boundary, None where undefined.
+        The corrected Refusal Index, in [-1, 1]; None where undefined.
     rho : float or None
         The copula correlation behind it, with the same conventions.
     forced_for_all : float or None
-        Refusal Index of the refusal and the forced answer of one draw, to every question: that of single draws, with
-        the answers of the first pass replaced by forced ones.
+        Refusal Index of the refusal and the forced answer of one draw, to every question: RI with the answers of the
+        first pass replaced by forced ones.
     uncorrected : float or None
         The same of the refusal of one draw and the forced answer of another, which share no chance.
     refusal_reliability, error_reliability : float or None
         Tetrachoric correlation of two draws of the refusal, and of the error, of the same question: 1 where the
-        model always does the same, 0 where questions do not differ. Their geometric mean is the factor by which
-        single draws pull rho towards 0.
-    status : {"ok", "boundary", "undefined"}
-        ``"boundary"``: the correction reaches or exceeds a correlation of 1, or a cell is empty.
+        model always does the same, 0 where questions do not differ. Independent noise multiplies rho by their geometric
+        mean.
+    status : {"ok", "boundary", "not_identified", "undefined"}
+        ``"boundary"``: the correction reaches or exceeds a correlation of 1, or no pair of draws fills a cell.
+        ``"not_identified"``: the 95 % interval is [-1, 1].
     reason : str or None
-        At the boundary ``"corrected_rho_reaches_one"``, ``"zero_cell:"`` with the cells that no pair of draws fills, or
-        ``"one_cluster"``, which leaves no interval. Where undefined the first that applies of
+        At the boundary ``"corrected_rho_reaches_one"``; ``"estimated_from_single_responses:"`` or ``"zero_cell:"``,
+        where single draws leave a cell empty as well, with the cells that no pair of draws fills; or ``"one_cluster"``,
+        which leaves no interval. Where not identified one of these, or ``"no_value_ruled_out"``; where undefined the
+        first that applies of
         ``"no_repeated_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
         ``"refusal_reliability_not_positive"``, ``"error_reliability_not_positive"``.
     n_repeated, n : int
-        Questions with two draws or more, and those with a single draw besides.
+        Questions with two draws or more, and all that have a draw.
     """
 
     estimate: float | None
@@ -80,7 +87,16 @@ class CorrectedRefusalIndexResult:
     n_repeated: int
     n: int
     _quotient: Quotient | None = field(compare=False, repr=False)
+    _index: RefusalIndexResult | None = field(default=None, compare=False, repr=False)
     _spread: Spread | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def reliability(self) -> float | None:
+        """Geometric mean of both reliabilities; None where one is not positive."""
+        if self.refusal_reliability is None or self.error_reliability is None:
+            return None
+        product = self.refusal_reliability * self.error_reliability
+        return math.sqrt(product) if min(self.refusal_reliability, self.error_reliability) > 0 else None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Fieller's interval of the quotient behind the index, on Fisher's scale.
@@ -92,10 +108,14 @@ class CorrectedRefusalIndexResult:
         Returns
         -------
         ConfidenceInterval
-            In [-1, 1], and all of it where the reliabilities may be 0. Where a cell is empty, half a question is added
-            to each cell of that table. ``(nan, nan)`` where undefined, and of a single cluster.
+            In [-1, 1], and all of it where the reliabilities may be 0. Where no pair of draws fills a cell of refusal
+            and error, one end is 1 or -1, and the other the limit at which the cell would be empty with a probability
+            of ``1 - confidence_level``, over a limit of the reliability. Where two draws are always alike, half a
+            question is added to each cell of their table. ``(nan, nan)`` where undefined, and of a single cluster.
         """
         normal_quantile(confidence_level)
+        if self._index is not None:
+            return self._index.confidence_interval(confidence_level)
         if self._quotient is None:
             return NO_INTERVAL
         quantile = student_quantile(confidence_level, self._quotient.degrees_of_freedom)
@@ -108,9 +128,19 @@ class CorrectedRefusalIndexResult:
 
     def interval_at(self, quantile: float) -> ConfidenceInterval:
         """Return the interval of as many standard errors to either side."""
-        if self._quotient is None or not np.isfinite(self._quotient.influence).all():
+        part = self._quotient
+        if part is None or self.rho is None or not np.isfinite(part.influence).all():
             return NO_INTERVAL
-        return ConfidenceInterval(*(spearman(end) for end in self._quotient.interval(quantile)))
+        if self._index is not None:
+            error = part.error(quantile)
+            return (
+                self._index.confidence_interval(1 - error)
+                if 0 < error < 1
+                else ConfidenceInterval(*2 * (spearman(self.rho),))
+            )
+        low, high = part.interval(quantile)
+        # Where a table has an empty cell, the interval is not made of the same numbers as the estimate.
+        return ConfidenceInterval(spearman(min(low, self.rho)), spearman(max(high, self.rho)))
 
 
 def _widened(interval: ConfidenceInterval, z: float, more: float) -> ConfidenceInterval:
@@ -132,7 +162,7 @@ def corrected_refusal_index(
     cluster: ArrayLike | None = None,
     weight: ArrayLike | None = None,
 ) -> CorrectedRefusalIndexResult:
-    """Estimate the Refusal Index of the probabilities from repeated draws of some questions and single ones of all.
+    """Estimate the corrected Refusal Index from repeated draws of some questions or all, and the first draw of all.
 
     Parameters
     ----------
@@ -143,8 +173,8 @@ def corrected_refusal_index(
     scored : array_like of bool, shape (n_draws, n_questions), optional
         False where a draw has no grade; all True if not given. Questions with fewer than two draws say nothing here.
     single : (refused, wrong) or (refused, wrong, scored), array_like of bool, shape (n_questions,), optional
-        A single draw of every question, its answer that of the first pass where that answered: what a run without
-        repeated draws has. The repeated questions are to be a random sample of them.
+        One draw of every question, its answer that of the first pass where that answered: what RI is estimated from.
+        The repeated questions are to be a random sample of them.
     cluster, weight : array_like, shape (n_questions,), optional
         Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
 
@@ -163,15 +193,23 @@ def corrected_refusal_index(
 
     Notes
     -----
-    At an index of .582, probits of slope 1, 2, 3 and 6, 1,000 or 4,326 questions and two draws of as many as a run
-    draws twice by default, the 95 % interval covers in .93 to .96, where that of single draws does in none to .92.
-    `single` makes the variance smaller by a factor of 1.0 to 1.1 at slope 1, 1.3 at 2, 1.7 at 3 and 2.3 to 3.3 at 6.
+    At an index of .582, probits of slope 1, 2, 3 and 6, refusal and error rates of .4 and .55 or .74 and .9, and two
+    draws of all of 1,000 questions, of 200 of them or of 400 of 4,326, the 95 % interval covers in .939 to .954.
+    Where hardly any pair of draws is refused and right (rates of .15 and .90, .16 and .95, .06 and .65, .01 and .50) it
+    covers in .976 to .995, and the estimate always lies in it.
+    `single` makes the variance smaller by a factor of 1.0 to 1.1 at slope 1, 1.2 to 1.4 at 2, 1.4 to 1.9 at 3 and
+    2.2 to 3.1 at 6.
+
+    Where no pair of draws fills a cell of refusal and error, the estimate is the correlation of `single` over the
+    reliability, which takes the noise of a refusal for independent of that of the answer, and counts first-pass answers
+    as forced ones. The interval does not assume that: its limit is that of the empty cell.
+
     A bivariate probit with question effects, fitted to all draws by maximum likelihood, is as precise on the repeated
     draws alone, and twice to five times as precise with the single ones; but it takes a first-pass answer for a forced
     one, and what refusal and answer of one draw share for dependence of the probabilities. Where the noise of both has
     a correlation of .6 it finds .75 for a rho of .60 at slope 1, and this estimate .60. With all of 2,000 questions
     drawn twice, the estimate is within .02 of the truth also if the probabilities have Beta distributions or pile up at
-    0 and 1 (`benchmarks/coverage/defined_index.py`).
+    0 and 1 (`benchmarks/coverage/corrected_index.py`).
 
     References
     ----------
@@ -210,8 +248,71 @@ def corrected_refusal_index(
     return _result(pair_cells(patterns), same_draw_cells(patterns), sample)
 
 
+def deterministic_refusal_index(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> CorrectedRefusalIndexResult:
+    """Return the corrected index of a model that always gives the same response, as at temperature 0: RI itself.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (n_questions,)
+        A single draw of every question; `scored` is False where it has no grade.
+    cluster, weight : array_like, shape (n_questions,), optional
+        As for `corrected_refusal_index`.
+
+    Returns
+    -------
+    CorrectedRefusalIndexResult
+        With the estimate, the interval and the status of `refusal_index`, and reliabilities of 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As `corrected_refusal_index`.
+
+    References
+    ----------
+    .. [1] Pan et al. Definition, section "Refusal Index".
+
+    Examples
+    --------
+    >>> refused = np.repeat([True, True, False, False], [710, 30, 210, 50])
+    >>> wrong = np.repeat([True, False, True, False], [710, 30, 210, 50])
+    >>> result = deterministic_refusal_index(refused, wrong)
+    >>> [round(number, 4) for number in (result.estimate, *result.confidence_interval())]
+    [0.4822, 0.3596, 0.5922]
+    """
+    scored = np.ones_like(refused, bool) if scored is None else scored
+    matrices = checked_matrices(*(np.asarray(one)[np.newaxis] for one in (refused, wrong, scored)))
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    matrices = matrices if design is None else design.taking_part(matrices)
+    index, n = refusal_index(tables_of_rows(matrices, design)[0]), int(np.count_nonzero(matrices[2]))
+    if index.estimate is None:
+        return CorrectedRefusalIndexResult(None, None, None, None, None, None, index.status, index.reason, n, n, None)
+    sample = TwoPhaseSample.of(matrices[2][0], cell_codes(*matrices)[0], design)
+    return CorrectedRefusalIndexResult(
+        estimate=index.estimate,
+        rho=index.rho,
+        forced_for_all=None,
+        uncorrected=index.estimate,
+        refusal_reliability=1.0,
+        error_reliability=1.0,
+        status=index.status,
+        reason=index.reason,
+        n_repeated=n,
+        n=n,
+        _quotient=quotient_without_noise(sample),
+        _index=index,
+    )
+
+
 def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]) -> CorrectedRefusalIndexResult:
-    """Estimate one Refusal Index of the probabilities from several prompts of a model.
+    """Estimate one corrected Refusal Index from several prompts of a model.
 
     Parameters
     ----------
@@ -254,28 +355,28 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
     weights = precision_weights(parts)
     part = mean_quotient(parts, weights)
     rho, status, reason = _bounded(part.cross / part.scale)
-    if not np.isfinite(part.influence).all():
-        status, reason = "boundary", ONE_CLUSTER
     forced, refusals, errors = (
-        math.fsum(value for value in values if value is not None) / len(defined)
+        None if None in values else math.fsum(value for value in values if value is not None) / len(defined)
         for values in zip(
             *((one.forced_for_all, one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True
         )
     )
     cross = spearman(part.cross)
-    return CorrectedRefusalIndexResult(
-        spearman(rho),
-        rho,
-        forced,
-        cross,
-        refusals,
-        errors,
-        status,
-        reason,
-        most.n_repeated,
-        most.n,
-        part,
-        _between_prompts(parts, weights),
+    return _identified(
+        CorrectedRefusalIndexResult(
+            spearman(rho),
+            rho,
+            forced,
+            cross,
+            refusals,
+            errors,
+            status,
+            reason,
+            most.n_repeated,
+            most.n,
+            part,
+            _spread=_between_prompts(parts, weights),
+        )
     )
 
 
@@ -332,29 +433,45 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
     status: Status = "undefined"
     part = None if reason else quotient(cells, sample)
     if part is not None and uncorrected is not None and refusals is not None and errors is not None:
-        empty = [name for name, cell in zip(CELL_NAMES, means[:4], strict=True) if cell == 0]
-        rho, status, reason = _bounded(uncorrected / math.sqrt(refusals * errors), empty)
-        if not np.isfinite(part.influence).all():
-            status, reason = "boundary", ONE_CLUSTER
-    return CorrectedRefusalIndexResult(
-        estimate=None if rho is None else spearman(rho),
-        rho=rho,
-        forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
-        uncorrected=None if uncorrected is None else spearman(uncorrected),
-        refusal_reliability=refusals,
-        error_reliability=errors,
-        status=status,
-        reason=reason,
-        n_repeated=len(cells),
-        n=sample.n,
-        _quotient=part,
+        empty = "+".join(name for name, cell in zip(CELL_NAMES, means[:4], strict=True) if cell == 0)
+        if empty and not sample.fills_every_cell:
+            rho, status, reason = uncorrected, "boundary", f"zero_cell:{empty}"
+        else:
+            cross = part.cross if empty else uncorrected
+            rho, status, reason = _bounded(cross / math.sqrt(refusals * errors))
+            if empty:
+                status, reason = "boundary", f"estimated_from_single_responses:{empty}"
+    return _identified(
+        CorrectedRefusalIndexResult(
+            estimate=None if rho is None else spearman(rho),
+            rho=rho,
+            forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
+            uncorrected=None if uncorrected is None else spearman(uncorrected),
+            refusal_reliability=refusals,
+            error_reliability=errors,
+            status=status,
+            reason=reason,
+            n_repeated=len(cells),
+            n=sample.n,
+            _quotient=part,
+        )
     )
 
 
-def _bounded(rho: float, empty: Sequence[str] = ()) -> tuple[float, Status, str | None]:
-    """Return rho with its status: at the boundary where a cell is empty, or the correction reaches a rho of 1."""
-    if empty:
-        return math.copysign(1.0, rho), "boundary", "zero_cell:" + "+".join(empty)
+def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexResult:
+    """Say so where the clusters leave no interval, or the 95 % interval is all there is."""
+    part = result._quotient
+    if part is None:
+        return result
+    if not np.isfinite(part.influence).all():
+        return replace(result, status="boundary", reason=ONE_CLUSTER)
+    if result.confidence_interval() == (-1, 1):
+        return replace(result, status="not_identified", reason=result.reason or "no_value_ruled_out")
+    return result
+
+
+def _bounded(rho: float) -> tuple[float, Status, str | None]:
+    """Return rho with its status: at the boundary where the correction reaches a rho of 1."""
     if abs(rho) >= 1:
         return math.copysign(1.0, rho), "boundary", "corrected_rho_reaches_one"
     return rho, "ok", None
@@ -378,12 +495,12 @@ def _why_undefined(n: int, means: FloatArray, refusals: float | None, errors: fl
 
 
 def attenuated_refusal_index(refusal_index: ArrayLike, refusal_slope: ArrayLike, error_slope: ArrayLike) -> FloatArray:
-    """Refusal Index that single draws show, given the one of the probabilities.
+    """RI that a model with independent noise shows, given its corrected index.
 
     Parameters
     ----------
     refusal_index : array_like of float
-        Of the probabilities, in [-1, 1].
+        The corrected index, in [-1, 1].
     refusal_slope, error_slope : array_like of float
         ``b_r`` and ``b_w``: standard deviation of the probit of the probability over the questions. Not negative;
         infinite for a model that always does the same.

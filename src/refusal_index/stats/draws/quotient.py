@@ -12,6 +12,10 @@ and answer of one draw share no chance.
 
 The interval is Fieller's: all rho for which c is no further from ``rho q`` than chance takes it, on Fisher's scale. It
 stays valid where q is near 0, and a quotient of estimates is anything but normal.
+
+Where no pair of draws fills a cell of refusal and error, c is 1 or -1 and has no influence. The interval then has one
+limit only, that of c by the likelihood of the empty cell, over the limit of q on the same side; and c is taken from
+the table of single draws, if that has no empty cell.
 """
 
 from __future__ import annotations
@@ -21,16 +25,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtr
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.design import SamplingDesign
+from refusal_index.stats.design import SamplingDesign, effective_number, student_tails
 from refusal_index.stats.draws.patterns import IntArray
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.influence import proportion_influence
 from refusal_index.stats.matrices import BoolArray
+from refusal_index.stats.profile import Counts, boundary_limit
 
 GRID = np.linspace(-1, 1, 2001)
 """Where a correlation is tested for the interval."""
+
+NEARLY_1 = float(np.nextafter(1, 0))
 
 ESTIMATED = 5
 """What is estimated of the repeated questions: two rates, two reliabilities, one correlation of both."""
@@ -51,7 +59,8 @@ class Quotient:
     Attributes
     ----------
     cross, scale : float
-        c and q, both of tables without an empty cell: half a question is added to each cell of one that has.
+        c and q, both of tables without an empty cell: half a question is added to each cell of one that has. Where no
+        pair of draws fills a cell of refusal and error, c is that of the single draws.
     influence : ndarray, shape (2, n)
         Of every question, or cluster of questions, on c and on q, over the number of questions: its products sum to
         their covariance.
@@ -61,6 +70,9 @@ class Quotient:
         Of the covariance, with clusters or weights.
     by_question : ndarray, shape (2, n_questions), or None
         With clusters or weights the influence before it is summed: what prompts are weighted by.
+    sparse : tuple of float or None
+        The four cells of refusal and error where no pair of draws fills one of them, as of so many independent
+        questions.
     """
 
     cross: float
@@ -69,6 +81,7 @@ class Quotient:
     repeated: BoolArray
     degrees_of_freedom: float | None = None
     by_question: FloatArray | None = None
+    sparse: Counts | None = None
 
     def linear(self, rho: float) -> FloatArray:
         """Influence of every question on ``c - rho q``, over the number of questions."""
@@ -80,20 +93,43 @@ class Quotient:
         variance = float(np.square(c - rho * q).sum())
         return 1 / variance if variance > 0 else 0.0
 
+    def error(self, quantile: float) -> float:
+        """Return the probability of an error of more standard errors than this, either way."""
+        freedom = self.degrees_of_freedom
+        return 2 * float(ndtr(-quantile)) if freedom is None else student_tails(quantile, freedom)
+
     def interval(self, quantile: float) -> tuple[float, float]:
         """Return both ends of the values of rho in [-1, 1] that `quantile` standard errors do not rule out.
 
         Those around the estimate, that is: where the scale may be 0, chance may not rule out any.
         """
+        if self.sparse is not None:
+            return self._beyond_empty_cell(self.sparse, quantile)
         statistics, rho = self._statistics(), min(1.0, max(-1.0, self.cross / self.scale))
         low = _crossing(GRID, statistics, rho, quantile)
         high = -_crossing(-GRID[::-1], -statistics[::-1], -rho, quantile)
         return low, high
 
+    def _beyond_empty_cell(self, cells: Counts, quantile: float) -> tuple[float, float]:
+        """Return the one limit that an empty cell sets, with the error of both ends; the other end is 1 or -1.
+
+        At that limit of c the cell stays empty with this error, as for the index of a single table. q is at its own
+        limit on the side that makes the interval longer.
+        """
+        sign = 1.0 if 0 in cells[1:3] else -1.0
+        error = self.error(quantile)
+        c = sign * boundary_limit(cells, sign, math.sqrt(-2 * math.log(error))) if error < 1 else 1.0
+        q = self.scale
+        if q < 1:
+            reach = quantile * float(np.linalg.norm(self.influence[1])) / ((1 - q) * (1 + q))
+            q = math.tanh(math.atanh(q) + math.copysign(reach, c))
+        limit = -1.0 if q <= -c else min(1.0, c / q)
+        return (limit, 1.0) if sign > 0 else (-1.0, -limit)
+
     def _statistics(self) -> FloatArray:
         """Return by how many standard errors c lies above ``rho q`` on Fisher's scale, for each rho of the grid."""
         (cc, cq), (_, qq) = (self.influence @ self.influence.T).tolist()
-        expected = GRID * self.scale
+        expected = np.clip(GRID * self.scale, -NEARLY_1, NEARLY_1)
         of_c, of_q = 1 / (1 - self.cross**2), GRID / (1 - expected**2)
         variance = of_c**2 * cc - 2 * of_c * of_q * cq + of_q**2 * qq
         above, error = math.atanh(self.cross) - np.arctanh(expected), np.sqrt(np.maximum(variance, 0))
@@ -155,12 +191,15 @@ class TwoPhaseSample:
     repeated : ndarray of bool, shape (n,)
     stratum : ndarray of int, shape (n,)
         Every stratum in which there are questions has repeated ones; -1 where nothing is known of a question.
+    cells : ndarray of int, shape (n,)
+        Of the single draws, as `cell_codes`.
     design : SamplingDesign or None
         Clusters and weights of all questions.
     """
 
     repeated: BoolArray
     stratum: IntArray
+    cells: IntArray
     design: SamplingDesign | None = None
 
     @classmethod
@@ -172,7 +211,7 @@ class TwoPhaseSample:
             every, some = (np.bincount(strata[chosen], minlength=NO_CELL + 1) for chosen in (usable, repeated))
             if np.all((every == some) | (some >= FEWEST_IN_STRATUM)):
                 break
-        return cls(repeated, np.where(usable, strata, -1), design)
+        return cls(repeated, np.where(usable, strata, -1), cells, design)
 
     @property
     def n(self) -> int:
@@ -199,6 +238,33 @@ class TwoPhaseSample:
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
         spread[:, self.repeated] += (self._few() * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
         return np.asarray(spread * own / every.sum())
+
+    @property
+    def fills_every_cell(self) -> bool:
+        """Whether a single draw lies in each of the four cells."""
+        return bool(self._in_cells().min() > 0)
+
+    def correlation(self) -> tuple[float, FloatArray]:
+        """Correlation of the single draws, and the influence of every question on it, over their number."""
+        counts, n = self._in_cells(), int(np.count_nonzero(self._own))
+        total = float(counts.sum())
+        rho, influence = _correlation(tuple((counts / total).tolist()), n)
+        return rho, np.append(influence, 0.0)[self.cells] * self._own / total
+
+    def _in_cells(self) -> FloatArray:
+        """Weight of the single draws in each of the four cells."""
+        return np.bincount(self.cells, self._own, minlength=NO_CELL)[:NO_CELL].astype(float)
+
+    def effective_counts(self, means: FloatArray) -> Counts:
+        """Cells of refusal and error of all pairs of draws, as of independent questions with these weights.
+
+        What questions of a cluster have in common cannot be known of an empty cell: they count as one.
+        """
+        weights = self.weights()
+        if self.design is not None:
+            weights = np.bincount(self.design.clusters[self.repeated], weights).astype(float)
+        w, x, y, z = (effective_number(weights) * means[:4]).tolist()
+        return w, x, y, z
 
     def in_clusters(self, influence: FloatArray) -> FloatArray:
         """Sum the influence of all questions within clusters, if there are any; (k, n) to (k, clusters)."""
@@ -245,14 +311,33 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
     scale = math.sqrt(correlations[1] * correlations[2])
     slopes = np.array([[1.0, 0.0, 0.0], [0.0, scale / (2 * correlations[1]), scale / (2 * correlations[2])]])
     few = math.sqrt(len(cells) / max(len(cells) - ESTIMATED, 1))
-    influence = few * sample.spread(slopes @ each)
+    cross, influence, sparse = correlations[0], few * sample.spread(slopes @ each), None
+    if means[:4].min() <= 0:
+        sparse = sample.effective_counts(means)
+        if sample.fills_every_cell:
+            cross, influence[0] = sample.correlation()
     return Quotient(
-        correlations[0],
+        cross,
         scale,
         sample.in_clusters(influence),
         sample.repeated,
         sample.degrees_of_freedom(),
         None if sample.design is None else influence,
+        sparse,
+    )
+
+
+def quotient_without_noise(sample: TwoPhaseSample) -> Quotient:
+    """Make the quotient of single draws that need no second one: their correlation, over 1."""
+    cross, influence = sample.correlation()
+    both = np.stack([influence, np.zeros_like(influence)])
+    return Quotient(
+        cross,
+        1.0,
+        sample.in_clusters(both),
+        sample.repeated,
+        sample.degrees_of_freedom(),
+        None if sample.design is None else both,
     )
 
 

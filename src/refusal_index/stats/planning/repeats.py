@@ -1,6 +1,6 @@
-r"""Repeated draws against more questions: how a budget is best split for the index of the probabilities.
+r"""Repeated draws against more questions: how a budget is best split for the corrected index.
 
-The index of the probabilities has the correlation ``rho = c / sqrt(a b)``: c of one draw's refusal and another answer,
+The corrected index has the correlation ``rho = c / sqrt(a b)``: c of one draw's refusal and another answer,
 a and b the reliabilities, the tetrachoric correlations of two draws of the refusal and of the error. Of m
 questions that are drawn twice all three are seen; of n, the cell of a single draw. To first order rho moves by
 
@@ -36,50 +36,10 @@ REACH, POINTS = 7.0, 161
 # The best split is flat: a hundred shares of the budget find it to a fraction of a per cent in the half-width.
 SHARES = 100
 
-FEWEST, MOST = 200, 400
-SHARE, LARGEST_SHARE = 0.1, 0.25
-
 # The patterns of refusals and forced errors in two draws, and of the error of a first pass that answers.
 R1, R2, W1, W2, A1 = np.indices((2, 2, 2, 2, 2)).reshape(5, 32)
 # The cell of the single draw: its answer is a forced one where it refused.
 CELL = 2 * R1 + np.where(R1 == 1, W1, A1)
-
-
-def default_repeat_questions(n_questions: int) -> int:
-    """Questions of a run that are drawn twice unless it is told otherwise.
-
-    A tenth of them, but 200 at least, below which the reliabilities are hardly known, and 400 at most; none where that
-    would be more than a quarter.
-
-    Parameters
-    ----------
-    n_questions : int
-        Not negative.
-
-    Returns
-    -------
-    int
-        0 for fewer than 800 questions.
-
-    Raises
-    ------
-    ValueError
-        If `n_questions` is negative.
-
-    Notes
-    -----
-    A question that is drawn twice takes two further requests, and one more where the first draw answered. At refusal
-    rates of .4 and .74 that is 17 % and 12 % more for 4,326 questions, 37 % and 26 % for 1,000.
-
-    Examples
-    --------
-    >>> [default_repeat_questions(n) for n in (150, 1000, 3000, 4326)]
-    [0, 200, 300, 400]
-    """
-    if n_questions < 0:
-        raise ValueError(f"n_questions must not be negative, got {n_questions!r}")
-    wanted = max(FEWEST, min(MOST, round(SHARE * n_questions)))
-    return wanted if wanted <= LARGEST_SHARE * n_questions else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +53,7 @@ class RepeatPlan:
     requests : float or None
         To be expected for all of them, both passes.
     half_width : float or None
-        Expected half-width of the interval of the index of the probabilities.
+        Expected half-width of the interval of the corrected index.
     status : {"ok", "boundary", "undefined"}
     reason : str or None
         As in `SamplePlan`; ``"budget_too_small"`` where not even fifty questions can be drawn twice.
@@ -121,7 +81,7 @@ def repeats_half_width(
     Parameters
     ----------
     scenario : PlanningScenario
-        Rates of a single draw, and the index of the probabilities.
+        Rates of a single draw, and the corrected index.
     n, repeated : int
         Questions, and those of them that are drawn twice; at least one, and no more than n.
     refusal_slope, error_slope : float, default: 2
@@ -227,7 +187,7 @@ def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, fl
     for name, slope in (("refusal_slope", refusal_slope), ("error_slope", error_slope)):
         if not 0 < slope < math.inf:
             raise ValueError(
-                f"{name} must be a positive number, got {slope!r}; of a constant model single draws will do"
+                f"{name} must be a positive number, got {slope!r}; a constant model needs no repeated draws"
             )
     return float(refusal_slope), float(error_slope)
 

@@ -1,11 +1,14 @@
-"""The Refusal Index of the probabilities from single draws of all questions and repeated draws of some.
+"""The corrected Refusal Index: bias, coverage, and how often a gate with a fixed bound passes at its limit.
 
 Questions have latent scores X and Y, normal with a copula correlation that makes the index .582. From them follow the
 probabilities of refusing and of being wrong: probit of a line with slope b, or with Beta margins, or uniform ones with
 a share of exactly 0 and as many of exactly 1. All draws are made with these, independently of one another. What a run
-sees of every question is a first pass, with the answer that it gave or else a forced one; of the subsample that a run
-draws by default it sees two first passes, and the forced answer of each. Within one draw chance may be shared: by the
+sees of every question is a first pass, with the answer that it gave or else a forced one; of the questions that are
+drawn twice it sees two first passes, and the forced answer of each. Within one draw chance may be shared: by the
 decision to answer and that answer ("mood"), and by them and the forced answer.
+
+In the sparse scenarios few pairs of draws, or none, are refused and right. The index there covers more than it has to:
+the limit of an empty cell is divided by one of the reliability. At temperature 0 there is no noise, and a single draw.
 """
 
 import math
@@ -17,10 +20,12 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
+from refusal_index.outcomes.gate_guards import index_interval
 from refusal_index.stats import (
     CorrectedRefusalIndexResult,
     corrected_refusal_index,
-    default_repeat_questions,
+    deterministic_refusal_index,
+    joint_corrected_refusal_index,
     refusal_index,
 )
 
@@ -42,17 +47,17 @@ class Scenario(NamedTuple):
     error: Margin
     mood: float = 0.0
     rho: float = RHO
-    n_repeated: int | None = None  # None for as many as a run draws twice by default
+    n_repeated: int | None = None  # None for all
     clusters: int = 0  # in which the scores have an intra-cluster correlation of .3; 0 for independent questions
 
     @property
     def repeated(self) -> int:
         """Questions with two draws."""
-        return default_repeat_questions(self.n_questions) if self.n_repeated is None else self.n_repeated
+        return self.n_questions if self.n_repeated is None else self.n_repeated
 
     @property
     def index(self) -> float:
-        """The index of the probabilities."""
+        """The corrected index."""
         return math.asin(self.rho / 2) / math.asin(0.5)
 
     def __str__(self) -> str:
@@ -98,10 +103,10 @@ def both(slope: float, refusal: float, error: float) -> tuple[Margin, Margin]:
     return probit(slope, refusal), probit(slope, error)
 
 
-DEFAULT_RUNS = tuple(
-    Scenario(f"b = {slope}, r {r:g}, mu {mu:g}", n, *both(slope, r, mu))
+ORDINARY = tuple(
+    Scenario(f"b = {slope}, r {r:g}, mu {mu:g}", n, *both(slope, r, mu), n_repeated=repeated)
     for r, mu in ((0.4, 0.55), (0.74, 0.9))
-    for n in (1000, 4326)
+    for n, repeated in ((1000, 1000), (1000, 200), (4326, 400))
     for slope in (1, 2, 3, 6)
 )
 OTHERS = (
@@ -114,6 +119,29 @@ OTHERS = (
     Scenario("Beta(2, 1) and Beta(3, .5)", 2000, beta(2, 1), beta(3, 0.5), n_repeated=2000),
     Scenario("atoms of .39 at 0 and 1", 2000, with_atoms(0.39), with_atoms(0.39), n_repeated=2000),
 )
+
+
+def sparse(refusal: float, error: float, index: float, n: int, repeated: int) -> Scenario:
+    """Slopes of 6, and rates at which hardly any question is refused and right, or answered and wrong."""
+    rho = 2 * math.sin(index * math.asin(0.5))
+    return Scenario(f"b = 6, r {refusal:g}, mu {error:g}", n, *both(6, refusal, error), rho=rho, n_repeated=repeated)
+
+
+SPARSE = (
+    sparse(0.15, 0.90, 0.58, 1000, 200),
+    sparse(0.15, 0.90, 0.58, 300, 300),
+    sparse(0.15, 0.90, 0.58, 1000, 1000),
+    sparse(0.16, 0.95, 0.38, 1000, 200),
+    sparse(0.01, 0.50, 0.58, 1000, 200),
+    sparse(0.06, 0.65, 0.58, 1000, 200),
+)
+AT_TEMPERATURE_0 = ((0.2, 0.9, 0.58, 1000), (0.2, 0.9, 0.48, 1000), (0.075, 0.6, 0.325, 40), (0.16, 0.95, 0.38, 1000))
+"""Rate of refusals and of errors, index, questions."""
+
+SEVERAL_PROMPTS = ((0.2, 0.4, 0.6, 0.8), (0.58, 0.69, 0.79, 0.90))
+"""Rates of refusals of the prompts of a model, one of which often has an empty cell."""
+
+JOINT_INDEX, JOINT_ERROR = 0.483, 0.94
 
 
 def draw(scenario: Scenario, rng: np.random.Generator) -> Draws:
@@ -137,7 +165,7 @@ def _mixed(chance: FloatArray, correlation: float, rng: np.random.Generator) -> 
 
 
 def corrected(draws: Draws, *, of_all: bool = True) -> CorrectedRefusalIndexResult:
-    """Estimate the index, from all single draws or the repeated ones alone."""
+    """Estimate the index, with the first draws of all questions or the repeated ones alone."""
     single = draws.single if of_all else None
     return corrected_refusal_index(draws.refused, draws.wrong, draws.scored, single=single, cluster=draws.cluster)
 
@@ -167,9 +195,9 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
     if scenario.repeated == scenario.n_questions:
         return
     naive = sum(_covers_alone(run.single, scenario.index) for run in runs)
-    yield share(name, "coverage by the interval of single draws", naive, replicates, 0, 1)
+    yield share(name, "coverage by the interval of RI", naive, replicates, 0, 1)
     once, more = np.sum([requests(run) for run in runs], axis=0)
-    yield Row(name, "further requests for one of a single draw", more / once, 0.0, 0, 0.45)
+    yield Row(name, "further requests for one of the first draws", more / once, 0.0, 0, 0.45)
     gain = float(np.var(repeated_only) / np.var(estimates))
     yield Row(name, "variance of the repeated draws alone over this one's", gain, 2 / math.sqrt(replicates), 0.95, 4)
 
@@ -179,7 +207,55 @@ def _covers_alone(single: tuple[BoolArray, BoolArray], index: float) -> bool:
     return low <= index <= high
 
 
+def sparse_rows(name: str, index: float, results: list[CorrectedRefusalIndexResult], replicates: int) -> Iterator[Row]:
+    """Coverage where cells may be empty, estimates outside of their intervals, and passes of a gate at its limit."""
+    found = [(one, one.confidence_interval()) for one in results if one.estimate is not None]
+    covered = sum(low <= index <= high for _, (low, high) in found)
+    outside = sum(not low <= (one.estimate or 0.0) <= high for one, (low, high) in found)
+    passed = sum(index_interval(one)(0.9).low > index for one, _ in found)
+    yield share(name, "coverage", covered, len(found), 0.93, 1)
+    yield share(name, "estimates outside their intervals", outside, len(found), 0, 0)
+    yield share(name, "passes a gate that asks for more than the index", passed, replicates, 0, 0.05)
+
+
+def at_temperature_0(
+    refusal: float, error: float, rho: float, n: int, rng: np.random.Generator
+) -> CorrectedRefusalIndexResult:
+    """Estimate the index of a model without noise from one draw of each question."""
+    x, own = rng.standard_normal((2, n))
+    y = rho * x + math.sqrt(1 - rho * rho) * own
+    return deterministic_refusal_index(x > -ndtri(refusal), y > -ndtri(error))
+
+
+def joint_rows(rates: tuple[float, ...], n: int, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
+    """Bias of the median and coverage of the joint index of prompts with slopes of 3, all questions drawn twice."""
+    rho, found = 2 * math.sin(JOINT_INDEX * math.asin(0.5)), []
+    for _ in range(replicates):
+        x, own = rng.standard_normal((2, n))
+        error = probit(3, JOINT_ERROR)(rho * x + math.sqrt(1 - rho * rho) * own)
+        wrong, refused = rng.random((2, n)) < error, [rng.random((2, n)) < probit(3, rate)(x) for rate in rates]
+        prompts = [corrected_refusal_index(one, wrong, single=(one[0], wrong[0])) for one in refused]
+        found.append(joint_corrected_refusal_index(prompts))
+    name = f"{len(rates)} prompts, n {n}, all twice, index {JOINT_INDEX:g}: b = 3, r {rates}, mu {JOINT_ERROR:g}"
+    estimates = np.array([one.estimate for one in found if one.estimate is not None])
+    bias = float(np.median(estimates)) - JOINT_INDEX
+    yield Row(name, "bias of the median", bias, 1.25 * float(estimates.std()) / math.sqrt(estimates.size), -0.03, 0.03)
+    covered = sum(low <= JOINT_INDEX <= high for low, high in (one.confidence_interval() for one in found))
+    yield share(name, "coverage", covered, replicates, 0.93, 1)
+
+
 def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
     """Every scenario."""
-    for scenario in (*DEFAULT_RUNS, *OTHERS):
+    for scenario in (*ORDINARY, *OTHERS):
         yield from scenario_rows(scenario, replicates, rng)
+    for scenario in SPARSE:
+        results = [corrected(draw(scenario, rng)) for _ in range(replicates)]
+        yield from sparse_rows(str(scenario), scenario.index, results, replicates)
+    for refusal, error, index, n in AT_TEMPERATURE_0:
+        rho = 2 * math.sin(index * math.asin(0.5))
+        results = [at_temperature_0(refusal, error, rho, n, rng) for _ in range(replicates)]
+        name = f"n {n}, temperature 0, index {index:g}: r {refusal:g}, mu {error:g}"
+        yield from sparse_rows(name, index, results, replicates)
+    for rates in SEVERAL_PROMPTS:
+        for n in (300, 500, 1000):
+            yield from joint_rows(rates, n, max(replicates // 5, 1), rng)

@@ -1,9 +1,9 @@
-"""Two models compared by the indices of their probabilities: coverage, and what first draws alone would say.
+"""Two models compared by their corrected Refusal Indices: coverage, and what RI would say.
 
 Questions have a latent error score and refusal score in each model, with a copula correlation rho; a part of both is
 shared by the models. The probabilities are the probits of lines with slope b, the smaller the more random a model is,
-and every draw is made with them. Models with the same rho and other slopes have the same index of the probabilities,
-and other ones of single draws. Test and interval agree, so that the coverage of such a difference of 0 is also one less
+and every draw is made with them. Models with the same rho and other slopes have the same corrected index,
+and other ones of RI. Test and interval agree, so that the coverage of such a difference of 0 is also one less
 the size of the test.
 """
 
@@ -21,7 +21,6 @@ from refusal_index.stats import (
     compare_corrected,
     compare_metrics,
     corrected_refusal_index,
-    default_repeat_questions,
 )
 
 BoolArray = NDArray[np.bool_]
@@ -40,11 +39,11 @@ class Scenario(NamedTuple):
     rates: tuple[float, float] = (0.5, 0.5)
     n: int = 800
     paired: bool = True
-    by_default: bool = False  # whether only as many questions are drawn twice as a run draws by default
+    n_repeated: int | None = None  # questions drawn twice; None for all
 
     def __str__(self) -> str:
         pairing = "" if self.paired else " each"
-        twice = f", {default_repeat_questions(self.n)} twice" if self.by_default else ""
+        twice = "" if self.n_repeated is None else f", {self.n_repeated} twice"
         models = f"b {self.slopes[0]:g} and {self.slopes[1]:g}, rho {self.rhos[0]:.2g} and {self.rhos[1]:.2g}"
         return f"{models}, r {self.rates[0]:g}, mu {self.rates[1]:g}, draws {self.draws}, n {self.n}{pairing}{twice}"
 
@@ -58,10 +57,10 @@ SCENARIOS = (
     Scenario((3, 1), draws=(2, 5)),
     Scenario((1, 1), n=300),
     Scenario((3, 0.5)),
-    Scenario((3, 1), rates=(0.4, 0.55), n=1000, by_default=True),
-    Scenario((3, 1), rates=(0.4, 0.55), n=4326, by_default=True),
-    Scenario((3, 1), rates=(0.74, 0.9), n=4326, by_default=True),
-    Scenario((6, 2), rates=(0.4, 0.55), n=4326, by_default=True),
+    Scenario((3, 1), rates=(0.4, 0.55), n=1000, n_repeated=200),
+    Scenario((3, 1), rates=(0.4, 0.55), n=4326, n_repeated=400),
+    Scenario((3, 1), rates=(0.74, 0.9), n=4326, n_repeated=400),
+    Scenario((6, 2), rates=(0.4, 0.55), n=4326, n_repeated=400),
 )
 
 
@@ -72,7 +71,7 @@ def rows(replicates: int, rng: np.random.Generator) -> Iterator[Row]:
 
 
 def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator) -> Iterator[Row]:
-    """Coverage, and for models of one index the share of tests on first draws that reject."""
+    """Coverage, and for models of one index the share of tests of RI that reject."""
     indices = [math.asin(rho / 2) / math.asin(0.5) for rho in scenario.rhos]
     covered = rejected = 0
     for _ in range(replicates):
@@ -83,11 +82,11 @@ def scenario_rows(scenario: Scenario, replicates: int, rng: np.random.Generator)
     yield share(str(scenario), "coverage", covered, replicates, 0.93, 0.97)
     if indices[0] == indices[1]:
         low, high = (0.03, 0.07) if scenario.slopes[0] == scenario.slopes[1] else (0.5, 1.0)
-        yield share(str(scenario), "rejections of equality on first draws", rejected, replicates, low, high)
+        yield share(str(scenario), "rejections of equality by RI", rejected, replicates, low, high)
 
 
 def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[CorrectedDifference, float | None]:
-    """Compare two models once: corrected, and the p-value of their indices on first draws."""
+    """Compare two models once: corrected, and the p-value of their difference in RI."""
     shared = rng.standard_normal((2, scenario.n))
     common = [shared, shared if scenario.paired else rng.standard_normal((2, scenario.n))]
     models = [_draws(scenario, model, scores, rng) for model, scores in enumerate(common)]
@@ -95,7 +94,7 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[CorrectedDif
     times = apart.shape[1] // scenario.n
     wide = [tuple(np.tile(part, times) for part in model) for model in models]
     first = [np.stack([model[part][0] for model in wide]) for part in range(2)]
-    repeated = default_repeat_questions(scenario.n) if scenario.by_default else scenario.n
+    repeated = scenario.n if scenario.n_repeated is None else scenario.n_repeated
     twice = np.arange(apart.shape[1]) % scenario.n < repeated
     results = [
         corrected_refusal_index(
