@@ -126,7 +126,7 @@ def attenuation(figure: Figure) -> None:
     true, marks = 0.582, np.array([0.5, 1, 2, 3, 5, 20])
     slopes = np.geomspace(0.3, 30, 200)
     right.axhline(true, color=GREY, linewidth=1, linestyle="--")
-    right.annotate("index of the probabilities, 0.582", (0.31, true + 0.012), fontsize=7, color=GREY)
+    right.annotate("corrected RI, 0.582", (0.31, true + 0.012), fontsize=7, color=GREY)
     right.plot(slopes, attenuated_refusal_index(true, slopes, slopes), color=VARIANT_COLOURS["high"])
     seen = attenuated_refusal_index(true, marks, marks)
     right.plot(marks, seen, "o", color=VARIANT_COLOURS["high"])

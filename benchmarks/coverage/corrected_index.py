@@ -138,7 +138,7 @@ SPARSE = (
 AT_TEMPERATURE_0 = ((0.2, 0.9, 0.58, 1000), (0.2, 0.9, 0.48, 1000), (0.075, 0.6, 0.325, 40), (0.16, 0.95, 0.38, 1000))
 """Rate of refusals and of errors, index, questions."""
 
-SEVERAL_PROMPTS = ((0.2, 0.4, 0.6, 0.8), (0.58, 0.69, 0.79, 0.90))
+SEVERAL_PROMPTS = ((0.2, 0.4, 0.6, 0.8), (0.58, 0.69, 0.79, 0.90), (0.08, 0.62))
 """Rates of refusals of the prompts of a model, one of which often has an empty cell."""
 
 JOINT_INDEX, JOINT_ERROR = 0.483, 0.94

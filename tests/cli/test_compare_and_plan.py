@@ -116,7 +116,7 @@ def test_repeated_draws_are_compared_without_the_noise_that_makes_a_random_model
     index, corrected = (next(x for x in said.splitlines() if x.startswith(name)) for name in ("RI ", "corrected RI"))
     assert "<.0001" in index
     assert "<.0001" not in corrected
-    assert "Sampled repeatedly: 1,000." in said
+    assert "or at temperature 0: 1,000." in said
     assert "RI and corrected RI disagree" in said
     assert "The models differ in how random they are" in said
     assert "RI is the primary comparison" in " ".join(said.split())
@@ -327,8 +327,8 @@ def test_an_index_of_one_or_none_has_no_plan_and_the_reason(command, runs):
             ["good.parquet", "--budget-requests", "3", "--error-slope", "1"],
             "expected --corrected beside them, got none",
         ),
-        (["good.parquet", "--corrected", "--difference", ".2"], "leave out --corrected to plan for a difference in RI"),
-        (["good.parquet", "fair.parquet", "--corrected"], "leave out --corrected to plan for a difference in RI"),
+        (["good.parquet", "--corrected", "--difference", ".2"], "--corrected: plans for one model"),
+        (["good.parquet", "fair.parquet", "--corrected"], "--corrected: plans for one model"),
         (["--refusal-rate", ".5"], "--error-rate and --refusal-index together"),
         (["good.parquet", "--refusal-rate", ".5"], "got both"),
         (["good.parquet", "--half-width", "0"], "--half-width: expected a number above 0"),

@@ -82,7 +82,7 @@ def test_the_reference_names_every_key_of_the_document(command):
 
 
 def test_every_form_is_written_and_says_the_same(command):
-    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--badge", "g.svg", "--report", "g.html")
+    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--report", "g.html")
     assert command("gate", "worse.parquet", "--baseline", "base.parquet", *files).exit_code == 1
     document = json.loads(Path("g.json").read_text())
     assert document["verdict"] == "fail"
@@ -92,7 +92,6 @@ def test_every_form_is_written_and_says_the_same(command):
         *(one["metric"] for one in document["guards"] if one["verdict"] != "pass"),
     }
     assert Path("g.md").read_text().startswith("## Refusal Index gate: fail\n")
-    assert "fail</text>" in Path("g.svg").read_text()
     report = Path("g.html").read_text()
     assert report.index(">Fail</h1>") < report.index(document["why"][1:40]) < report.index("2 runs side by side")
     printed = command("gate", "worse.parquet", "--baseline", "base.parquet", "--json", "-")
@@ -133,7 +132,7 @@ def test_a_run_without_enough_grades_is_inconclusive(command):
     wide = [item for name in ("refusal_index", "correct_rate", "refusal_rate") for item in ("--margin", f"{name}=0.5")]
     done = command("gate", "lacking.parquet", "--baseline", "base.parquet", *wide)
     assert done.exit_code == 3
-    assert "nothing is decided" in " ".join(done.stdout.split())
+    assert "the gate does not decide" in " ".join(done.stdout.split())
 
 
 def test_questions_that_a_worse_model_has_lost_count_as_missing(command):
@@ -141,7 +140,7 @@ def test_questions_that_a_worse_model_has_lost_count_as_missing(command):
     for arguments in (("rest.parquet", "--baseline", "base.parquet"), ("base.parquet", "--baseline", "rest.parquet")):
         done = command("gate", *arguments)
         assert done.exit_code == 3
-        assert "questions, or of their further draws, are absent or have no grade" in " ".join(done.stdout.split())
+        assert "questions, or of their repeated samples, are absent or have no grade" in " ".join(done.stdout.split())
 
 
 def test_a_policy_for_the_corrected_index_is_inconclusive_where_questions_were_sampled_once(command):
@@ -233,14 +232,14 @@ def test_a_file_that_cannot_be_written_is_no_failure(command, monkeypatch):
 
 def test_a_file_that_cannot_be_written_keeps_no_other_from_being(command, monkeypatch):
     def full(place: Path, content: bytes | str) -> None:
-        if place.suffix != ".svg":
+        if place.suffix != ".md":
             raise NotWrittenError(place, OSError(errno.ENOSPC, "No space left on device"))
         write_atomically(place, content)
 
     monkeypatch.setattr("refusal_index.evaluation.gate.write_atomically", full)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
-    places = ("--json", "a.json", "--junit", "b.xml", "--badge", "c.svg", "--report", "d.html")
+    places = ("--json", "a.json", "--junit", "b.xml", "--markdown", "c.md", "--report", "d.html")
     done = command("gate", "base.parquet", "--at-least", "correct_rate=0", *places)
     assert done.exit_code == 2
     assert "b.xml cannot be written (No space left on device); nor can 'a.json'; make room" in done.stderr
-    assert all(Path(name).stat().st_size for name in ("c.svg", "d.html", "summary.md"))
+    assert all(Path(name).stat().st_size for name in ("c.md", "d.html", "summary.md"))

@@ -98,7 +98,7 @@ def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate,
     assert (tmp_path / found["report"]).exists()
     assert (tmp_path / "summary.md").read_text().startswith(f"## Refusal Index gate: {verdict}\n")
     assert {one.name for one in (tmp_path / "refusal-index-gate").iterdir()} == {
-        *("gate.json", "gate.xml", "gate.svg", "report.html")
+        *("gate.json", "gate.xml", "report.html")
     }
 
 

@@ -71,6 +71,14 @@ def test_questions_that_the_baseline_lacks_are_told_before_they_are_paid_for(com
     assert done.stderr.startswith("baseline: 40 of the 240 questions to ask are not in base: they are asked, and not")
 
 
+def test_the_corrected_index_of_questions_asked_once_is_refused_before_they_are_paid_for(command, base):
+    Path("gate.toml").write_text('metric = "corrected_refusal_index"\n')
+    gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
+    done = command(*gated, "--policy", "gate.toml", "--temperature", "0.7")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert "draws: expected 2 or more to judge corrected_refusal_index, got 1; add --draws 2" in done.stderr
+
+
 def test_a_baseline_is_never_asked_into(command, base):
     done = command("gate", "./base", "--run", "--baseline", "base/outcomes.parquet", *ASKED, "--model", "almanac/base")
     assert done.exit_code == 2
@@ -102,7 +110,7 @@ def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monke
     assert done.exit_code == 3
     assert "127.0.0.1" in done.stderr
     assert command("gate", "candidate", "--baseline", "base").exit_code == 3
-    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--badge", "g.svg", "--report", "g.html")
+    files = ("--json", "g.json", "--junit", "g.xml", "--markdown", "g.md", "--report", "g.html")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10", *files)
     assert done.exit_code == 3
@@ -112,7 +120,6 @@ def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monke
     (suite,) = JUnitXml.fromfile("g.xml")
     assert [(case.name, type(case.result[0]).__name__) for case in suite] == [("verdict", "Error")]
     assert Path("g.md").read_text() == Path("summary.md").read_text().removesuffix("\n")
-    assert "inconclusive</text>" in Path("g.svg").read_text()
     assert "g.html is not written: nothing was judged" in done.stderr
     assert not Path("g.html").exists()
     done = command("gate", "few", "--run", "--baseline", "base", *asked[:-4], "--limit", "6", "--max-retries", "0")

@@ -57,7 +57,7 @@ from refusal_index.protocol import (
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
 
-EXACT = 1e-5  # float32 sums in other company
+EXACT = 1e-4  # float32 sums in other company: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
 OVER_HTTP = "openai-api/almanac/base"
 SMALL = {"limit": 5, "variants": "low,high", "draws": 3, "max_choices": 2}

@@ -11,7 +11,6 @@ import pytest
 from junitparser import Error, Failure, JUnitXml
 from markdown_it import MarkdownIt
 
-from refusal_index.exporters.badge import COLOURS, to_badge
 from refusal_index.exporters.junit import to_junit
 from refusal_index.exporters.markdown import escaped, line, to_markdown
 from refusal_index.outcomes import Outcome, Question
@@ -143,21 +142,3 @@ def test_no_address_and_no_name_is_left_whole_for_github_to_link(text):
         "".join(token.content for token in MarkdownIt("gfm-like", {"linkify": False}).parseInline(shown)[0].children)
         == text
     )
-
-
-def test_badge_is_an_svg_that_says_the_verdict_in_words_and_needs_nothing_else(found):
-    root = ElementTree.fromstring(to_badge(found))  # noqa: S314 - our own
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[0] == "Refusal Index"
-    assert texts[1].endswith(found.verdict)
-    assert "href" not in to_badge(found)
-    assert COLOURS[found.verdict] in to_badge(found)
-
-
-@pytest.mark.parametrize("colour", COLOURS.values())
-def test_white_text_on_every_colour_of_the_badge_can_be_read(colour):
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
-    luminance = sum(weight * one for weight, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-    assert 1.05 / (luminance + 0.05) >= 4.5

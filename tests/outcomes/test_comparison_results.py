@@ -14,6 +14,7 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import compare_two, rank_all
+from refusal_index.outcomes.draws import corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.planning import (
     PlanOptions,
@@ -258,17 +259,20 @@ def test_slopes_of_a_budget_are_those_of_the_repeated_draws():
         for draw in (0, 1)
         for i, (r, w) in enumerate(zip(refused[draw].tolist(), wrong[draw].tolist(), strict=True))
     ]
-    asked = {name: pl.lit(name) for name in ("model", "dataset", "variant")}
+    asked = {name: pl.lit(name) for name in ("model", "dataset", "variant", "question")}
     run = ComparedRun("m", Path("m.parquet"), "m", "d", {"normal": pl.DataFrame(rows).with_columns(**asked)})
-    ((refusals, errors),) = slopes_shown(run).values()
+    ((refusals, errors, index),) = slopes_shown(run).values()
     assert refusals == pytest.approx(1.0, abs=0.15)
     assert errors == pytest.approx(3.0, abs=0.4)
     (scenario,) = scenarios_of(run).values()
-    plan = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors), from_run=True)
+    plan = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, None), from_run=True)
     assert (plan.refusal_slope, plan.error_slope) == (refusals, errors)
-    chosen = plan_corrected(scenario, PlanOptions(budget=5000, error_slope=5.0), (refusals, errors), from_run=True)
+    steeper = PlanOptions(budget=5000, error_slope=5.0)
+    chosen = plan_corrected(scenario, steeper, (refusals, errors, index), from_run=True)
     assert (chosen.refusal_slope, chosen.error_slope) == (refusals, 5.0)
     assert chosen.sizes[0].half_width < plan.sizes[0].half_width
+    own = plan_corrected(scenario, PlanOptions(budget=5000), (refusals, errors, index), from_run=True)
+    assert own.scenario.refusal_index == index == corrected_indices(list(run.variants.values()))[0].estimate
     # the model's own correlation, which RI shows with noise in it
     assert plan.scenario.refusal_index == pytest.approx(6 / math.pi * math.asin(0.6 / 2), abs=0.08)
     assert scenario.refusal_index < plan.scenario.refusal_index - 0.1
@@ -304,4 +308,4 @@ def test_a_budget_for_the_corrected_index_is_split_as_stats_does_and_ri_spends_i
 
 def test_a_run_whose_ri_is_too_high_for_so_much_noise_has_no_plan():
     with pytest.raises(OutcomeTableError, match="raise --refusal-slope or --error-slope"):
-        plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0), from_run=True)
+        plan_corrected(PlanningScenario(0.4, 0.6, 0.9), PlanOptions(), (1.0, 1.0, None), from_run=True)

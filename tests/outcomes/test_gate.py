@@ -176,6 +176,17 @@ def test_a_corrected_index_that_does_not_exist_is_inconclusive_and_no_other_numb
         assert "corrected RI cannot be judged" in found.why
     bound = decide(once, None, CORRECTED.changed(at_least={"corrected_refusal_index": -1.0}))
     assert (bound.verdict, bound.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+    refused, wrong = draws_of(0.6, 2)
+    never = decide(
+        run_of(np.zeros_like(refused), wrong, "never"), None, CORRECTED.changed(at_least=bound.policy.at_least)
+    )
+    assert (never.verdict, never.guards[0].named.reason) == ("inconclusive", "no_repeated_questions")
+
+
+def test_a_table_that_does_not_record_what_was_asked_is_judged_by_bounds_with_a_note(base):
+    policy, note = Policy(at_least={"refusal_index": -0.5}), "does not record what was asked"
+    assert note in to_text(decide(base, None, policy).blocks())
+    assert note not in to_text(decide(recorded(base), None, policy).blocks())
 
 
 def missing_of(run: ComparedRun, count: int) -> ComparedRun:
@@ -423,6 +434,17 @@ def test_why_no_question_can_be_shown_to_have_changed(draws, exact, why):
     assert change_limit(now, before, ["q0000"], exact) == why
     assert bool(most_changed(now, before, ["q0000"], exact)) == (why is None)
     assert change_limit(now, before, [], exact) is None
+
+
+@pytest.mark.parametrize(("draws", "why"), [(7, "too_few_samples"), (8, None)])
+def test_one_change_among_many_questions_needs_more_samples_by_enumeration(draws, why):
+    """One of 200 questions is listed if 200 times its p-value, 2 of all ways to exchange samples, is at most .05."""
+    ways = sum(1 for _ in itertools.combinations(range(2 * draws), draws))
+    assert (200 * 2 / ways > 0.05) == (why is not None)
+    ids, rest = [f"q{i:04}" for i in range(200)], ["r" * draws] * 199
+    before, now = samples("r" * draws, *rest, label="a"), samples("w" * draws, *rest, label="b")
+    assert change_limit(now, before, ids, exact=False) == why
+    assert bool(most_changed(now, before, ids, exact=False)) == (why is None)
 
 
 WORTHS = st.lists(st.sampled_from((1.0, 0.0, -1.0)), min_size=1, max_size=5)

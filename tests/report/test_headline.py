@@ -95,7 +95,7 @@ def test_at_temperature_zero_the_first_screen_says_that_both_indices_are_one() -
     run = report_run(rows(400, variants=("normal",)))
     found = headline(replace(run, summary=summarise(run.shown, is_deterministic=True)))
     assert found.which.endswith(
-        "Corrected RI repeats RI: the model was asked at temperature 0, so it has no sampling noise."
+        "Corrected RI repeats RI: the model was asked at temperature 0, and no repeated sample differs."
     )
 
 

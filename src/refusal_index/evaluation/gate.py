@@ -10,7 +10,6 @@ from typing import Any
 
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.stores import open_store
-from refusal_index.exporters.badge import to_badge
 from refusal_index.exporters.junit import to_junit
 from refusal_index.exporters.markdown import to_markdown
 from refusal_index.outcomes.asked import asked_under
@@ -83,7 +82,7 @@ def policy_of(given: Policy | str | Path | Mapping[str, Any] | None) -> Policy:
 
 
 def write_verdict(found: GateResult, places: Mapping[str, Path]) -> None:
-    """Write the verdict in each of some forms, ``json``, ``markdown``, ``junit`` and ``badge``, to its place.
+    """Write the verdict in each of some forms, ``json``, ``markdown`` and ``junit``, to its place.
 
     Raises NotWrittenError if one cannot be written, after the others.
     """
@@ -115,7 +114,6 @@ FORMS: Mapping[str, Callable[[GateResult], bytes]] = {
     "json": _json,
     "markdown": lambda found: to_markdown(found).encode(),
     "junit": to_junit,
-    "badge": lambda found: to_badge(found).encode(),
 }
 """What a verdict can be written as."""
 

@@ -13,6 +13,7 @@ from refusal_index.evaluation.gate import read_one
 from refusal_index.evaluation.looks import in_looks, sizes_of
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
+from refusal_index.outcomes.draws import CORRECTED
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.gate import GateResult, check_variant, decide, unjudged
@@ -76,6 +77,14 @@ def looks_at(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[Sequen
     return design_over(sizes, alpha, anytime=anytime), sizes
 
 
+def _check_draws(plan: Plan, policy: Policy) -> None:
+    """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
+    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
+    once = settings.drawing.draws in (None, 1) and settings.drawing.repeat_questions is None
+    if CORRECTED in guarded and once and settings.decoding.temperature > 0:
+        raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
+
+
 async def gate_while_asking(
     plan: Plan,
     baseline: ComparedRun | None,
@@ -110,6 +119,7 @@ async def gate_while_asking(
         not_compared(plan, baseline)
     to_ask = _to_ask(plan)
     check_reachable(policy, payoffs_of([to_ask]))
+    _check_draws(plan, policy)
     design, sizes = looks_at(plan, policy.alpha, anytime=anytime)
     looks = GateLooks(sizes[-1], len(sizes), anytime)
     _check_planned(plan.folder, looks)

@@ -187,7 +187,7 @@ def _about_draws(one: RunEstimate) -> Iterator[str]:
             yield "At temperature 0 repeated samples should be equal: corrected RI then repeats RI."
     elif (drawing.draws or 1) > 1:
         some = "all" if drawing.repeat_questions is None else f"{drawing.repeat_questions:,}"
-        yield f"On {dataset}, {some} of the questions are asked {drawing.draws} times, for corrected RI."
+        yield f"On {dataset}, {some} of the questions are sampled {drawing.draws} times, for corrected RI."
 
 
 def _about_grading(one: RunEstimate) -> str:

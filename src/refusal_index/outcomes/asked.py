@@ -37,8 +37,8 @@ def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Ma
 def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
     """Return the share of what was asked under a variant that has no grade.
 
-    The larger one of two: of the questions by their first draws, and of the further draws, which the index of the
-    probabilities rests on as much.
+    The larger one of two: of the questions by their first draws, and of the further draws, which the corrected index
+    rests on as much.
 
     >>> row = {"model": "m", "dataset": "d", "variant": "v", "refused": False, "wrong": False, "unscored_reason": None}
     >>> drawn = ("a", 0), ("b", 0), ("a", 1)

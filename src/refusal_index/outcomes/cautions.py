@@ -103,7 +103,7 @@ def _about_estimate(table: ContingencyTable, estimate: Estimate) -> Iterator[Cau
     if estimate.status == "undefined":
         why = _UNDEFINED.get(estimate.reason or "", f"reason: {estimate.reason}")
         yield Caution("undefined", f"RI is undefined: {why}.")
-    elif estimate.status == "boundary" and estimate.reason != ONE_CLUSTER:
+    elif estimate.status == "boundary" and estimate.low is not None:
         yield _boundary(estimate)
     if _knows_next_to_nothing(table) and estimate.reason != "all_wrong":
         yield _no_knowledge(table)
@@ -262,5 +262,5 @@ def draws_cautions(
         yield Caution(
             "few_repeated",
             f"Only {draws.questions:,} questions were sampled more than once: too few to estimate how random the model "
-            f"is. corrected RI needs {FEW_REPEATED:,} or more; ask more questions, with --draws 2.",
+            f"is. Corrected RI needs {FEW_REPEATED:,} or more; run with a higher --limit and --draws 2.",
         )

@@ -91,7 +91,7 @@ class PairComparison:
     @property
     def corrected(self) -> Difference | None:
         """The difference of the corrected index; None where a run has no repeated draws."""
-        return self.joint_corrected or self.variants[0].corrected
+        return self.joint_corrected or (None if self.joint else self.variants[0].corrected)
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _matched(outcomes: pl.DataFrame, found: Match) -> pl.DataFrame:
 
 
 def _all_defined(corrected: _Corrected) -> _Corrected:
-    return {name: each for name, each in corrected.items() if all(one.status == "ok" for one in each)}
+    return {name: each for name, each in corrected.items() if all(one.estimate is not None for one in each)}
 
 
 def _jointly(corrected: _Corrected) -> list[CorrectedRefusalIndexResult]:

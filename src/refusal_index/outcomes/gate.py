@@ -322,7 +322,9 @@ def _absent_shares(
 def _sample_of(run: ComparedRun) -> tuple[Any, ...] | None:
     """Identify the dataset and seed of a run's sample of questions; None where it is not recorded."""
     dataset = run.settings.get("dataset")
-    return (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed")) if dataset else None
+    return (
+        (dataset.get("name"), dataset.get("sha256"), run.settings.get("seed")) if isinstance(dataset, Mapping) else None
+    )
 
 
 def _too_many(missing: Mapping[str, float], policy: Policy) -> tuple[str, ...]:

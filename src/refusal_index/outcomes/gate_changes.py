@@ -76,12 +76,14 @@ def most_changed(
 
 
 def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
-    """Return why no question can be shown to have changed, as a code; None where one could be."""
-    samples = 0 if exact else max(map(len, _matched(candidate, baseline, shared)["worths"]), default=0)
+    """Return why a single question cannot be shown to have changed, as a code; None where one could be."""
+    both = _matched(candidate, baseline, shared)
+    samples = 0 if exact else max(map(len, both["worths"]), default=0)
     if samples < 2:
         return "single_responses" if samples else None
     # A question that went from always right to always wrong has the smallest p-value there is.
-    return "too_few_samples" if 2 / math.comb(2 * samples, samples) > FALSE_DISCOVERIES else None
+    smallest = both.height * 2 / math.comb(2 * samples, samples)
+    return "too_few_samples" if smallest > FALSE_DISCOVERIES else None
 
 
 @cache

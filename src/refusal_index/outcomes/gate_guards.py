@@ -13,7 +13,7 @@ from refusal_index.outcomes.comparison import Difference, VariantComparison, bot
 from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, Policy, PolicyError
+from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, INDICES, Policy, PolicyError
 from refusal_index.outcomes.matching import BoolMatrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match
 from refusal_index.outcomes.sampling import design_of, sampled_table
@@ -33,8 +33,6 @@ from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue
 from refusal_index.stats.sampled_table import AnyTable
 
 Interval = Callable[[float], ConfidenceInterval]
-
-INDICES = (INDEX, CORRECTED)
 
 NEVER_REFUSES, ALWAYS_REFUSES = "candidate_refused_nothing", "candidate_refused_everything"
 """Why a candidate has no index, though the fault is its own."""
@@ -88,7 +86,8 @@ def bound_guards(run: ComparedRun, rows: pl.DataFrame, policy: Policy, payoffs: 
         for name, bound in bounds.items():
             estimate, reason, interval = _own_number(name, run, rows, table, payoffs)
             pvalue = None
-            if name in INDICES and estimate is None and (none := _one_thing(refused, design)):
+            sampled = reason != NO_REPEATED_QUESTIONS
+            if name in INDICES and estimate is None and sampled and (none := _one_thing(refused, design)):
                 pvalue, reason = none
             guard = Guard(name, estimate, bound, higher, interval, pvalue)
             yield NamedGuard(guard, False, estimate, None, reason)
@@ -173,7 +172,7 @@ def _own_number(
 def index_interval(index: RefusalIndexResult | CorrectedRefusalIndexResult) -> Interval:
     """Return the interval of an index by the error of both its ends.
 
-    At the boundary one end is 1 or -1, and the other has all of the error.
+    At the boundary one end may be 1 or -1, and the other then has all of the error.
     """
     if index.status == "ok":
         return index.confidence_interval

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from refusal_index.outcomes.comparison import matched_variants
 from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.draws import corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.matching import draw_matrix, first_draws
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant
@@ -177,8 +178,12 @@ def _plan_pair(found: Match, options: PlanOptions) -> PairPlan:
     return PairPlan(needed, chance, seen, *over)
 
 
-def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, tuple[float, float]]:
-    """Return the probit slopes of refusals and errors that the repeated draws of a run show, by variant if they do."""
+Shown = tuple[float, float, float | None]
+"""What a pilot's repeated draws show: probit slopes of refusals and of errors, and the corrected index."""
+
+
+def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, Shown]:
+    """Return what the repeated draws of a run show, by variant if they show slopes."""
     names = [chosen_variant([run], variant)] if variant else list(run.variants)
     shown = {}
     for name in names:
@@ -187,7 +192,8 @@ def slopes_shown(run: ComparedRun, variant: str | None = None) -> dict[str, tupl
             found = corrected_refusal_index(*draws.arrays)
             slopes = [_slope(one) for one in (found.refusal_reliability, found.error_reliability)]
             if slopes[0] is not None and slopes[1] is not None:
-                shown[str(name or "all")] = slopes[0], slopes[1]
+                (index,) = corrected_indices([run.variants[name]])
+                shown[str(name or "all")] = slopes[0], slopes[1], index.estimate if index.status == "ok" else None
     return shown
 
 
@@ -199,19 +205,21 @@ def _slope(reliability: float | None) -> float | None:
 
 
 def plan_corrected(
-    scenario: PlanningScenario, options: PlanOptions, shown: tuple[float, float] | None = None, *, from_run: bool
+    scenario: PlanningScenario, options: PlanOptions, shown: Shown | None = None, *, from_run: bool
 ) -> CorrectedPlan:
     """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
     Raises OutcomeTableError if the slopes say that there is more noise than the run's RI leaves room for.
 
-    - `shown`: the slopes that the pilot's repeated draws show.
+    - `shown`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
     - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.
     """
     given, index = (options.refusal_slope, options.error_slope), scenario.refusal_index
-    assumed = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE)
+    *assumed, own = shown or (TYPICAL_SLOPE, TYPICAL_SLOPE, None)
     slopes = tuple(one if one is not None else other for one, other in zip(given, assumed, strict=True))
-    if from_run and index is not None:
+    if own is not None and given == (None, None):
+        index = own
+    elif from_run and index is not None:
         seen, highest = rho_from_refusal_index(index), float(attenuated_refusal_index(1.0, *slopes))
         if abs(index) >= highest:
             raise OutcomeTableError(

@@ -148,7 +148,8 @@ def _which(run: ReportRun) -> str:
         return WHAT_RI_IS
     if all(variant.repeats_ri for variant in run.variants):
         return f"{WHAT_RI_IS} {REPEATS_RI}"
-    shown = f"{number(corrected.estimate, 2)} {interval(corrected.low, corrected.high, 2)}".strip()
+    known = f"{number(corrected.estimate, 2)} {interval(corrected.low, corrected.high, 2)}".strip()
+    shown = "not identified" if corrected.status == "not_identified" else known
     return f"{WHAT_RI_IS} Corrected RI is {shown}: {WHAT_CORRECTED_RI_IS}"
 
 

@@ -1,8 +1,8 @@
 """How much sampling noise hides: the Refusal Index by the number of samples that it is made of.
 
-One draw of each pulls the index towards 0 the more random the model is. With two draws or more the pull is estimated,
-as the reliability of a draw, and divided out. The refusal and the answer of one draw may share chance as well, which
-moves the index away from 0; the refusal of one draw with the answer of another is free of it.
+Noise that is independent between refusal and answer pulls the index of one draw towards 0. With two draws or more the
+reliability of a draw is estimated and divided out. Noise that the refusal and the answer of one draw share moves the
+index away from 0; the refusal of one draw with the answer of another is free of it.
 """
 
 from __future__ import annotations

@@ -193,6 +193,7 @@ def of_cells(*counts: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 SPARSE = 40, 0, 232, 28
+RHO_582 = simulation.RHO
 FILLED = 40, 1, 231, 28
 
 
@@ -370,6 +371,29 @@ def test_deterministic_models_are_compared_ranked_and_joined() -> None:
     joint = joint_corrected_refusal_index(alike)
     assert joint.estimate == pytest.approx(alike[0].estimate, abs=1e-12)
     assert joint.forced_for_all is None
+
+
+@pytest.mark.parametrize("counts", [(37, 16, 6, 1), (20, 3, 8, 9), (30, 0, 0, 30)])
+def test_a_deterministic_model_does_not_differ_from_repeated_samples_that_are_all_alike(counts) -> None:
+    refused, wrong = of_cells(*counts)
+    alike = corrected_refusal_index([refused, refused], [wrong, wrong], single=(refused, wrong))
+    difference = compare_corrected(alike, deterministic_refusal_index(refused, wrong))
+    assert difference.estimate == pytest.approx(0, abs=1e-12)
+    assert difference.pvalue == 1
+    assert difference.reliability_pvalue is None
+
+
+def test_a_cell_that_no_draw_fills_counts_little_among_prompts() -> None:
+    """Two prompts, of which one refuses 8 % and has no question that was refused and right (an independent review)."""
+    rng, found = np.random.default_rng(4), []
+    for _ in range(60):
+        x, own = rng.standard_normal((2, 300))
+        y = RHO_582 * x + math.sqrt(1 - RHO_582**2) * own
+        wrong = 3 * y + rng.standard_normal((2, 300)) > stats.norm.isf(0.93) * math.hypot(1, 3)
+        refused = [3 * x + rng.standard_normal((2, 300)) > stats.norm.isf(r) * math.hypot(1, 3) for r in (0.08, 0.62)]
+        prompts = [corrected_refusal_index(one, wrong, single=(one[0], wrong[0])) for one in refused]
+        found.append(joint_corrected_refusal_index(prompts).estimate)
+    assert np.median(found) == pytest.approx(0.582, abs=0.08)  # with half a question taken at its word .38
 
 
 @pytest.mark.parametrize("design", [{"weight": np.tile([1.0, 2.0], 250)}, {"cluster": np.arange(500) // 5}])

@@ -25,7 +25,7 @@ EXIT = {"pass": 0, "fail": 1, "inconclusive": 3}
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub shows below a job, where there is one."""
 
-SUFFIXES = {"json": ".json", "markdown": ".md", "junit": ".xml", "badge": ".svg", "report": ".html"}
+SUFFIXES = {"json": ".json", "markdown": ".md", "junit": ".xml", "report": ".html"}
 
 
 ASKING = tuple(
@@ -74,7 +74,6 @@ def gate(
         Path | None, typer.Option(help="Write it as Markdown; on GitHub it also goes below the job.", metavar="FILE")
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write it as JUnit XML.", metavar="FILE")] = None,
-    badge: Annotated[Path | None, typer.Option(help="Write it as a badge, an SVG.", metavar="FILE")] = None,
     report: Annotated[
         Path | None, typer.Option(help="Write the report of both runs, an HTML file.", metavar="FILE")
     ] = None,
@@ -109,7 +108,7 @@ def gate(
     from refusal_index.evaluation.gate import gate as judge
 
     as_json = None if json in {None, "-"} else Path(json)
-    files = {"markdown": markdown, "junit": junit, "badge": badge, "json": as_json, "report": report}
+    files = {"markdown": markdown, "junit": junit, "json": as_json, "report": report}
     places = {form: place for form, place in files.items() if place is not None}
     for form, place in places.items():
         _check_place(form, place)

@@ -59,7 +59,7 @@ def plan(
     ] = None,
     error_slope: Annotated[float | None, typer.Option(help="The same of the probability of being wrong.")] = None,
     corrected: Annotated[
-        bool, typer.Option("--corrected", help="Plan for corrected RI, from questions asked twice, instead of RI.")
+        bool, typer.Option("--corrected", help="Plan for corrected RI, from questions sampled twice, instead of RI.")
     ] = False,
     variant: Annotated[str | None, typer.Option(help="Variant of the pilot. [default: each of them]")] = None,
     confidence_level: ConfidenceLevel = 0.95,
@@ -81,6 +81,7 @@ def plan(
         slopes_shown,
     )
     from refusal_index.outcomes.presentation.planning import apart_blocks, corrected_blocks, scenario_blocks
+    from refusal_index.outcomes.settings import is_deterministic
 
     budget = _budget(budget_requests, budget_cost, request_cost)
     slopes = refusal_slope, error_slope
@@ -92,8 +93,8 @@ def plan(
         raise OptionError("plan: expected a pilot or expected rates, got both; leave out one of them")
     if corrected and (difference is not None or len(pilot or ()) > 1):
         raise OptionError(
-            "--corrected: expected a half-width, a number of questions or a budget for one model, got a difference of "
-            "two; leave out --corrected to plan for a difference in RI"
+            "--corrected: plans for one model, and cannot plan for a difference of two; leave it out to plan for a "
+            "difference in RI"
         )
     if not corrected and slopes != (None, None):
         raise OptionError("--refusal-slope, --error-slope: expected --corrected beside them, got none")
@@ -104,6 +105,8 @@ def plan(
     expected = scenarios_of(runs[0], variant) if runs else _expected(refusal_rate, error_rate, refusal_index)
     for name, scenario in expected.items():
         if corrected:
+            if runs and is_deterministic(runs[0].settings):
+                raise OptionError("--corrected: the run was sampled at temperature 0, where corrected RI repeats RI")
             shown = slopes_shown(runs[0], variant).get(name) if runs else None
             found = plan_corrected(scenario, options, shown, from_run=bool(runs))
             console.show(corrected_blocks(name, found, options))

@@ -35,7 +35,7 @@ CORRECTED_RI = (
     "Corrected RI: RI estimated for the models' probabilities of refusing and of being wrong, from repeated samples of "
     "forced answers."
 )
-DETERMINISTIC = "Corrected RI repeats RI: both models were asked at temperature 0."
+DETERMINISTIC = "Corrected RI repeats RI: both models were asked at temperature 0, and no repeated sample differs."
 MEASURES = {"auroc": "AUROC", "brier": "Brier"}
 BIASED = " What is missing is rarely a fair sample, and every number here may be biased."
 
@@ -190,7 +190,7 @@ def _about_corrected(found: TwoRuns) -> Iterator[str]:
         return
     drawn = [(one.name, one.corrected) for one in pair.variants if isinstance(one.corrected, CorrectedDifference)]
     each = [_questions(one) if len(pair.variants) == 1 else f"{name} {_questions(one)}" for name, one in drawn]
-    yield f"{CORRECTED_RI} Sampled repeatedly: {'; '.join(dict.fromkeys(each))}."
+    yield f"{CORRECTED_RI} Questions sampled repeatedly, or at temperature 0: {'; '.join(dict.fromkeys(each))}."
     alpha = 1 - found.options.confidence_level
     if None not in (index.pvalue, corrected.pvalue) and _ahead(index, alpha) != _ahead(corrected, alpha):
         yield (
@@ -244,7 +244,7 @@ def _unranked(found: RankedRuns) -> Iterator[str]:
         )
     for run in found.found.ranking.unranked:
         told = "" if run.estimate is None else f"{run.estimate:.3f} {interval_of(run)}, "
-        yield f"{found.runs[run.row].label} is not ranked: {told}{run.status} ({worded(run.reason)})."
+        yield f"{found.runs[run.row].label} is not ranked: {told}{worded(run.status)} ({worded(run.reason)})."
     if tested := found.found.ranking.boundary_pairs:
         each = (
             f"{found.runs[one.first].label} - {found.runs[one.second].label} {pvalue(one.pvalue_holm)}"

@@ -120,20 +120,10 @@ def _topic_rows(found: Decisions) -> Iterator[Row]:
     if topics is None:
         return
     within, told = topics.within, f"{topics.informative} of {topics.topics} topics say something"
-    yield (
-        "within topics",
-        number(within.estimate),
-        interval_of(within),
-        _status(within.reason, told),
-    )
+    yield "within topics", number(within.estimate), interval_of(within), _status(within.reason, told)
     for one in topics.each[:MOST_TOPICS]:
         index, status = one.refusal_index, f"{one.questions:,} questions"
-        yield (
-            f"  within {one.topic}",
-            number(index.estimate),
-            interval_of(index),
-            _status(index.reason, status),
-        )
+        yield f"  within {one.topic}", number(index.estimate), interval_of(index), _status(index.reason, status)
 
 
 def _notes(found: Decisions) -> Iterator[str]:

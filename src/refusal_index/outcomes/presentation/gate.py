@@ -33,9 +33,9 @@ WORDS = {
 
 NO_CHANGES = {
     "single_responses": "Single responses cannot show that any one question changed: each may come out differently "
-    "when it is asked again. Sample questions more than once in both runs (run --draws 5) to see which changed.",
-    "too_few_samples": "So few samples per question cannot show that any one question changed: 4 in both runs could "
-    "(run --draws 4), more are better.",
+    "when it is asked again. Sample every question often in both runs (run --draws 10) to see which changed.",
+    "too_few_samples": "With so few samples per question, and so many questions, no single change stands out from "
+    "sampling noise; ten samples in both runs show one (run --draws 10).",
 }
 """Why no changed questions are listed."""
 
@@ -79,6 +79,8 @@ def notes(found: GateResult) -> Iterator[str]:
         yield "Candidate and baseline are one run, or copies of it: no model is compared with another."
     if found.looked is not None:
         yield found.looked
+    if found.baseline is None and not found.candidate.settings:
+        yield "The table does not record what was asked: questions that are missing from it cannot be seen."
     stop = None if found.baseline is None else Stop.read(found.baseline.about)
     if stop is not None:
         yield f"Of the baseline: {stop.sentence}"
@@ -86,7 +88,7 @@ def notes(found: GateResult) -> Iterator[str]:
         yield more_questions(found)
     short = [f"{percent(round(share, 4))} of the {one}'s" for one, share in found.missing.items() if share]
     if short and not found.within_look:
-        yield f"Absent or without a grade: {listed(short)} questions, or of their further draws."
+        yield f"Absent or without a grade: {listed(short)} questions, or of their repeated samples."
     if found.settings_that_differ and found.guards:
         verb = "differs" if len(found.settings_that_differ) == 1 else "differ"
         yield (
@@ -101,9 +103,7 @@ def more_questions(found: GateResult) -> str:
     """Say how many more questions would settle an inconclusive verdict."""
     more = found.more_questions
     if more is None:
-        return (
-            "No number of questions that could be asked would settle it: a number sits on its limit, or there is none."
-        )
+        return "More questions would not settle it: an estimate lies exactly on its limit, or cannot be computed."
     return f"About {more:,} more questions would settle it with a chance of 80 %, if the numbers stay as they are."
 
 
@@ -153,7 +153,8 @@ def allowed(one: GuardResult) -> str:
 def reason_of(one: GuardResult) -> str:
     """Say why a guard's number is none."""
     if one.named.guard.name == CORRECTED and one.named.reason == NO_REPEATED_QUESTIONS:
-        return "no question was sampled more than once in both runs (run --draws 2)"
+        where = " in both runs" if one.named.against_baseline else ""
+        return f"no question was sampled more than once{where} (run --draws 2)"
     said = (one.named.reason or "it has no interval").replace("first:", "candidate: ").replace("second:", "baseline: ")
     return worded(said)
 
@@ -167,7 +168,7 @@ def judged(found: GateResult) -> str:
         return f"{found.candidate.label}{where}: {found.questions:,} questions, against fixed bounds."
     left = dict(zip(("candidate", "baseline"), found.match.left_out if found.match else (), strict=False))
     rest = [f"{count:,} of the {name}'s" for name, count in left.items() if count]
-    without = f"; left out, as the other has no grade there: {listed(rest)}" if rest else ""
+    without = f"; not compared, as the other was not asked or has no grade there: {listed(rest)}" if rest else ""
     return (
         f"{found.candidate.label} (candidate) against {found.baseline.label} (baseline){where}: {found.questions:,} "
         f"questions, each compared with itself{without}."
@@ -230,8 +231,8 @@ def _incomplete(found: GateResult) -> str:
     each = listed([f"{percent(round(found.missing[one], 4))} of the {one}'s" for one in found.incomplete])
     most = percent(found.policy.max_missing)
     return (
-        f"{each} questions, or of their further draws, are absent or have no grade; with more than {most} missing "
-        "nothing is decided, as what is missing may differ from the rest; run its command again."
+        f"{each} questions, or of their repeated samples, are absent or have no grade; above {most} the gate does not "
+        "decide, because what is missing may differ from the rest; run the same command again to complete it."
     )
 
 

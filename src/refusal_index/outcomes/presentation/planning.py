@@ -63,7 +63,7 @@ def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> I
     expected, level = found.scenario, percent(options.confidence_level)
     yield (
         f"{name}: refusal rate {expected.refusal_rate:.3f}, error rate {expected.error_rate:.3f}, "
-        f"corrected RI {number(expected.refusal_index)}, of a model with probit slopes {found.refusal_slope:.3g} "
+        f"corrected RI {number(expected.refusal_index)}, assuming probit slopes of {found.refusal_slope:.3g} "
         f"(refusals) and {found.error_slope:.3g} (errors)"
     )
     if found.sizes[0].half_width is None:
@@ -71,7 +71,7 @@ def corrected_blocks(name: str, found: CorrectedPlan, options: PlanOptions) -> I
         return
     of_budget = "" if options.budget is None else f" with {options.budget:,.0f} requests under one prompt"
     yield f"  half-width of the {level} interval to be expected{of_budget}"
-    columns = ("questions", "of them asked twice", "requests", "corrected RI +-")
+    columns = ("questions", "of them sampled twice", "requests", "corrected RI +-")
     yield Table.of(columns, (_corrected_row(plan) for plan in found.sizes))
     one = found.sizes[-1]
     some = "" if one.repeated == one.n else f" --repeat-questions {one.repeated}"

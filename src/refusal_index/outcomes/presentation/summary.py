@@ -33,7 +33,7 @@ WHAT_CORRECTED_RI_IS = (
     "RI estimated for the model's probabilities of refusing and of being wrong, from repeated samples of forced "
     "answers."
 )
-REPEATS_RI = "Corrected RI repeats RI: the model was asked at temperature 0, so it has no sampling noise."
+REPEATS_RI = "Corrected RI repeats RI: the model was asked at temperature 0, and no repeated sample differs."
 STEPS = ("forced for all", "of another draw")
 """What changes from RI to the corrected RI, before sampling noise is removed."""
 
@@ -93,7 +93,8 @@ def which_index(summary: Summary) -> Iterator[str]:
     """Say in a sentence each what RI is, and what the corrected index is and comes to, where there is one."""
     yield WHAT_RI_IS
     corrected = [(one, one.corrected) for one in summary.variants if one.corrected is not None]
-    if all(one.repeats_ri for one, _ in corrected):
+    repeats = {one.repeats_ri for one, found in corrected if found.estimate is not None}
+    if repeats == {True} or not corrected:
         yield from [REPEATS_RI] if corrected else []
         return
     unnamed = len(summary.variants) == 1 and corrected[0][0].variant is None
@@ -218,9 +219,9 @@ def _draws_row(variant: VariantSummary, draws: DrawsSummary) -> Iterator[str]:
     yield f"{draws.questions:,}"
     yield f"{draws.draws:,}"
     yield number(variant.index.estimate)
-    yield from (
-        number(value) for value in (draws.forced_for_all, draws.uncorrected, draws.corrected_refusal_index.estimate)
-    )
+    yield from (number(value) for value in (draws.forced_for_all, draws.uncorrected))
+    corrected = draws.corrected_refusal_index
+    yield "not identified" if corrected.status == "not_identified" else number(corrected.estimate)
     yield from (number(value) for value in (draws.refusal_reliability, draws.error_reliability))
     for found in (draws.mid_rank_spearman, draws.p_answering_auroc):
         yield f"{number(found.estimate)} {interval_of(found)}"
@@ -236,7 +237,7 @@ def _why(index: Estimate) -> str:
     else:
         told = worded(reason)
     if index.status == "not_identified":
-        return f"not identified, as its interval rules nothing out ({told})"
+        return "not identified: the data are compatible with any value from -1 to 1"
     if reason.startswith("estimated_from"):
         return f"{told}; this takes the noise of refusals and of answers for independent, which its interval does not"
     if index.status == "boundary":
@@ -245,6 +246,8 @@ def _why(index: Estimate) -> str:
 
 
 def _in_words(found: Estimate) -> str:
+    if found.status == "not_identified":
+        return "not identified"
     return "undefined" if found.estimate is None else f"{number(found.estimate)} {interval_of(found)}"
 
 

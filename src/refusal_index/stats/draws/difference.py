@@ -30,7 +30,8 @@ from refusal_index.stats.intervals import Seed, normal_quantile
 
 # The p-value there is 1e-15: nothing is gained by looking further.
 LARGEST_QUANTILE = 8.0
-HALVINGS = 40
+STEPS, HALVINGS = 32, 40
+NO_DIFFERENCE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,15 @@ class CorrectedDifference:
         """P-value of the hypothesis that both models are equally random: that their `reliability` is the same.
 
         Two-sided, by the normal distribution, or Student's with clusters or weights. None where either is undefined or
-        neither varies.
+        both are the same, as of two models that always give the same response.
         """
         parts = self.first._quotient, self.second._quotient
-        if parts[0] is None or parts[1] is None or parts[0].influence.shape != parts[1].influence.shape:
+        if (
+            self.first.reliability == self.second.reliability
+            or parts[0] is None
+            or parts[1] is None
+            or parts[0].influence.shape != parts[1].influence.shape
+        ):
             return None
         error = float(np.linalg.norm(parts[0].influence[1] - parts[1].influence[1]))
         if not 0 < error < math.inf:
@@ -289,11 +295,18 @@ def _pvalue(
     first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, estimate: float
 ) -> float:
     """Find the level at which the interval just reaches 0, by halving."""
-    low, high = 0.0, LARGEST_QUANTILE
-    for _ in range(HALVINGS if estimate else 0):
+
+    def holds(quantile: float) -> bool:
+        ends = _square_and_add(first, second, correlation, quantile)
+        return ends.low <= 0 <= ends.high
+
+    # Intervals that end at 1 or -1 need not grow with the quantile: the first that holds 0 counts.
+    steps = np.linspace(0, LARGEST_QUANTILE, STEPS + 1)[1:].tolist()
+    high = next((one for one in steps if holds(one)), LARGEST_QUANTILE)
+    low = max(high - LARGEST_QUANTILE / STEPS, 0.0) if abs(estimate) > NO_DIFFERENCE else 0.0
+    for _ in range(HALVINGS if abs(estimate) > NO_DIFFERENCE else 0):
         middle = (low + high) / 2
-        ends = _square_and_add(first, second, correlation, middle)
-        low, high = (low, middle) if ends.low <= 0 <= ends.high else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     freedom = _degrees_of_freedom(first, second)
     return float(2 * ndtr(-low)) if freedom is None else student_tails(low, freedom)
 

@@ -26,6 +26,8 @@ from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
 from refusal_index.stats.draws.quotient import (
+    NEARLY_1,
+    NO_LEVEL,
     Quotient,
     TwoPhaseSample,
     mean_quotient,
@@ -132,12 +134,9 @@ class CorrectedRefusalIndexResult:
         if part is None or self.rho is None or not np.isfinite(part.influence).all():
             return NO_INTERVAL
         if self._index is not None:
-            error = part.error(quantile)
-            return (
-                self._index.confidence_interval(1 - error)
-                if 0 < error < 1
-                else ConfidenceInterval(*2 * (spearman(self.rho),))
-            )
+            level = min(1 - part.error(quantile), NEARLY_1)
+            point = ConfidenceInterval(spearman(self.rho), spearman(self.rho))
+            return self._index.confidence_interval(level) if level > NO_LEVEL else point
         low, high = part.interval(quantile)
         # Where a table has an empty cell, the interval is not made of the same numbers as the estimate.
         return ConfidenceInterval(spearman(min(low, self.rho)), spearman(max(high, self.rho)))
@@ -295,7 +294,7 @@ def deterministic_refusal_index(
     if index.estimate is None:
         return CorrectedRefusalIndexResult(None, None, None, None, None, None, index.status, index.reason, n, n, None)
     sample = TwoPhaseSample.of(matrices[2][0], cell_codes(*matrices)[0], design)
-    return CorrectedRefusalIndexResult(
+    found = CorrectedRefusalIndexResult(
         estimate=index.estimate,
         rho=index.rho,
         forced_for_all=None,
@@ -309,6 +308,7 @@ def deterministic_refusal_index(
         _quotient=quotient_without_noise(sample),
         _index=index,
     )
+    return _identified(found)
 
 
 def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]) -> CorrectedRefusalIndexResult:
@@ -459,7 +459,7 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
 
 
 def _identified(result: CorrectedRefusalIndexResult) -> CorrectedRefusalIndexResult:
-    """Say so where the clusters leave no interval, or the 95 % interval is all there is."""
+    """Say so where the clusters leave no interval, or the 95 % interval is [-1, 1]."""
     part = result._quotient
     if part is None:
         return result

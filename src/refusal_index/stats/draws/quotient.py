@@ -38,6 +38,9 @@ from refusal_index.stats.profile import Counts, boundary_limit
 GRID = np.linspace(-1, 1, 2001)
 """Where a correlation is tested for the interval."""
 
+NO_LEVEL = 1e-9
+"""Confidence level up to which an interval is its estimate."""
+
 NEARLY_1 = float(np.nextafter(1, 0))
 
 ESTIMATED = 5
@@ -117,9 +120,11 @@ class Quotient:
         limit on the side that makes the interval longer.
         """
         sign = 1.0 if 0 in cells[1:3] else -1.0
-        error = self.error(quantile)
-        c = sign * boundary_limit(cells, sign, math.sqrt(-2 * math.log(error))) if error < 1 else 1.0
-        q = self.scale
+        error, q = self.error(quantile), self.scale
+        try:
+            c = sign * boundary_limit(cells, sign, math.sqrt(-2 * math.log(error))) if 1 - error > NO_LEVEL else 1.0
+        except (ArithmeticError, ValueError):  # of next to no questions the likelihood says nothing
+            c = -1.0
         if q < 1:
             reach = quantile * float(np.linalg.norm(self.influence[1])) / ((1 - q) * (1 + q))
             q = math.tanh(math.atanh(q) + math.copysign(reach, c))
@@ -316,6 +321,8 @@ def quotient(cells: FloatArray, sample: TwoPhaseSample) -> Quotient | None:
         sparse = sample.effective_counts(means)
         if sample.fills_every_cell:
             cross, influence[0] = sample.correlation()
+        else:
+            influence[0] *= _unseen(by_table[0][1], means[:4], len(cells))
     return Quotient(
         cross,
         scale,
@@ -350,6 +357,12 @@ def tables(means: FloatArray) -> list[tuple[float, ...]]:
 def _by_question(cells: FloatArray) -> list[FloatArray]:
     columns = cells.T
     return [columns[:4], columns[[4, 5, 5, 6]], columns[[7, 8, 8, 9]]]
+
+
+def _unseen(influence: FloatArray, cells: FloatArray, n: int) -> float:
+    """Return by how much a cell that no question fills adds to the standard error that the questions show."""
+    filled = (cells * n + 0.5) / (n + 2)
+    return math.sqrt(float(filled @ influence**2 / (cells @ influence**2)))
 
 
 def _correlation(table: tuple[float, ...], n: int) -> tuple[float, FloatArray]:
