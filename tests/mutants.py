@@ -216,8 +216,6 @@ MUTANTS = (
            "        index = own\n", "        pass\n", "outcomes/test_comparison_results.py"),
     Mutant("a bound on an index that needs repeated samples is open without them", "outcomes/gate_guards.py",
            "sampled = reason != NO_REPEATED_QUESTIONS", "sampled = True", "outcomes/test_gate.py"),
-    Mutant("rounding does not end the search for a limit", "stats/profile.py",
-           "if excess(here[2]) * excess(there[2]) > 0:", "if False:", "stats/draws/test_corrected_difference.py"),
     Mutant("a draw is not paired with itself", "stats/draws/patterns.py",
            "both = r * w - patterns.refused_and_wrong", "both = r * w", "stats/draws/test_repeated_draws.py"),
     Mutant("both reliabilities are divided out", "stats/draws/noise.py",
