@@ -274,10 +274,10 @@ def _has_interval(kind: Any) -> bool:
 
 
 UNNAMED = ("estimate", "y", "agreement", "refusal_index", "value", "correct_rate")
-"""What a column may be called whose ends are `low` and `high`; the first that there is."""
+"""Columns that `low` and `high` may belong to; the first one present is taken."""
 
 CALLED = {"bootstrap": "estimate", "delta": "delta_absolute", "bin": "x", "refusal": "refusal_rate"}
-"""Columns that are called otherwise than their ends."""
+"""Columns whose name differs from that of their ends."""
 
 
 def frame_results(frame: pl.DataFrame) -> Iterator[tuple[str, Found]]:

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.draws import draws_summary
+from refusal_index.outcomes.draws import corrected_indices, draws_summary
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.summary import REPEATS_RI, summary_blocks
 from refusal_index.outcomes.sensitivity import outcome_counts, sensitivity
@@ -181,6 +181,14 @@ def test_samples_of_which_answers_alone_differ_are_used():
     assert variant.corrected == plain.corrected
     assert variant.corrected.estimate != variant.index.estimate
     assert REPEATS_RI not in to_text(summary_blocks(at_temperature_0(table)))
+
+
+def test_at_temperature_zero_a_variant_without_differences_enters_the_joint_index_by_ri():
+    *_, differs = drawn_twice()
+    same = differs.filter(pl.col("draw") == 0).with_columns(variant=pl.lit("high"))
+    (pooled,) = at_temperature_0(differs, same).pooled
+    expected = joint_corrected_refusal_index(corrected_indices([differs, same], [True, True]))
+    assert pooled.corrected_refusal_index.estimate == pytest.approx(expected.estimate, abs=1e-12)
 
 
 def test_samples_that_differ_at_temperature_zero_are_used():

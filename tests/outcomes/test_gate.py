@@ -250,7 +250,7 @@ def recorded(run: ComparedRun, questions: int = N, seed: int = 0) -> ComparedRun
 @pytest.mark.parametrize(
     ("keep", "share"),
     [
-        (lambda run: run, 450 / N),  # an outcome table: all that either has should be there
+        (lambda run: run, 450 / N),  # bare tables: every question in either is expected
         (recorded, 450 / N),  # a folder that says how many there were
     ],
     ids=["tables", "folders"],

@@ -110,11 +110,13 @@ def is_defined(result: CorrectedRefusalIndexResult) -> bool:
     return result.reason != NO_REPEATED_QUESTIONS
 
 
-def joint_corrected_index(tables: Sequence[pl.DataFrame], confidence_level: float) -> Estimate | None:
-    """Estimate one corrected index from all variants of a model; None where one has no repeated draws."""
-    if any(map(drawn_once, tables)):
+def joint_corrected_index(
+    tables: Sequence[pl.DataFrame], confidence_level: float, *, is_deterministic: bool
+) -> Estimate | None:
+    """Estimate one corrected index from all variants of a model; None where one has none."""
+    if not is_deterministic and any(map(drawn_once, tables)):
         return None
-    found = corrected_indices(tables)
+    found = corrected_indices(tables, [is_deterministic] * len(tables))
     if not all(map(is_defined, found)):
         return None
     return _named(joint_corrected_refusal_index(found), confidence_level)

@@ -298,9 +298,9 @@ def _absent_shares(
 ) -> dict[str, float]:
     """Return the share of the questions to compare that have no grade, by run.
 
-    Samples of one dataset and seed nest, so the questions to compare are those of the smaller one; against an outcome
-    table, whose sample is not recorded, those of the run that has a record; of two tables, all that either has.
-    Recorded samples of different datasets or seeds share what they share by chance, and nothing is expected of them.
+    With one dataset and seed the smaller sample is contained in the larger one, so the questions to compare are those
+    of the smaller. A bare table records no sample: beside a run, the run's questions count, and of two tables every
+    question in either. Samples of different datasets or seeds overlap by chance, so nothing is expected of them.
     """
     samples = {key: one for key, run in runs.items() if (one := _sample_of(run)) is not None}
     if len(runs) < 2 or len(set(samples.values())) > 1:

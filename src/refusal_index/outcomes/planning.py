@@ -209,7 +209,7 @@ def plan_corrected(
 ) -> CorrectedPlan:
     """Plan for the interval of the corrected index, every question being sampled twice, or as a budget is best split.
 
-    Raises OutcomeTableError if the slopes say that there is more noise than the run's RI leaves room for.
+    Raises OutcomeTableError if the slopes imply more noise than the run's RI allows.
 
     - `shown`: what the pilot's repeated draws show; its corrected index counts unless other slopes are given.
     - `from_run`: whether the index of `scenario` is RI of a run, which is first corrected for noise.

@@ -116,7 +116,7 @@ def _joint_indices(
     if is_deterministic and not samples_differ(tables):
         corrected: Estimate | None = replace(joint.index, name=CORRECTED)
     else:
-        corrected = joint_corrected_index(tables, confidence_level)
+        corrected = joint_corrected_index(tables, confidence_level, is_deterministic=is_deterministic)
     return tuple(str(group.variant) for group in variants), joint, corrected
 
 

@@ -97,7 +97,7 @@ class Headline:
     """The first screen."""
 
     index: Estimate  # the number in large type
-    which: str  # what the number is, and what the corrected index comes to
+    which: str  # what RI is, and the value of the corrected index
     # verdict, pairs: what it means, in words and in pairs of questions; the latter None where it means nothing
     verdict: str
     pairs: str | None
@@ -142,7 +142,7 @@ def finding(run: ReportRun) -> Finding:
 
 
 def _which(run: ReportRun) -> str:
-    """Say what RI is, and what the corrected index comes to, where there is one."""
+    """Say what RI is, and give the corrected index where there is one."""
     corrected = run.summary.corrected
     if corrected is None:
         return WHAT_RI_IS

@@ -75,7 +75,7 @@ class CorrectedRefusalIndexResult:
         ``"no_repeated_questions"``, ``"nobody_refused"``, ``"everybody_refused"``, ``"all_wrong"``, ``"all_right"``,
         ``"refusal_reliability_not_positive"``, ``"error_reliability_not_positive"``.
     n_repeated, n : int
-        Questions with two draws or more, and all that have a draw.
+        Number of questions with two draws or more, and with one or more.
     """
 
     estimate: float | None
