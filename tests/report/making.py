@@ -45,7 +45,9 @@ def rows(
     tables = []
     for place, variant in enumerate(variants):
         for draw in range(draws):
-            latent = np.random.default_rng((seed, draw)).multivariate_normal((0, 0), ((1, rho), (rho, 1)), n)
+            latent = np.random.default_rng((seed, draw)).multivariate_normal(
+                (0, 0), ((1, rho), (rho, 1)), n, method="cholesky"
+            )
             refused, wrong = latent[:, 0] > 1 - 0.6 * place, latent[:, 1] > 0.1
             tables.append(_table(refused, wrong, (model, dataset, variant), draw, length, rng))
     return pl.concat(tables)

@@ -11,6 +11,7 @@ import numpy as np
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.metric_influence import ROUNDING
+from refusal_index.stats.influence import symmetric_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +95,7 @@ def drawn_errors(
     covariance: FloatArray, n_resamples: int, rng: np.random.Generator, degrees_of_freedom: float | None
 ) -> FloatArray:
     """Errors of the estimates, shape (draws, k), from their joint distribution."""
-    # The symmetric root is unique, so that the draws depend on the generator alone, and it exists for equal steps too.
-    variances, directions = np.linalg.eigh(covariance)
-    root = directions * np.sqrt(np.maximum(variances, 0)) @ directions.T
-    drawn = rng.standard_normal((n_resamples, len(root))) @ root
+    drawn = rng.standard_normal((n_resamples, len(covariance))) @ symmetric_root(covariance)
     if degrees_of_freedom is not None:
         drawn /= np.sqrt(rng.chisquare(degrees_of_freedom, (n_resamples, 1)) / degrees_of_freedom)
     return np.asarray(drawn)

@@ -54,6 +54,21 @@ def proportion_influence(both: float, r: float, mu: float, rho: float) -> Counts
     return w / density, x / density, y / density, z / density
 
 
+def symmetric_root(covariance: FloatArray) -> FloatArray:
+    """Return the symmetric positive semidefinite square root of a covariance matrix, shape (k, k).
+
+    Of all roots it alone is unique, for singular matrices too. So normal samples made with it depend on the seed, and
+    not on the sign or order of the eigenvectors that the processor's linear algebra library returns.
+
+    >>> symmetric_root(np.array([[2.0, 1.0], [1.0, 2.0]])).round(3).tolist()
+    [[1.366, 0.366], [0.366, 1.366]]
+    """
+    eigenvalues, vectors = np.linalg.eigh(covariance)
+    # What rounding leaves of an eigenvalue that is 0 would have a root of 1e-8.
+    eigenvalues[eigenvalues < len(eigenvalues) * np.finfo(float).eps * eigenvalues.max(initial=0.0)] = 0.0
+    return np.asarray(vectors * np.sqrt(eigenvalues) @ vectors.T)
+
+
 def standard_error(table: AnyTable, rho: float) -> float:
     """Return the standard error of rho at the estimate `rho` of `table`, thresholds estimated.
 

@@ -34,7 +34,7 @@ def questions(counts) -> tuple[np.ndarray, np.ndarray]:
 def drawn(n: int, rho: float, seed: int, thresholds=(-0.8, 0.0, 0.8)) -> tuple[np.ndarray, np.ndarray]:
     """Outcomes of prompts that are not nested."""
     rng = np.random.default_rng(seed)
-    common, error = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=n).T
+    common, error = rng.multivariate_normal([0, 0], [[1, rho], [rho, 1]], size=n, method="cholesky").T
     scores = common + 0.5 * rng.standard_normal((len(thresholds), n))
     refused = scores > np.array(thresholds)[:, np.newaxis]
     return refused, np.broadcast_to(error > -0.5, refused.shape)

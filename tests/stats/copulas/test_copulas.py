@@ -188,7 +188,7 @@ def test_spearman_of_t_against_theory_tends_to_the_gaussian(rho: float) -> None:
 
 def test_spearman_against_simulation() -> None:
     rng, n = np.random.default_rng(8), 200_000
-    normal = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], size=n)
+    normal = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], size=n, method="cholesky")
     student = normal / np.sqrt(rng.chisquare(4, size=(n, 1)))
     # Clayton's copula by its gamma frailty: theta 2, frailty of shape 1 / 2.
     clayton = (1 + rng.exponential(size=(n, 2)) / rng.gamma(0.5, size=(n, 1))) ** -0.5

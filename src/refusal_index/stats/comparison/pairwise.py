@@ -23,6 +23,7 @@ from refusal_index.stats.arguments import pvalues_of
 from refusal_index.stats.comparison.metric_influence import ROUNDING, difference_error, fewest_degrees_of_freedom
 from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
 from refusal_index.stats.design import SamplingDesign
+from refusal_index.stats.influence import symmetric_root
 from refusal_index.stats.matrices import BoolArray
 
 
@@ -243,9 +244,7 @@ def adjusted_pvalues(
 
 def _null_draws(differences: PairwiseDifferences, n_resamples: int, rng: np.random.Generator) -> Iterator[FloatArray]:
     """Absolute test statistics of estimates drawn from their joint normal distribution about one common value."""
-    # The symmetric root is unique, so that the draws depend on the generator alone, and it exists for equal runs too.
-    variances, directions = np.linalg.eigh(differences.covariance)
-    root = directions * np.sqrt(np.maximum(variances, 0)) @ directions.T
+    root = symmetric_root(differences.covariance)
     errors = differences.errors
     for start in range(0, n_resamples, CHUNK_DRAWS):
         drawn = rng.standard_normal((min(CHUNK_DRAWS, n_resamples - start), len(root))) @ root

@@ -30,6 +30,7 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.estimate import Status
+from refusal_index.stats.influence import symmetric_root
 from refusal_index.stats.intervals import Seed, checked_resamples
 from refusal_index.stats.stability.agreement import average_ranks, checked_scores_matrix, concordance, why_unranked
 
@@ -248,10 +249,9 @@ def kendall_w_ceiling(
     if reason or found.estimate is None:
         return AgreementCeiling(None, None, None, "undefined", reason or found.reason)
     true = means.mean() + math.sqrt(found.estimate) * (means - means.mean())
-    draws = np.random.default_rng(rng).multivariate_normal(
-        np.tile(true, m), errors, size=checked_resamples(n_resamples), method="eigh", check_valid="ignore"
-    )
-    w = concordance(average_ranks(draws.reshape(-1, m, n)), correct_ties=False)
+    normal = np.random.default_rng(rng).standard_normal((checked_resamples(n_resamples), m * n))
+    scattered = np.tile(true, m) + normal @ symmetric_root(errors)
+    w = concordance(average_ranks(scattered.reshape(-1, m, n)), correct_ties=False)
     low, high = np.quantile(w, [0.05, 0.95])
     return AgreementCeiling(float(w.mean()), float(low), float(high), "ok", None)
 
