@@ -1,76 +1,141 @@
-"""The same commands by this revision and by another, whose results are compared to the row.
+"""The same commands by this revision and by another, and what differs in their results.
 
-    python -m benchmarks.same_outcomes REV
+    python -m benchmarks.same_outcomes REV              compare this tree with a revision
+    python -m benchmarks.same_outcomes REV --store FILE     and keep the results of REV
+    python -m benchmarks.same_outcomes FILE             compare this tree with results that were kept
 
-Checks REV out into a worktree of its own, runs the same commands of the command line with either tree's sources in an
-empty folder each, within the process of the embedded models and without a network, and compares what lies in the
-folders: outcome tables row by row, whatever their order, the settings in ``run.json``, and the metrics in
-``summary.json`` to the bit. `regrade` and `force` take what REV made, by both trees. What tells trees apart on
-purpose (versions, places of folders) is not compared. Exit status: 0 all is the same, 1 something differs.
+Runs `COMMANDS` with the sources of each tree, in an empty folder each, without a network: the embedded models answer
+200 questions, a server on loopback answers and counts the requests of others, and every study, comparison, gate, plan
+and export reads these runs. Compared are outcome tables row by row, whatever their order; every number in JSON and CSV
+to 1e-12; every code (a string without a space); the numbers in the text of commands that print no JSON; exit statuses;
+and the number of requests at the server. Wording, layout, times and versions are not. `RENAMED` translates names that
+changed. Exit status: 0 all is the same, 1 something differs.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import math
 import os
-import shutil
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import polars as pl
+from safetensors.numpy import save_file
 
 ROOT = Path(__file__).parents[1]
-COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
-KEYS = ("variant", "question_id", "draw")
-COMPARED = ("variants", "pooled")
-"""What of a summary is compared: all estimates, intervals, cautions and tokens."""
+PROGRAM = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
+TOLERANCE = 1e-12
+ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
+"""Tolerances for log probabilities: their last digits depend on which requests share a batch."""
 
-INCOMPLETE = 1  # the exit status of a run that leaves too much unscored, which has its outcomes all the same
-SHOWN = 3
-THEIRS, FIRST_PASS = "theirs", "first.csv"
-"""In either folder: the first run as the other revision made it, and its first pass alone."""
+SHOWN = 5  # differences that are printed of each command
+
+RENAMED: dict[str, str] = {}
+"""Names in commands and results that changed: from the name in older trees to the one in this tree."""
+
+VOLATILE = re.compile(
+    r"seconds|_at\b|version|created|timestamp|folder|path|elapsed|run_id|sha256|digest|checksum|evaluation_id"
+)
+"""Keys whose values tell two runs of the same command apart."""
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}")
+
+COMMANDS = {
+    "base": "run --model almanac/base --limit {n}",
+    "small": "run --model almanac/small --limit {n}",
+    "rash": "run --model almanac/rash --limit {n}",
+    "draws": "run --limit {n} --draws 3 --repeat-questions {fifth} --variants low,high",
+    "all_draws": "run --model almanac/small --limit {n} --draws 2 --variants normal,high",
+    "system": "run --limit {n} --placement system --variants normal",
+    "targets": "run --limit {n} --prompts confidence-targets",
+    "thinking": "run --limit {n} --variants normal --think true",
+    "own": "run --limit {n} --data own.jsonl --grader exact --variants low,normal",
+    "own_small": "run --model almanac/small --limit {n} --data own.jsonl --grader exact --variants low,normal",
+    "http": "run --limit {n} --engine http --model openai-api/loop/m --grader exact --variants low,normal",
+    "inspect": "run --limit {fifth} --engine inspect --model openai-api/loop/m --grader exact --variants normal",
+    "regraded": "regrade base --grader exact",
+    "forced": "force first.csv --model almanac/base",
+    "imported": "import first.csv --out imported.parquet --json",
+    "scores": "confidence draws --method p-answering,verbalised-number,topic --json",
+    "self_consistency": "confidence all_draws --method self-consistency,answer-entropy --json",
+    "likelihood": "confidence small --method likelihood,p-true --json",
+    "score": "score small --json",
+    "score_clusters": "score base/outcomes.parquet --cluster topic --json",
+    "score_rates": "score --rates rates.csv --json",
+    "two": "compare base small --json",
+    "two_by_cluster": "compare base small --cluster topic --confidence-level 0.9 --json",
+    "ranking": "compare base small rash --json",
+    "ranking_of_draws": "compare all_draws draws --json",
+    "ranking_by_rate": "compare base small rash --variant normal --metric correct_rate --adjustment holm --json",
+    "gate": "gate small --baseline base --variant normal --json -",
+    "gate_policy": "gate base --policy policy.toml --json -",
+    "gate_margins": "gate rash --baseline base --variant high --margin refusal_index=0.2 --json -",
+    "gate_looks": "gate almanac/small --run --limit {n} --looks 3 --variant normal --baseline base "
+    "--margin correct_rate=0.3 --json -",
+    "looks": "run --limit {n} --variants normal --looks 4 --until half-width=0.2",
+    "threshold": "threshold all_draws --method self-consistency --penalty 1 --json",
+    "threshold_error": "threshold small --method likelihood --max-error 0.5 --json",
+    "plan": "plan --refusal-rate 0.4 --error-rate 0.5 --refusal-index 0.5 --half-width 0.1",
+    "plan_pilot": "plan draws --corrected --budget-requests 4000",
+    "plan_difference": "plan base small --variant normal",
+    "sensitivity": "sensitivity base",
+    "sensitivity_grader": "sensitivity base --grader-error 0.02,0.05",
+    "audit": "audit base --size 50",
+    "csv": "export base small draws --to csv --out all.csv",
+    "every_eval_ever": "export base --to every-eval-ever --out every",
+    "hf": "export base --to hf-eval-results --out hf",
+    "studies": "paper base small rash draws all_draws targets thinking own own_small fourth.csv "
+    "--models models.csv --format csv",
+    "studies_of_one": "paper base --format csv",
+    "watched": "watch checkpoints --once --model-template almanac/{name} --variants normal --limit {fifth}",
+}
+"""Name of the results, also the folder for `--out`, and the command."""
+
+OUT = {"run", "regrade", "force", "paper"}
+"""Commands that get ``--out NAME``."""
+
+INPUTS = {
+    "rates.csv": "model,n,refusal_rate,correct_rate,forced_accuracy\nx,1000,0.4,0.3,0.45\ny,500,0.2,0.35,0.4\n",
+    "policy.toml": "variant = 'high'\n[at_least]\nrefusal_index = 0.1\ncorrect_rate = 0.2\n",
+    "models.csv": "model,family,parameters_billion\nalmanac/base,A,4\nalmanac/small,A,1\nalmanac/rash,B,4\nx/other,B,2",
+}
 
 
-@dataclass(frozen=True)
-class Case:
-    """A command, and the folder that comes of it.
-
-    Attributes
-    ----------
-    folder, arguments
-        What it is called, and the command without ``--out``.
-    """
-
-    folder: str
-    arguments: tuple[str, ...]
-
-
-def cases(limit: int) -> list[Case]:
-    """Return the commands, later ones over the folders of earlier ones."""
-    run = ("run", "--limit", str(limit))
-    return [
-        *(Case(name, (*run, "--model", f"almanac/{name}")) for name in ("base", "small", "rash")),
-        Case("draws", (*run, "--draws", "3", "--repeat-questions", str(min(40, limit)), "--variants", "low,high")),
-        Case("system", (*run, "--placement", "system", "--variants", "normal")),
-        Case("regraded", ("regrade", THEIRS, "--grader", "exact")),
-        Case("forced", ("force", FIRST_PASS, "--model", "almanac/base")),
-    ]
-
-
-def hand_on(run: Path, folder: Path) -> None:
-    """Copy a run into a folder, and write its first pass as somebody who asked no second one would have it."""
-    shutil.copytree(run, folder / THEIRS)
-    table = pl.read_parquet(run / "outcomes.parquet")
+def prepare(name: str, folder: Path) -> None:
+    """Write the files that later commands read, once the run named `name` is there."""
+    if name != "base":
+        return
+    table = pl.read_parquet(folder / "base" / "outcomes.parquet")
     grades = pl.col("first_grade").replace_strict({"correct": "A", "incorrect": "B", "refused": "C"}, default=None)
     known = ("model", "dataset", "variant", "question_id", "topic", "question", "gold", "first_reply")
-    table.filter(pl.col("first_grade") != "unscored").select(*known, grade=grades).write_csv(folder / FIRST_PASS)
+    graded = table.filter(pl.col("first_grade") != "unscored")
+    graded.select(*known, grade=grades).write_csv(folder / "first.csv")
+    # A fourth model, and other questions than the package's own.
+    kept = ("dataset", "variant", "question_id", "topic", "refused", "wrong")
+    shifted = pl.col("wrong").shift(1).fill_null(False).or_(pl.col("wrong") & pl.col("refused"))
+    table.select(pl.lit("x/other").alias("model"), *kept).with_columns(wrong=shifted).write_csv(folder / "fourth.csv")
+    questions = table.unique("question_id", maintain_order=True).select(
+        id="question_id", question="question", answer="gold", topic="topic"
+    )
+    questions.write_ndjson(folder / "own.jsonl")
+    for text_name, text in INPUTS.items():
+        (folder / text_name).write_text(text, encoding="utf-8")
+    for model in ("base", "small"):
+        checkpoint = folder / "checkpoints" / model
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "config.json").write_text("{}", encoding="utf-8")
+        save_file({"weight": np.frombuffer(model.encode(), np.uint8)}, checkpoint / "model.safetensors")
 
 
 @contextmanager
@@ -85,97 +150,180 @@ def worktree(revision: str) -> Iterator[Path]:
             subprocess.run(["git", "worktree", "remove", "--force", place], cwd=ROOT, check=True)
 
 
-def run_case(case: Case, tree: Path, folder: Path) -> None:
-    """Run a command with the sources of a tree; a failure that leaves no outcomes is an error."""
-    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "INSPECT_DISPLAY": "none"}
-    command = [*COMMAND, *case.arguments, "--out", case.folder]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode not in (0, INCOMPLETE) or not (folder / case.folder / "outcomes.parquet").exists():
-        raise SystemExit(f"{' '.join(command[3:])} ended with {done.returncode} in {tree}:\n{done.stderr[-2000:]}")
+@contextmanager
+def loopback(log: Path) -> Iterator[str]:
+    """Serve for the length of a block; return the address."""
+    command = [sys.executable, "-m", "benchmarks.loopback", "--log", str(log)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            yield cast("Any", server.stdout).readline().strip()
+        finally:
+            server.terminate()
 
 
-def differing_rows(here: pl.DataFrame, there: pl.DataFrame) -> list[str]:
-    """Say which columns and rows of two outcome tables differ; their order does not count."""
-    shared = [name for name in here.columns if there.schema.get(name) == here.schema[name]]
-    lone = [f"column {name}: only {where}" for name, where in _lone(here, there, shared)]
-    if not set(KEYS) <= set(shared):
-        return lone
-    one, other = (table.select(shared).sort(KEYS) for table in (here, there))
-    if one.height != other.height or not one.select(KEYS).equals(other.select(KEYS)):
-        return [f"rows: {one.height} here, {other.height} there, or of other questions"]
-    differing = ((name, ~one[name].eq_missing(other[name])) for name in shared)
-    return [*lone, *(f"{name}: {rows.sum()} rows" for name, rows in differing if rows.any())]
-
-
-def _lone(here: pl.DataFrame, there: pl.DataFrame, shared: list[str]) -> Iterator[tuple[str, str]]:
-    """Name the columns that one of two tables lacks, or has of another type."""
-    for table, where in ((here, "here"), (there, "there")):
-        yield from ((name, where) for name in table.columns if name not in shared)
-
-
-def differing_values(here: Any, there: Any, place: str = "") -> Iterator[str]:
-    """Name every value of two JSON documents that differs, by its place."""
-    if isinstance(here, dict) and isinstance(there, dict):
-        for key in dict.fromkeys([*here, *there]):
-            yield from differing_values(here.get(key), there.get(key), f"{place}.{key}")
-    elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
-        for number, (one, other) in enumerate(zip(here, there, strict=True)):
-            yield from differing_values(one, other, f"{place}[{number}]")
-    elif here != there:
-        yield f"{place.lstrip('.')}: {json.dumps(here)[:60]} here, {json.dumps(there)[:60]} there"
-
-
-def differences(case: Case, here: Path, there: Path) -> dict[str, list[str]]:
-    """Return what differs between what two trees made of a command: in its outcomes, its settings, its summary."""
-    tables = [pl.read_parquet(folder / case.folder / "outcomes.parquet") for folder in (here, there)]
-    settings = [_document(folder / case.folder / "run.json")["settings"] for folder in (here, there)]
-    summaries = [
-        {key: _document(folder / case.folder / "summary.json").get(key) for key in COMPARED} for folder in (here, there)
-    ]
-    return {
-        "outcomes": differing_rows(*tables),
-        "settings": list(differing_values(*settings)),
-        "summary": list(differing_values(*summaries)),
-    }
-
-
-def _document(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, Any]:
+    """Run all commands with the sources of a tree and return what they made, by the name of the command."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, log = Path(temporary, "work"), Path(temporary, "requests.jsonl")
+        folder.mkdir()
+        log.touch()
+        with loopback(log) as address:
+            environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "INSPECT_DISPLAY": "none", "COLUMNS": "80"}
+            environment |= {"LOOP_BASE_URL": address, "LOOP_API_KEY": "none"}
+            for name, command in commands.items():
+                before = log.read_text().count("\n")
+                words = shlex.split(command.replace("{n}", str(limit)).replace("{fifth}", str(limit // 5)))
+                if words[0] in OUT:
+                    words += ["--out", name]
+                if words[0] in ("audit", "watch"):
+                    words += ["--out", f"{name}.csv" if words[0] == "audit" else name]
+                there = _files(folder)
+                done = subprocess.run(
+                    [*PROGRAM, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+                )
+                made = sorted(path for path, stamp in _files(folder).items() if there.get(path) != stamp)
+                found[name] = {
+                    "status": done.returncode,
+                    "requests": log.read_text().count("\n") - before,
+                    "printed": _printed(done.stdout),
+                    "error": "" if done.returncode in (0, 1, 3) else done.stderr[-500:],
+                    "files": {
+                        UUID.sub("UUID", str(path)): values_of(folder / path) for path in made if path.suffix in READERS
+                    },
+                }
+                prepare(name, folder)
+                print(f"  {name}: status {done.returncode}", file=sys.stderr, flush=True)
     return found
 
 
-def compare(revision: str, chosen: Sequence[Case]) -> bool:
-    """Run all commands with both trees, print what differs, and return whether nothing does."""
+def _files(folder: Path) -> dict[Path, int]:
+    paths = (path for path in folder.rglob("*") if path.is_file() and "logs" not in path.parts)
+    return {path.relative_to(folder): path.stat().st_mtime_ns for path in paths}
+
+
+def _printed(text: str) -> Any:
+    """Return what a command printed: a JSON document, or else the numbers in it."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [float(number) for number in re.findall(r"(?<![\w.-])-?\d+\.\d+", text)]
+
+
+def _table(path: Path) -> list[dict[str, Any]]:
+    keys = ("model", "dataset", "variant", "question_id", "draw", "method", "pass")
+    table = pl.read_parquet(path)
+    table = table.drop(name for name in table.columns if VOLATILE.search(name))
+    return table.sort([key for key in keys if key in table.columns]).to_dicts()
+
+
+def _csv(path: Path) -> list[dict[str, Any]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return [{name: _cell(cell) for name, cell in row.items()} for row in csv.DictReader(file)]
+
+
+def _cell(cell: str | None) -> str | float | None:
+    try:
+        return float(cell) if cell else cell
+    except ValueError:
+        return cell
+
+
+def _json(path: Path) -> Any:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return document["settings"] if path.name == "run.json" else document
+
+
+READERS = {".parquet": _table, ".csv": _csv, ".json": _json}
+
+
+def values_of(path: Path) -> Any:
+    """Return what a file of results holds."""
+    return READERS[path.suffix](path)
+
+
+def renamed(document: Any, names: Mapping[str, str]) -> Any:
+    """Translate the keys and codes of a document."""
+    if isinstance(document, dict):
+        return {names.get(key, key): renamed(value, names) for key, value in document.items()}
+    if isinstance(document, list):
+        return [renamed(value, names) for value in document]
+    return names.get(document, document) if isinstance(document, str) else document
+
+
+def differences(here: Any, there: Any, place: str = "", tolerance: float = TOLERANCE) -> Iterator[str]:
+    """Name every value of two documents that differs, by its place; text with a space in it is not compared."""
+    if isinstance(here, dict) and isinstance(there, dict):
+        for key in dict.fromkeys([*here, *there]):
+            if not VOLATILE.search(str(key)):
+                yield from differences(here.get(key), there.get(key), f"{place}.{key}", tolerance)
+    elif isinstance(here, list) and isinstance(there, list) and len(here) == len(there):
+        for number, (one, other) in enumerate(zip(here, there, strict=True)):
+            yield from differences(one, other, f"{place}[{number}]", tolerance)
+    elif not _same(here, there, tolerance):
+        yield f"{place.lstrip('.')}: {json.dumps(here)[:60]} here, {json.dumps(there)[:60]} there"
+
+
+def _same(here: Any, there: Any, tolerance: float) -> bool:
+    if isinstance(here, str) and isinstance(there, str) and " " in here and " " in there:
+        return True
+    if isinstance(here, float) or isinstance(there, float):
+        numbers = all(isinstance(value, int | float) for value in (here, there))
+        return numbers and (math.isclose(here, there, rel_tol=tolerance, abs_tol=tolerance))
+    return bool(here == there)
+
+
+def compare(here: Mapping[str, Any], there: Mapping[str, Any], names: Sequence[str]) -> bool:
+    """Print what differs between the results of two trees, and return whether nothing does."""
+    print(f"| command | status | requests | files | values | differences |\n|{'---|' * 6}")
     same = True
-    print(f"| command | rows | outcomes | settings | summary |\n|{'---|' * 5}")
-    with worktree(revision) as tree, tempfile.TemporaryDirectory() as folder:
-        here, there = Path(folder, "here"), Path(folder, "there")
-        here.mkdir()
-        there.mkdir()
-        for case in chosen:
-            run_case(case, ROOT, here)
-            run_case(case, tree, there)
-            if case is chosen[0]:
-                for folder_of_tree in (here, there):
-                    hand_on(there / case.folder, folder_of_tree)
-            found = differences(case, here, there)
-            rows = pl.read_parquet(here / case.folder / "outcomes.parquet").height
-            told = " | ".join("same" if not lines else f"{len(lines)} differ" for lines in found.values())
-            print(f"| `{' '.join(case.arguments)}` | {rows:,} | {told} |", flush=True)
-            for kind, lines in found.items():
-                for line in lines[:SHOWN]:
-                    print(f"  {kind}: {line}", file=sys.stderr)
-                same &= not lines
+    for name in names:
+        mine, other = here[name], there.get(name, {})
+        found = list(differences(mine, other, tolerance=ROUNDED.get(name, TOLERANCE)))
+        count = sum(1 for _ in _leaves(mine["files"])) + sum(1 for _ in _leaves(mine["printed"]))
+        print(
+            f"| `{name}` | {mine['status']} | {mine['requests']:,} | {len(mine['files'])} | {count:,} | "
+            f"{len(found) or 'none'} |",
+            flush=True,
+        )
+        for line in [*found[:SHOWN], *([mine["error"]] if mine["error"] else [])]:
+            print(f"  {name}: {line}", file=sys.stderr)
+        same &= not found
     return same
 
 
+def _leaves(document: Any) -> Iterator[Any]:
+    if isinstance(document, dict | list):
+        for value in document.values() if isinstance(document, dict) else document:
+            yield from _leaves(value)
+    else:
+        yield document
+
+
 def main() -> None:
-    """Compare this tree with the revision that the command line names."""
+    """Compare this tree with the revision, or the file of results, that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("revision", metavar="REV", help="a revision of this repository, as git names it")
+    parser.add_argument("reference", metavar="REV|FILE", help="a revision of this repository, or results of --store")
+    parser.add_argument("--store", type=Path, metavar="FILE", help="keep the results of REV")
     parser.add_argument("--limit", type=int, default=200, help="questions of every run (default: 200)")
+    parser.add_argument("--only", metavar="NAME,...", help="run these commands only")
     arguments = parser.parse_args()
-    if not compare(arguments.revision, cases(arguments.limit)):
+    names = arguments.only.split(",") if arguments.only else list(COMMANDS)
+    commands = {name: COMMANDS[name] for name in names}
+    if Path(arguments.reference).is_file():
+        there = json.loads(Path(arguments.reference).read_text(encoding="utf-8"))
+    else:
+        old_names = {new: old for old, new in RENAMED.items()}
+        older = {
+            name: " ".join(old_names.get(word, word) for word in command.split(" "))
+            for name, command in commands.items()
+        }
+        with worktree(arguments.reference) as tree:
+            there = results(tree, older, arguments.limit)
+        if arguments.store:
+            arguments.store.write_text(json.dumps(there), encoding="utf-8")
+    here = json.loads(json.dumps(results(ROOT, commands, arguments.limit)))
+    if not compare(here, renamed(json.loads(json.dumps(there)), RENAMED), names):
         raise SystemExit(1)
 
 
