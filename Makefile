@@ -6,11 +6,12 @@ READY_DOCS := .venv/.ready-docs
 READY_ALL := .venv/.ready-all
 READY_DIST := .venv/.ready-dist
 
-.PHONY: help run test test-all slowest check docs dist
+.PHONY: help run test test-all nightly slowest check docs dist
 help:
 	@echo "make run       the main job: the embedded model on its own questions, all four prompt variants"
 	@echo "make test      the tests to run after every change: all that is fast, and one of everything else"
-	@echo "make test-all  every test, with more examples: what runs before a change lands; it installs torch, Ray and trackers"
+	@echo "make test-all  before a change lands: also one of each mechanism and plugin; it installs torch, Ray and trackers"
+	@echo "make nightly   everything: simulations, every fault, 200 examples of each property"
 	@echo "make slowest   the twenty tests that take longest of those of 'make test'"
 	@echo "make check     linter, formatter, types and import rules"
 	@echo "make docs      the documentation site, in site/"
@@ -20,18 +21,21 @@ run: $(READY)
 	$(BIN)/refusal-index run
 
 # Tests start Python again and again: compiled once, and one thread of BLAS beside as many workers as cores.
-test test-all slowest: export PYTHONDONTWRITEBYTECODE :=
-test test-all slowest: export OPENBLAS_NUM_THREADS := 1
+test test-all nightly slowest: export PYTHONDONTWRITEBYTECODE :=
+test test-all nightly slowest: export OPENBLAS_NUM_THREADS := 1
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 
 test: $(READY)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not nightly"
 
 test-all: $(READY_ALL)
-	$(PYTEST) --hypothesis-profile=thorough
+	$(PYTEST) -m "not nightly" --hypothesis-profile=thorough
+
+nightly: $(READY_ALL)
+	$(PYTEST) --hypothesis-profile=nightly --timeout=1800
 
 slowest: $(READY)
-	$(PYTEST) -m "not slow" -q --durations=20 --durations-min=0
+	$(PYTEST) -m "not slow and not nightly" -q --durations=20 --durations-min=0
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -9,9 +9,10 @@ from hypothesis import settings
 from refusal_index.engines import retrying
 
 # A busy machine makes any example slow; how long tests take is told by their durations. `make test` finds the same
-# examples each time, `make test-all` (--hypothesis-profile=thorough) others and more.
+# examples each time, `make test-all` and `make nightly` others and more.
 settings.register_profile("fast", deadline=None, max_examples=25, derandomize=True, database=None)
-settings.register_profile("thorough", deadline=None, max_examples=200)
+settings.register_profile("thorough", deadline=None, max_examples=50)
+settings.register_profile("nightly", deadline=None, max_examples=200)
 settings.load_profile("fast")
 
 # A shell has what it starts in the background ignore Ctrl-C, which tests of interruptions send to themselves.

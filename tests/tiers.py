@@ -1,4 +1,4 @@
-"""Which tests the fast tier holds."""
+"""Which of several cases each tier of the tests runs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,17 @@ import pytest
 
 def one_fast(names: str | Sequence[str], values: Iterable[Any], **options: Any) -> pytest.MarkDecorator:
     """Parametrize a test of which `make test` runs the first values only, and `make test-all` the others too."""
+    return _first_sooner(names, values, pytest.mark.slow, **options)
+
+
+def others_nightly(names: str | Sequence[str], values: Iterable[Any], **options: Any) -> pytest.MarkDecorator:
+    """Parametrize a test of which only `make nightly` runs more than the first values."""
+    return _first_sooner(names, values, pytest.mark.nightly, **options)
+
+
+def _first_sooner(
+    names: str | Sequence[str], values: Iterable[Any], mark: pytest.MarkDecorator, **options: Any
+) -> pytest.MarkDecorator:
     first, *others = values
-    slow = [pytest.param(*([value] if isinstance(names, str) else value), marks=pytest.mark.slow) for value in others]
-    return pytest.mark.parametrize(names, [first, *slow], **options)
+    later = [pytest.param(*([value] if isinstance(names, str) else value), marks=mark) for value in others]
+    return pytest.mark.parametrize(names, [first, *later], **options)
