@@ -1003,7 +1003,7 @@ def failing(source: Path, tests: Iterable[str]) -> bool:
     paths = [str(Path("tests") / test) for test in tests]
     # Without bytecode: a mutant may have the size of the original and be written within the same second.
     settings = {"PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1", "OPENBLAS_NUM_THREADS": "1"}
-    options = ("-x", "-q", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:xdist")
+    options = ("-x", "-q", "-m", "not slow and not nightly", "-p", "no:cacheprovider", "-p", "no:xdist")
     try:
         ran = subprocess.run(
             [sys.executable, "-m", "pytest", *options, *paths],
