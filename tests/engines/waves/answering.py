@@ -139,21 +139,7 @@ def anthropic_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
     return {"custom_id": name, "result": {"type": "succeeded", "message": message}}
 
 
-def gemini_line(name: str, replies: Sequence[Said]) -> dict[str, Any]:
-    ((text, why),) = replies
-    reason = {StopReason.LENGTH: "MAX_TOKENS", StopReason.CONTENT_FILTER: "SAFETY"}.get(why, "STOP")
-    candidate = {"content": {"parts": [{"text": "hm", "thought": True}, {"text": text}]}, "finishReason": reason}
-    usage = {"promptTokenCount": 7, "candidatesTokenCount": 2, "thoughtsTokenCount": 1}
-    return {"key": name, "response": {"candidates": [candidate], "usageMetadata": usage}}
-
-
-LINES = {
-    "openai": openai_line,
-    "compatible": openai_line,
-    "mistral": openai_line,
-    "anthropic": anthropic_line,
-    "gemini": gemini_line,
-}
+LINES = {"openai": openai_line, "compatible": openai_line, "anthropic": anthropic_line}
 """How results stand in each format."""
 
 PASSING: Mapping[str, Any] = {"code": "batch_expired", "message": "This request could not be executed in time."}
@@ -163,8 +149,6 @@ def failed_line(name: str, style: str) -> dict[str, Any]:
     """Return the result of a request that failed and may be sent again."""
     if style == "anthropic":
         return {"custom_id": name, "result": {"type": "expired"}}
-    if style == "gemini":
-        return {"key": name, "error": {"code": 14, "message": "unavailable"}}
     return {"id": "1", "custom_id": name, "response": None, "error": dict(PASSING)}
 
 

@@ -1,4 +1,4 @@
-"""Runs in the batches of Anthropic, Mistral and Gemini: stand-ins on this machine, and their official clients."""
+"""Runs in the batches of Anthropic: a stand-in on this machine, and its official client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from refusal_index.engines.waves import batch_lane, engine
 from refusal_index.engines.waves.journal import Journal
 from tests.engines.waves.anthropic_api import AnthropicApi
 from tests.engines.waves.batch_server import in_a_thread
-from tests.engines.waves.other_apis import GeminiApi, MistralApi
 from tests.faults.world import answer, write_questions
 
 CLAUDE = "anthropic/claude-any"
@@ -145,25 +144,6 @@ def test_anthropics_refusal_ends_the_run_at_once(claude, sums):
     assert [one["event"] for one in journal()] == ["begun", "given_up"]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")  # the client's own
-@pytest.mark.parametrize("lost", [0, 1])
-@pytest.mark.parametrize(
-    ("provider", "make", "package"),
-    [("mistral", MistralApi, "mistralai.client"), ("google", GeminiApi, "google.genai")],
-)
-def test_mistrals_and_geminis_jobs_give_the_same_table(sums, spoken, monkeypatch, provider, make, package, lost):
-    pytest.importorskip(package)
-    api = make(answer_lost=lost)
-    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "sk-0123456789abcdef")
-    with in_a_thread(api.app()) as url:
-        monkeypatch.setenv(f"{provider.upper()}_BASE_URL", url.removesuffix("/v1"))
-        run, notes = evaluate(f"{provider}/any", **sums)
-    assert outcomes(run).equals(spoken)
-    assert (len(api.jobs), len(api.deleted)) == (2, 2)
-    assert any(note.startswith(f"1 batch at {provider}: 1 running") for note in notes)
-
-
 def test_a_client_that_is_not_installed_is_named_with_how_to_get_it(monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdef")
     monkeypatch.setitem(sys.modules, "anthropic", None)
@@ -175,3 +155,9 @@ def test_a_key_that_is_missing_is_named(monkeypatch):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(ModelError, match="expected a key in ANTHROPIC_API_KEY, found none"):
         evaluate(limit=2)
+
+
+@pytest.mark.parametrize("model", ["google/gemini-2.5-flash", "mistral/mistral-large-2411", "grok/grok-4"])
+def test_a_provider_whose_batches_are_not_supported_is_named_with_what_to_do_instead(model):
+    with pytest.raises(ModelError, match=f"model '{model}': .*leave out engine batch, .* one request at a time"):
+        evaluate(model, limit=2)

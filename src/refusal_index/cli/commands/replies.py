@@ -19,7 +19,7 @@ def replies(
     run: Annotated[Path, typer.Argument(help="The folder of the run whose requests they answer.", metavar="RUN")],
     files: Annotated[
         list[Path],
-        typer.Argument(help="Results as OpenAI, Anthropic, Gemini, Mistral or vLLM write them.", metavar="FILE"),
+        typer.Argument(help="Results as OpenAI, Anthropic or vLLM write them.", metavar="FILE"),
     ],
     prompts: Annotated[
         str | None, typer.Option(help="The run's prompt set, where it is a file of yours.", metavar="FILE")
@@ -27,7 +27,7 @@ def replies(
 ) -> None:
     """Take the results of request files into their run.
 
-    In any order and as often as one likes, as OpenAI, Anthropic, Gemini, Mistral or vLLM write them.
+    In any order and as often as one likes, as OpenAI, Anthropic or vLLM write them.
 
     What failed stays due, and goes with the next wave. A result whose request is not this run's, or that contradicts a
     reply that is there, is named and left out. Once nothing is due the results are written and printed. Exit status: 0

@@ -26,7 +26,7 @@ def requests(
         str | None,
         typer.Option(
             "--format",
-            help="openai, compatible (as vLLM and other servers take it), anthropic, gemini or mistral. "
+            help="openai, compatible (as vLLM and other servers take it) or anthropic. "
             "[default: what the provider of the model takes]",
         ),
     ] = None,

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from refusal_index.engines.waves.batch_provider import State, client_package, hosted, lines_of
+from refusal_index.engines.accounts import NO_KEY, account_of
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.waves.batch_provider import State, lines_of
 from refusal_index.engines.waves.formats import format_of
 
 URL = "https://api.anthropic.com"
@@ -24,13 +28,26 @@ class AnthropicBatches:
         Of the model.
     timeout
         Seconds that the server may take for any step of a request.
+
+    Raises
+    ------
+    ModelError
+        If there is no key, or the client is not installed.
     """
 
     keeps_keys = False
 
     def __init__(self, name: str, timeout: float) -> None:
-        self.account, self.style, self._timeout = hosted(name, URL), format_of(name), timeout
-        self._package = client_package(name, "anthropic", "anthropic")
+        self.account, self.style = account_of(name, {"ANTHROPIC_BASE_URL": URL, **os.environ}), format_of(name)
+        if self.account.api_key == NO_KEY:
+            raise ModelError(f"model {name!r}: expected a key in {self.account.key_name}, found none")
+        try:
+            self._package = import_module("anthropic")
+        except ImportError as error:
+            raise ModelError(
+                f"model {name!r}: its batches need the package anthropic ({error}); pip install 'refusal-index[batch]'"
+            ) from error
+        self._timeout = timeout
         self._client: Any = None
 
     @asynccontextmanager

@@ -17,8 +17,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.batch_lane import Lane, NotHandedOverError
 from refusal_index.engines.waves.batch_looks import Looks, given_up
 from refusal_index.engines.waves.batch_options import Options
-from refusal_index.engines.waves.batch_provider import State, told_states
-from refusal_index.engines.waves.batch_providers import provider_of
+from refusal_index.engines.waves.batch_provider import State, provider_of, told_states
 from refusal_index.engines.waves.in_flight import check_forgotten, journal_of, stored_ids, told_in_flight
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.engines.waves.journal_lines import Entry

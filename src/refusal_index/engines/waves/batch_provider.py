@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from os import environ
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from refusal_index.engines.accounts import NO_KEY, Account, account_of
+from refusal_index.engines.accounts import Account
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.waves.formats import Format
 
@@ -21,7 +20,7 @@ METADATA = "refusal_index"
 """Under which name a provider keeps our key of a batch."""
 
 LARGEST_LINE = 64 << 20  # bytes of one result
-
+ONE_BY_ONE = ("google", "mistral", "grok")  # Inspect's names of providers whose batches have an API of their own
 
 NO_WORD, LONGEST_STATUS = re.compile(r"[\W_]+"), 80
 """What is not shown of the words that providers have for how a batch stands."""
@@ -104,49 +103,30 @@ class Provider(Protocol):
         """Delete a file of requests."""
 
 
-def hosted(name: str, url: str, environment: Mapping[str, str] = environ) -> Account:
-    """Return where a model is asked of a provider that has one address, unless a variable says another.
-
-    Raises
-    ------
-    ModelError
-        If there is no key.
-
-    Examples
-    --------
-    >>> hosted("mistral/small", "https://api.mistral.ai", {"MISTRAL_API_KEY": "none-at-all"}).base_url
-    'https://api.mistral.ai'
-    """
-    variable = f"{name.partition('/')[0].upper()}_BASE_URL"
-    account = account_of(name, {variable: url, **environment})
-    if account.api_key == NO_KEY:
-        raise ModelError(f"model {name!r}: expected a key in {account.key_name}, found none")
-    return account
-
-
-def client_package(name: str, package: str, module: str, extra: str = "batch") -> Any:
-    """Return the module of a provider's client.
+def provider_of(name: str, timeout: float) -> Provider:
+    """Return the client for a model's batches.
 
     Parameters
     ----------
     name
         Of the model.
-    package, module
-        The client.
-    extra
-        Of ours that installs it.
+    timeout
+        Seconds that the server may take for any step of a request.
 
     Raises
     ------
     ModelError
-        If it is not installed; the message says how it is.
+        If its provider's batches are not supported, or its address, its key or its client is missing.
     """
-    try:
-        return import_module(module)
-    except ImportError as error:
+    provider = name.partition("/")[0]
+    if provider in ONE_BY_ONE:
         raise ModelError(
-            f"model {name!r}: its batches need the package {package} ({error}); pip install 'refusal-index[{extra}]'"
-        ) from error
+            f"model {name!r}: batches are supported for OpenAI, compatible servers and Anthropic only; leave out "
+            "{engine} batch, and it is asked one request at a time"
+        )
+    module, made = ("anthropic", "AnthropicBatches") if provider == "anthropic" else ("openai", "OpenAIBatches")
+    found: Provider = getattr(import_module(f"{__package__}.batch_{module}"), made)(name, timeout)
+    return found
 
 
 def place_of(account: Account) -> str:

@@ -65,12 +65,6 @@ def _compatible(custom_id: str, ask: Ask, model: str) -> Json:
     return {"custom_id": custom_id, "method": "POST", "url": URL, "body": chat_body(ask, model)}
 
 
-def _mistral(custom_id: str, ask: Ask, model: str) -> Json:
-    body = chat_body(ask, model)
-    body["random_seed"] = body.pop("seed")
-    return {"custom_id": custom_id, "body": body}
-
-
 def _anthropic(custom_id: str, ask: Ask, model: str) -> Json:
     return {"custom_id": custom_id, "params": anthropic_params(ask, model)}
 
@@ -100,38 +94,15 @@ def _anthropic_effort(effort: str | None) -> Json:
     return {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low" if effort == "minimal" else effort}}
 
 
-def _gemini(custom_id: str, ask: Ask, _model: str) -> Json:
-    system = [{"text": one.content} for one in ask.request.messages if one.role == "system"]
-    spoken = [{"text": one.content} for one in ask.request.messages if one.role != "system"]
-    how: Json = {"seed": ask.seed}
-    if (decoding := ask.decoding) is not None:
-        how |= {"temperature": decoding.temperature, "topP": decoding.top_p, "maxOutputTokens": decoding.max_tokens}
-        if decoding.reasoning_effort is not None:
-            how["thinkingConfig"] = _gemini_effort(decoding.reasoning_effort)
-    request: Json = {"contents": [{"role": "user", "parts": spoken}], "generationConfig": how}
-    if system:
-        request["systemInstruction"] = {"parts": system}
-    return {"key": custom_id, "request": request}
-
-
-def _gemini_effort(effort: str) -> Json:
-    return {"thinkingBudget": 0} if effort == "none" else {"thinkingLevel": effort.upper()}
-
-
 FORMATS: Mapping[str, Format] = {
     one.name: one
     for one in (
         Format("openai", _openai),
         Format("compatible", _compatible),
         Format("anthropic", _anthropic, 100_000, 256 * MEGABYTE, False, ("temperature", "top_p", "seed", "logprobs")),
-        Format("gemini", _gemini, 50_000, 2_000 * MEGABYTE, False, ("logprobs",)),
-        Format("mistral", _mistral, 1_000_000, 500 * MEGABYTE, gives_choices=False),
     )
 }
 """Every format by its name."""
-
-PROVIDERS = {"openai": "openai", "anthropic": "anthropic", "google": "gemini", "mistral": "mistral"}
-"""Whose format a provider takes, where it is not that of OpenAI's compatible servers."""
 
 
 def format_of(name: str) -> Format:
@@ -142,7 +113,7 @@ def format_of(name: str) -> Format:
     >>> format_of("anthropic/claude-sonnet-4-0").name, format_of("vllm/any").name
     ('anthropic', 'compatible')
     """
-    return FORMATS[PROVIDERS.get(name.partition("/")[0], "compatible")]
+    return FORMATS.get(name.partition("/")[0], FORMATS["compatible"])
 
 
 def is_singly(names: Mapping[Asked, str], style: str | None = None) -> bool:
@@ -192,21 +163,19 @@ def read_result(document: Any, model: str = "the provider") -> Result:
     """
     if not isinstance(document, Mapping):
         raise ResultError(f"expected a JSON object, got {shortened(document)}")
-    name = document.get("custom_id", document.get("key"))
+    name = document.get("custom_id")
     if not isinstance(name, str) or not name:
-        raise ResultError(f"expected a custom_id, or a key, that is text, got {shortened(name)}")
+        raise ResultError(f"expected a custom_id that is text, got {shortened(name)}")
     try:
         if "result" in document:
             return _read_anthropic(name, document["result"], model)
-        if "custom_id" not in document:
-            return _read_gemini(name, document, model)
         return _read_openai(name, document, model)
     except NoAnswerError as error:
         return failed(name, model, str(error))
 
 
 def _read_openai(name: str, document: Mapping[str, Any], model: str) -> Result:
-    """Read a result of OpenAI's, Mistral's or vLLM's: a status of 400 and above is a failure without an error, too."""
+    """Read a result of OpenAI's or vLLM's: a status of 400 and above is a failure without an error, too."""
     response, error = document.get("response"), document.get("error")
     if not isinstance(response, Mapping):
         if not error:
@@ -256,44 +225,7 @@ def read_anthropic(message: Any) -> Response:
         raise NoAnswerError("the response holds no content")
     texts = [one.get("text") for one in message["content"] if isinstance(one, Mapping) and one.get("type") == "text"]
     reason = ANTHROPIC_STOPS.get(str(message.get("stop_reason")), StopReason.STOP)
-    read, written = _tokens(message.get("usage"), "input_tokens", "output_tokens")
-    return Response([("".join(one for one in texts if isinstance(one, str)), reason)], read, written)
-
-
-GEMINI_TOKENS = "promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"
-"""What it counts; thoughts cost as replies do."""
-
-GEMINI_STOPS = {"MAX_TOKENS": StopReason.LENGTH, "STOP": StopReason.STOP}
-
-
-def _read_gemini(name: str, document: Mapping[str, Any], model: str) -> Result:
-    response = document.get("response")
-    if not isinstance(response, Mapping):
-        if not document.get("error"):
-            raise ResultError("expected a response or an error, found neither")
-        return failed(name, model, document["error"])
-    candidates = response.get("candidates")
-    read, *written = _tokens(response.get("usageMetadata"), *GEMINI_TOKENS)
-    usage = read, sum(written)
-    if not isinstance(candidates, list) or not candidates:
-        if response.get("promptFeedback"):
-            return Result(name, Response([("", StopReason.CONTENT_FILTER)], *usage))
-        raise NoAnswerError("the response holds no candidates")
-    return Result(name, Response([_candidate(one) for one in candidates], *usage))
-
-
-def _candidate(candidate: Any) -> tuple[str, StopReason] | None:
-    if not isinstance(candidate, Mapping):
-        return None
-    content = candidate.get("content")
-    parts = content.get("parts") if isinstance(content, Mapping) else None
-    said = [one for one in parts if isinstance(one, Mapping)] if isinstance(parts, list) else []
-    text = "".join(str(one["text"]) for one in said if isinstance(one.get("text"), str) and not one.get("thought"))
-    reason = str(candidate.get("finishReason") or "STOP")
-    if not said and reason == "STOP":
-        return None
-    return text, GEMINI_STOPS.get(reason, StopReason.CONTENT_FILTER)
-
-
-def _tokens(usage: Any, *names: str) -> list[int]:
-    return [count_in(usage.get(name)) if isinstance(usage, Mapping) else 0 for name in names]
+    usage = message.get("usage")
+    counts = usage if isinstance(usage, Mapping) else {}
+    text = "".join(one for one in texts if isinstance(one, str))
+    return Response([(text, reason)], count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens")))

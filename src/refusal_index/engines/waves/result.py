@@ -32,19 +32,8 @@ STATUSES = {
     "not_found_error": 404,
     "request_too_large": 413,
     "rate_limit_error": 429,
-    "INVALID_ARGUMENT": 400,
-    "FAILED_PRECONDITION": 400,
-    "OUT_OF_RANGE": 400,
-    "UNAUTHENTICATED": 401,
-    "PERMISSION_DENIED": 403,
-    "NOT_FOUND": 404,
-    "RESOURCE_EXHAUSTED": 429,
 }
-"""The status that a response would have had, by what Anthropic and Google say of a request in a batch instead."""
-
-GOOGLE_CODES = {3: 400, 5: 404, 7: 403, 8: 429, 9: 400, 11: 400, 16: 401}
-"""The same by the numbers of gRPC, as Google gives them."""
-
+"""The status that a response would have had, by what Anthropic says of a request in a batch instead."""
 
 CODE = re.compile(r"[\w.:-]{1,80}", re.ASCII)
 """What a provider's word for what went wrong looks like; anything else is not shown."""
@@ -108,7 +97,7 @@ def failed(custom_id: str, model: str, error: Any, status: int | None = None) ->
     named = error if isinstance(error, Mapping) else {"message": error} if isinstance(error, str) else {}
     inner = named.get("error")
     named = inner if isinstance(inner, Mapping) else named
-    told_codes = (named.get(name) for name in ("code", "type", "status"))
+    told_codes = (named.get(name) for name in ("code", "type"))
     code = next((one for one in told_codes if isinstance(one, str) and CODE.fullmatch(one)), "")
     status = status or _status_in(named)
     raised = ProviderError(str(named.get("message") or ""), status, code, dict(named) or None)
@@ -125,6 +114,6 @@ def _status_in(error: Mapping[str, Any]) -> int | None:
     """Return the status that an error names in its own way; None where it names none."""
     code = error.get("code")
     if isinstance(code, int):
-        return code if 400 <= code < 600 else GOOGLE_CODES.get(code)
-    named = (error.get(name) for name in ("code", "type", "status"))
+        return code if 400 <= code < 600 else None
+    named = (error.get(name) for name in ("code", "type"))
     return next((STATUSES[one] for one in named if isinstance(one, str) and one in STATUSES), None)
