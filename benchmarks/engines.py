@@ -5,7 +5,7 @@
 
 The default almanac run, or all of SimpleQA where its file is given, by each engine in an empty folder: within the
 process, by Inspect, over HTTP and in batches against ``refusal-index serve`` on loopback, by files of requests that
-``refusal-index run-batch`` answers, by the vLLM engine, which has the same program answer them, and by Ray where it is
+``refusal-index run-batch`` answers, by the engine ``command`` with the same program, and by Ray where it is
 installed. Requests to a server are counted at the server, others by the run's own summary. Exit status: 0 all tables
 are equal, 1 one differs.
 """
@@ -17,6 +17,7 @@ import json
 import os
 import platform
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -32,7 +33,7 @@ from benchmarks.http_client import COMMAND, answered, server
 KEYS = ("variant", "question_id", "draw")
 WAVES = 6  # more than any run takes
 SERVED = ("http", "batch")
-IN_PROCESS = ("local", "inspect", "vllm", "ray")
+RUN_BATCH = shlex.join([*COMMAND, "run-batch", "-i", "{requests}", "-o", "{replies}", "--model", "almanac/{model}"])
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,8 @@ def measure(engine: str, options: Sequence[str], folder: Path) -> Measured:
             refusal_index("run", *options, *more, "--engine", engine, "--out", str(folder), environment=environment)
             requests = len(answered(log))
     else:
-        refusal_index("run", *options, "--engine", engine, "--out", str(folder))
+        more = ("--command", RUN_BATCH) if engine == "command" else ()
+        refusal_index("run", *options, *more, "--engine", engine, "--out", str(folder))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if requests is None:
         summary = json.loads((folder / "summary.json").read_text())
@@ -108,7 +110,7 @@ def main() -> None:
     options = ["--limit", str(arguments.limit)] if arguments.limit else []
     if arguments.data:
         options += ["--dataset", "simpleqa", "--data", arguments.data, "--variants", "normal", "--grader", "exact"]
-    known = ["local", "inspect", "http", "batch", "files", "vllm", *(["ray"] if find_spec("ray") else [])]
+    known = ["local", "inspect", "http", "batch", "files", "command", *(["ray"] if find_spec("ray") else [])]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}: {' '.join(options)}")
     print(f"{'engine':10s}{'requests':>10s}{'seconds':>10s}{'CPU s':>10s}  table")
     first: Measured | None = None

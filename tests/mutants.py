@@ -796,6 +796,8 @@ MUTANTS = (
     Mutant("the room under a budget in dollars", "engines/budget.py",
            "int((limits.max_cost - self._cost) * self._answered", "int(limits.max_cost * self._answered",
            "engines/waves/test_wave_engine.py"),
+    Mutant("a run.json chooses neither engine nor command", "evaluation/reopened.py",
+           ' if name in vars(settings.decoding)}', "}", "engines/waves/test_command.py"),
     Mutant("a file holds what its format takes", "engines/waves/formats.py",
            "requests <= self.most_requests and size <= self.most_bytes", "True",
            "cli/test_request_files.py"),

@@ -58,6 +58,7 @@ HARMLESS = {
     "batch": True,
     "detach": True,
     "ray_address": "auto",
+    "command": "true {requests} {replies}",
     "engine_option": {"poll": "1"},
     "batch_rate": 0.5,
     "max_requests": 10,
@@ -109,7 +110,13 @@ def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name
     assert one.folder.path != other.folder.path
 
 
-OF_AN_ENGINE = {"batch": "inspect", "detach": "batch", "ray_address": "ray", "engine_option": "vllm"}
+OF_AN_ENGINE = {
+    "batch": "inspect",
+    "detach": "batch",
+    "ray_address": "ray",
+    "command": "command",
+    "engine_option": "ray",
+}
 
 
 @pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])

@@ -23,7 +23,7 @@ from typing import Any
 
 import polars as pl
 
-from tests.faults import vllm
+from tests.faults import program
 from tests.faults.api import FakeApi
 from tests.faults.kinds import meanwhile, standing_still
 from tests.faults.nodes import cluster
@@ -70,7 +70,7 @@ class Stage:
         command = self._start(step)
         self.running.append(command)
         ended = command.wait(self.scenario.limit)
-        if self.engine.name == "vllm":
+        if self.engine.name == "command":
             self._settle()  # a program that the killed command started asks on for a moment
         self.api._fault = None
         self.idle += [fault for fault, count in zip(step.faults, plan.happened, strict=True) if not count]
@@ -105,7 +105,6 @@ class Stage:
             "COLUMNS": "200",
             "NO_COLOR": "1",
             "PATH": f"{self.base / 'bin'}{os.pathsep}{os.environ['PATH']}",
-            "VLLM_TARGET_DEVICE": "cpu",
         }
         if self.engine.name == "ray":
             environment["RAY_ADDRESS"] = cluster()
@@ -339,7 +338,7 @@ def staged(scenario: Scenario, engine: Engine) -> Iterator[Stage]:
         base, work = Path(name), Path(name, "work")
         work.mkdir()
         write_questions(base / "questions.csv", scenario.questions)
-        vllm.install(base / "bin")
+        program.install(base / "bin")
         if scenario.disk is not None:
             stack.enter_context(disk(work, scenario.disk))
         yield Stage(scenario, engine, base, stack.enter_context(FakeApi(answer, max_choices=scenario.choices)))

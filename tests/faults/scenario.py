@@ -13,6 +13,8 @@ from tests.faults.process import ORDINARY, Surroundings
 EQUAL, RESUMED = "yes", "yes, after resuming"
 DONE, INCOMPLETE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
+COMMAND = "program -i {requests} -o {replies} --model {model}"
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -42,13 +44,13 @@ ENGINES = (
     Engine("inspect", "openai-api/fake/any", "openai-api/fake/grader"),
     Engine("http", "openai-api/fake/any", "openai-api/fake/grader"),
     Engine("batch", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "poll=0.05"), True, 0),
-    Engine("vllm", "vllm/any", "vllm/grader", (), True, math.inf),
+    Engine("command", "vllm/any", "vllm/grader", ("--command", COMMAND), True, math.inf),
     Engine("ray", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "shard=10"), True),
     Engine("local", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
 )
 """Every engine; one more is one more line."""
 
-PART_ONLY = ("vllm", "ray")
+PART_ONLY = ("command", "ray")
 """Those that play what the table says and nothing else: the one meets with no provider, the other is slow to start."""
 
 EVERY = tuple(engine.name for engine in ENGINES if engine.name not in PART_ONLY)

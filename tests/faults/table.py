@@ -53,7 +53,7 @@ AROUND = "The surroundings are unusual"
 GRADERS = "The grader is of no use"
 AGAIN = "A run is resumed or extended"
 UNDERWAY = "Batches are on their way"
-WEIGHTS = "A program runs the weights"
+WEIGHTS = "A program answers the requests"
 
 IN_PROGRAM = frozenset(
     {
@@ -188,14 +188,16 @@ def resumed(name: str, promise: Promise, state: str = LOOK, before: object = Non
 
 def program(name: str, deed: str, promise: Promise, **more: object) -> Scenario:
     """Return the scenario of a program that something befalls in its own process."""
-    surroundings = Surroundings(environment=(("FAKE_VLLM", deed),))
-    return Scenario(WEIGHTS, name, (Step(around=surroundings),), promise, engines=("vllm",), **more)  # type: ignore[arg-type]
+    surroundings = Surroundings(environment=(("FAKE_PROGRAM", deed),))
+    return Scenario(WEIGHTS, name, (Step(around=surroundings),), promise, engines=("command",), **more)  # type: ignore[arg-type]
 
 
 def by_others_too(scenario: Scenario) -> Scenario:
     """Return a scenario that the engines with a part of the table play as well, where it is in their part."""
     more = [
-        name for name, part in (("vllm", IN_PROGRAM), ("ray", ON_A_CLUSTER)) if {scenario.name, scenario.title} & part
+        name
+        for name, part in (("command", IN_PROGRAM), ("ray", ON_A_CLUSTER))
+        if {scenario.name, scenario.title} & part
     ]
     return replace(scenario, engines=(*scenario.engines, *more))
 

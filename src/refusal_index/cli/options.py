@@ -35,8 +35,8 @@ HELP = {
     "max_tokens": "Longest reply, in tokens.",
     "engine": "Who carries requests: 'inspect', with its providers and logs; 'http', the plain client of any server "
     "that speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in "
-    "this process; 'batch' for a provider's batches, at half the price; 'vllm' for this machine's GPUs; 'ray' for a "
-    "cluster; 'files' for files carried by hand.",
+    "this process; 'batch' for a provider's batches, at half the price; 'command' for a program such as "
+    "vllm run-batch; 'ray' for a cluster; 'files' for files carried by hand.",
     "max_connections": "Requests in flight. [default: as many as the provider bears]",
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
@@ -47,8 +47,10 @@ HELP = {
     "batch": "Have Inspect send requests in the batches of OpenAI, Anthropic, Google, Grok or Together. A kill "
     "loses those on their way, and they are paid for twice: '--engine batch' keeps them.",
     "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
+    "command": "With --engine command: the program that answers the file {requests} into the file {replies}, as in "
+    "'vllm run-batch -i {requests} -o {replies} --model {model}'; not run by a shell.",
     "ray_address": "With --engine ray: the address of a cluster. [default: one on this machine]",
-    "engine_option": "An option of the engine batch, vllm or ray, as in poll=5 or max-model-len=8192; may be repeated.",
+    "engine_option": "An option of the engine batch or ray, as in poll=5; may be repeated.",
     "max_requests": "End in order after so many requests of the run in all; resumable.",
     "max_cost": "End in order before the run costs more dollars than this; needs --price.",
     "max_time": "End in order after so many seconds of this command.",

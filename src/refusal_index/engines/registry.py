@@ -13,15 +13,15 @@ from refusal_index.engines.settings import Sending, Settings
 BATCH, FILES = "batch", "files"
 """The engine whose requests outlive a command, and the one that sends none."""
 
-RAY = "ray"
-"""The engine whose opening may start a cluster."""
+RAY, COMMAND = "ray", "command"
+"""The engine whose opening may start a cluster, and the one that runs a program of the user's."""
 
 ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
     "http": "refusal_index.engines.http.engine:HttpEngine",
     "local": "refusal_index.engines.local.engine:LocalEngine",
     BATCH: "refusal_index.engines.waves.batch:batch_engine",
-    "vllm": "refusal_index.engines.waves.vllm:vllm_engine",
+    COMMAND: "refusal_index.engines.waves.command:command_engine",
     RAY: "refusal_index.engines.waves.ray_engine:ray_engine",
     FILES: "refusal_index.engines.waves.by_hand:FilesEngine",
 }
@@ -55,14 +55,19 @@ def check_engine(name: str) -> None:
     SettingError
         The message names the known ones.
     """
+    if name == "vllm":
+        raise SettingError(
+            "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {{requests}} -o {{replies}} "
+            "--model {{model}}'"
+        )
     if name not in ENGINES:
         raise unknown("engine", name, list(ENGINES))
 
 
-ONLY_OF = {"detach": (BATCH,), "ray_address": ("ray",), "engine_option": (BATCH, "vllm", "ray")}
+ONLY_OF = {"detach": (BATCH,), "command": (COMMAND,), "ray_address": (RAY,), "engine_option": (BATCH, RAY)}
 """Settings that some engines alone know: with another one they would be passed over in silence."""
 
-TRY_NO_GRADER = (BATCH, "vllm", "ray", FILES)
+TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
 """Engines that ask no grader about a plain case first, which would take a wave of its own."""
 
 UNTRIED = (

@@ -18,13 +18,14 @@ from refusal_index.outcomes.stopping import Until
 from refusal_index.outcomes.truthfulness import TruthfulnessWeights
 
 KINDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-NAMED = re.compile(r"\{([a-z_]+)\}")
+NAMED = re.compile(r"\{([a-z_]+)\}|\{(\{[a-z_]+\})\}")
 
 
 class SettingError(RefusalIndexError, ValueError):
     """A setting that cannot be used as given.
 
-    The message may name settings in braces, as in ``{draws}``: a command line shows them as options.
+    The message may name settings in braces, as in ``{draws}``: a command line shows them as options. Text in double
+    braces, as in ``{{draws}}``, is shown in braces.
     """
 
     def __init__(self, message: str) -> None:
@@ -36,7 +37,7 @@ class SettingError(RefusalIndexError, ValueError):
 
     def shown(self, name: Callable[[str], str]) -> str:
         """Return the message, every setting that it names called as `name` says."""
-        return NAMED.sub(lambda found: name(found[1]), self.message)
+        return NAMED.sub(lambda found: found[2] or name(found[1]), self.message)
 
 
 def setting(default: Any, *, low: float | None = None, high: float | None = None, **more: Any) -> Any:
@@ -82,7 +83,7 @@ def read_columns(value: Any, name: str) -> tuple[tuple[str, str], ...]:
 
 def read_pairs(value: Any, name: str) -> tuple[tuple[str, str], ...]:
     """Read ``NAME=VALUE`` texts, or a mapping from name to value."""
-    return _pairs(value, name, "NAME=VALUE, for instance tensor-parallel-size=2")
+    return _pairs(value, name, "NAME=VALUE, for instance poll=30")
 
 
 def _pairs(value: Any, name: str, expected: str) -> tuple[tuple[str, str], ...]:

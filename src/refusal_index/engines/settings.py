@@ -145,10 +145,12 @@ class Sending:
         Whether Inspect sends its requests in a provider's batches; those on their way are lost when it is killed.
     detach
         Whether the batch engine ends once its batches are submitted; the same command collects them later.
+    command
+        The program that answers files of requests for the engine ``command``, with its options.
     ray_address
         Of the cluster that the Ray engine uses; None for one on this machine.
     engine_option
-        Options of the engine's own program, by name; and ``forget``, which any engine takes.
+        Options of the engines ``batch`` and ``ray``, by name; and ``forget``, which any engine takes.
     """
 
     engine: str = setting("inspect", harmless=CARRIED)
@@ -160,6 +162,7 @@ class Sending:
     retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
     batch: bool = setting(False, harmless=CARRIED)
     detach: bool = setting(False, harmless=CARRIED)
+    command: str | None = setting(None, harmless=CARRIED)
     ray_address: str | None = setting(None, harmless=CARRIED)
     engine_option: tuple[tuple[str, str], ...] = setting((), read=read_pairs, harmless=CARRIED)
 
@@ -175,7 +178,7 @@ class Sending:
 
     @property
     def own_options(self) -> tuple[tuple[str, str], ...]:
-        """The options that the engine's own program has."""
+        """The options of the engine itself."""
         return tuple((name, value) for name, value in self.engine_option if name != FORGET)
 
 

@@ -95,8 +95,9 @@ def reopened(path: Path, settings: Settings, prompts: str | None = None) -> Reop
 
 
 def settings_before(before: Mapping[str, Any], settings: Settings) -> Settings:
-    """Return settings with all that a run's folder says of what was asked."""
-    settings = settings.changed(model=before["model"], seed=before["seed"], **before.get("decoding", {}))
+    """Return settings with what a run's folder says was asked; nothing else in it is used, such as a command."""
+    decoding = {name: value for name, value in before.get("decoding", {}).items() if name in vars(settings.decoding)}
+    settings = settings.changed(model=before["model"], seed=before["seed"], **decoding)
     return settings.changed(placement=before.get("placement") or "user", think=before.get("think") or "")
 
 

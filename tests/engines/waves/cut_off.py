@@ -30,7 +30,12 @@ if __name__ == "__main__":
 
 def start(settings: str, out: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start a run with settings as JSON."""
-    everything = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **environment}
+    everything = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
+        "OPENBLAS_NUM_THREADS": "1",
+        **environment,
+    }
     with out.with_suffix(".said").open("ab") as said:
         return subprocess.Popen(
             [sys.executable, "-c", CODE, settings, str(out)], env=everything, stdout=said, stderr=said, cwd=out.parent

@@ -113,7 +113,7 @@ def test_one_reply_a_request_is_asked_for_since_the_stage_hands_on_no_more():
 
 @pytest.mark.parametrize(("setting", "value"), [("logprobs", True), ("reasoning_effort", "low")])
 def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
-    with pytest.raises(ModelError, match=rf"carries no {setting}; choose engine vllm"):
+    with pytest.raises(ModelError, match=rf"carries no {setting}; choose engine command"):
         ray_engine(Settings.of(model=NAME, **{setting: value}), {Asked.MODEL: NAME}, {})
 
 

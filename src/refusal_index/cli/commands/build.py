@@ -32,6 +32,7 @@ def _build() -> None:
     "attempt_timeout",
     "batch",
     "detach",
+    "command",
     "ray_address",
     "engine_option",
 )

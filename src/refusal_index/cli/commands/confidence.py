@@ -16,7 +16,7 @@ from refusal_index.cli.score_files import Add, Name, Out, ScoreColumn, carry_fil
 
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "max_requests", "max_cost", "max_time"),
-    *("engine", "detach", "ray_address", "engine_option", "price", "grader_price", "batch_rate"),
+    *("engine", "detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate"),
     max_requests="End in order after so many requests for scores of this run in all; resumable.",
     max_cost="End in order before these requests cost more dollars than this; needs --price.",
 )

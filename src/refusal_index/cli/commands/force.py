@@ -27,7 +27,7 @@ from refusal_index.cli.shared_options import (
 @takes_settings(
     *("dataset", "data", "grader", "seed", "prompts", "placement", "temperature", "top_p", "max_tokens", "engine"),
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
-    *("detach", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
+    *("detach", "command", "ray_address", "engine_option", "price", "grader_price", "batch_rate", "penalty"),
     "truthfulness_weights",
     dataset="A name of 'refusal-index ls': whose questions and gold answers fill in those that the file lacks, found "
     "by question id or text. [default: own with --data]",

@@ -16,7 +16,7 @@ from refusal_index.cli.shared_options import SummaryAsJson
 
 @takes_settings(
     *("max_connections", "max_retries", "attempt_timeout", "retry", "max_requests", "max_cost", "max_time"),
-    *("engine", "detach", "ray_address", "engine_option", "grader_price", "batch_rate"),
+    *("engine", "detach", "command", "ray_address", "engine_option", "grader_price", "batch_rate"),
     max_cost="End in order before the run costs more dollars than this; needs --grader-price.",
     grader_price="Dollars per million tokens of a model that grades, in and out, as in 0.15,0.6; of two, for each. "
     "Shows the cost.",

@@ -16,10 +16,10 @@ from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked
 
-FOLDER = "waves"
-"""In a run's folder: results that are not in the store yet."""
+FOLDER, REPLIES = "waves", ".replies.jsonl"
+"""In a run's folder: results that are not in the store yet, and how the files of the engine ``command`` end."""
 
-LEFT = {"vllm": "*.results.jsonl", "ray": "shards/*.jsonl"}
+LEFT = {"command": f"*{REPLIES}", "ray": "shards/*.jsonl"}
 """Which of them each engine leaves there, and takes in itself."""
 
 

@@ -36,8 +36,8 @@ def check_settings(name: str, settings: Settings) -> None:
     ):
         if wanted:
             raise ModelError(
-                f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} vllm, or a server "
-                "and {engine} http"
+                f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} command, or a "
+                "server and {engine} http"
             )
 
 

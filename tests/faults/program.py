@@ -1,6 +1,6 @@
-"""A stand-in for the program vllm: it answers a file of requests by asking the scripted server, all of them at once.
+"""A program for the engine ``command``: it answers a file of requests by asking the scripted server, several at a time.
 
-What the variable ``FAKE_VLLM`` says befalls it: ``fails``, or what the middle of its work meets with.
+The variable ``FAKE_PROGRAM`` says how it fails.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AT_ONCE = 10
 SCRIPT = f"""#!{sys.executable}
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from tests.faults.vllm import main
+from tests.faults.program import main
 main(sys.argv[1:])
 """
 
@@ -28,15 +28,15 @@ main(sys.argv[1:])
 def install(folder: Path) -> None:
     """Put the program into a folder."""
     folder.mkdir()
-    path = folder / "vllm"
+    path = folder / "program"
     path.write_text(SCRIPT)
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 def main(arguments: list[str]) -> None:
-    """Do what ``vllm run-batch`` does: everything is written at the end."""
-    given = dict(zip(arguments[1::2], arguments[2::2], strict=True))
-    deed = os.environ.get("FAKE_VLLM", "")
+    """Answer everything, and write it at the end, as ``vllm run-batch`` does."""
+    given = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    deed = os.environ.get("FAKE_PROGRAM", "")
     requests = [json.loads(line) for line in Path(given["-i"]).read_text("utf-8").splitlines()]
     if deed == "fails":
         raise SystemExit("CUDA out of memory")
