@@ -7,6 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from inspect_ai.log import read_eval_log
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
@@ -45,6 +46,13 @@ def derive(folder: RunFolder, store: ReplyStore) -> Derived:
 def results(folder: RunFolder) -> Derived:
     with open_store(folder) as store:
         return derive(folder, store)
+
+
+def finished_logs(folder: RunFolder) -> dict[str, Path]:
+    """Return the logs of complete runs of Inspect's in a folder, by variant."""
+    headers = {path: read_eval_log(str(path), header_only=True) for path in sorted(folder.logs.glob("*.eval"))}
+    found = {path: (log.eval.metadata or {}).get("variant") for path, log in headers.items() if log.status == "success"}
+    return {variant: path for path, variant in found.items() if variant is not None}
 
 
 def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:

@@ -7,11 +7,10 @@ from inspect_ai.log import read_eval_log
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.inspect.earlier_runs import finished_logs
 from refusal_index.evaluation.results import Derived
 from refusal_index.outcomes.question import Question
 from refusal_index.protocol import load_prompt_set
-from tests.engines.conftest import results, run
+from tests.engines.conftest import finished_logs, results, run
 from tests.engines.fake_api import FakeApi, is_forced
 
 REFUSED = "<answer>UNANSWERED</answer>"
@@ -61,7 +60,7 @@ def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_
     assert gold == {question.question_id: question.gold for question in QUESTIONS}
 
 
-def test_outcomes_are_rebuilt_from_the_store_and_also_from_the_log_alone(plan_for):
+def test_outcomes_are_rebuilt_from_the_store_and_the_log_marks_questions_without_an_answer(plan_for):
     with FakeApi(reader) as api:
         plan = plan_for(api.url, dataset=MIXED)
         before = run(plan)
@@ -70,9 +69,6 @@ def test_outcomes_are_rebuilt_from_the_store_and_also_from_the_log_alone(plan_fo
     assert {sample.id: sample.metadata.get("no_gold", False) for sample in log.samples} == {
         question.question_id: question.gold is None for question in QUESTIONS
     }
-    plan.folder.replies.unlink()
-    from_log = results(plan.folder).outcomes  # in the order of the log
-    assert from_log.sort("question_id").equals(before.outcomes.sort("question_id"))
 
 
 def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(plan_for):

@@ -1,16 +1,16 @@
-"""What went wrong in one line, and files that are no logs."""
+"""What went wrong in one line, and logs in a run's folder that are not its own."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 
 import pytest
 from inspect_ai.log import read_eval_log, write_eval_log
 
 from refusal_index.engines.error_messages import error_line
-from refusal_index.engines.inspect.earlier_runs import LogError, finished_logs, read_header
-from tests.engines.conftest import results, run
+from tests.engines.conftest import finished_logs, run
 from tests.engines.fake_api import FakeApi
 
 
@@ -28,14 +28,8 @@ def test_an_error_comes_down_to_one_line(shown, expected):
     assert error_line(shown) == expected
 
 
-def test_a_file_that_is_no_log_is_named(tmp_path):
-    path = tmp_path / "x.eval"
-    path.write_bytes(b"PK nothing")
-    with pytest.raises(LogError, match=r"x\.eval: not a readable Inspect log"):
-        read_header(path)
-
-
-def test_logs_of_something_else_are_left_alone(plan_for):
+@pytest.mark.timeout(60)
+def test_logs_of_other_tasks_are_kept_and_unreadable_ones_removed(plan_for, tmp_path):
     with FakeApi(lambda _: "<answer>1</answer>") as api:
         plan = plan_for(api.url, count=3)
         run(plan)
@@ -46,10 +40,15 @@ def test_logs_of_something_else_are_left_alone(plan_for):
         log.eval.metadata = {"made": "elsewhere"}
         write_eval_log(log, str(foreign))
         assert finished_logs(plan.folder) == {"normal": own}
+        torn = own.with_name("2999-01-02_torn.eval")
+        torn.write_bytes(own.read_bytes()[:1000])
+        os.mkfifo(own.with_name("2999-01-03_pipe.eval"))
+        own.with_name("2999-01-04_link.eval").symlink_to(tmp_path / "elsewhere")
         plan.folder.replies.unlink()
-        assert len(results(plan.folder).outcomes) == 3, "as a folder of an earlier release has it: logs alone"
-        plan.folder.replies.unlink()
+        plan.folder.outcomes.unlink(missing_ok=True)
         run(plan)
-        assert len(api.answered) == 3
-        assert foreign.exists()
+        assert len(api.answered) == 6
+        (new,) = (path for path in plan.folder.logs.iterdir() if path != foreign)
+        assert new != own
+        assert finished_logs(plan.folder) == {"normal": new}
     assert asyncio.run.__module__ == "asyncio.runners", "reading logs within a loop patches nothing"

@@ -15,6 +15,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.datasets.imports import FirstPassError, detected_format
 from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.engines.inspect import foreign_log
 from refusal_index.engines.inspect.foreign_log import read_foreign_log
 from refusal_index.outcomes import Grade
 from tests.engines.conftest import run
@@ -186,3 +187,11 @@ def test_a_log_of_our_own_is_pointed_to_its_folder(plan_for):
     (own,) = plan.folder.logs.glob("*.eval")
     with pytest.raises(FirstPassError, match="a run of refusal-index, which asked both passes"):
         read_foreign_log(own)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRY", 100), ("MAX_LOG", 1000)])
+def test_a_log_that_unpacks_into_too_much_is_refused(log, monkeypatch, limit, value):
+    path = log(sample(1, "C"))
+    monkeypatch.setattr(foreign_log, limit, value)
+    with pytest.raises(FirstPassError, match=rf"{path.name}: not a readable Inspect log .*expected at most .*in all"):
+        read_foreign_log(path)

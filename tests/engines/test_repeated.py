@@ -8,10 +8,9 @@ import polars as pl
 import pytest
 from inspect_ai.log import read_eval_log
 
-from refusal_index.engines.inspect.earlier_runs import finished_logs
 from refusal_index.evaluation.plan import Plan
 from refusal_index.stats import ContingencyTable, refusal_index
-from tests.engines.conftest import results, run
+from tests.engines.conftest import finished_logs, results, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.engines.test_run import sums
 

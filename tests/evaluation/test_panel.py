@@ -31,19 +31,16 @@ def test_those_without_a_number_stand_as_they_came_behind_all_others(tmp_path: P
     ]
 
 
-def test_checkpoints_of_an_earlier_version_keep_their_places_without_its_numbers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [SET_VERSION - 1, SET_VERSION + 1])
+def test_a_panel_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path, version: int) -> None:
     PanelFolder(tmp_path).put(failed("at-5"), 5)
     place = tmp_path / "summary.json"
-    document = json.loads(place.read_text())
-    document["runs"][0] |= {"status": "complete", "summary": {}, "refusal_index": {"estimate": 0.5}, "error": None}
-    place.write_text(json.dumps(document | {"set_version": SET_VERSION - 1}))
-    PanelFolder(tmp_path).put(failed("at-10"), 10)
-    now = json.loads(place.read_text())
-    assert (now["set_version"], [one["model"] for one in now["runs"]]) == (SET_VERSION, ["at-5", "at-10"])
-    assert now["runs"][0] == document["runs"][0] | {"summary": None, "refusal_index": None}
-    place.write_text(json.dumps(document | {"set_version": SET_VERSION + 1}))
-    with pytest.raises(RunFolderError, match="is not the summary of checkpoints"):
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"set_version": version}))
+    before = place.read_bytes()
+    said = rf"summary\.json: expected set_version {SET_VERSION}, got {version}; .*watch into another folder"
+    with pytest.raises(RunFolderError, match=said):
         PanelFolder(tmp_path)
+    assert place.read_bytes() == before
 
 
 def test_one_that_came_to_nothing_takes_the_place_of_nothing_only(tmp_path: Path) -> None:

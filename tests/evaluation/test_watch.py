@@ -230,19 +230,6 @@ def test_what_is_wrong_with_all_runs_is_told_before_the_first_checkpoint(tmp_pat
         prepare_watch(tmp_path, "almanac/{step}", VALUES)
 
 
-def test_a_panel_of_an_earlier_version_is_made_anew_by_its_command(tmp_path: Path):
-    checkpoint(tmp_path / "checkpoints" / "small")
-    out = tmp_path / "panel"
-    watched(tmp_path / "checkpoints", out)
-    document = set_document(out)
-    (out / "summary.json").write_text(json.dumps(document | {"set_version": SET_VERSION - 1}))
-    with pytest.raises(RunFolderError, match="repeat the command that made the set: no question is asked again"):
-        set_members(out)
-    asked = Asked()
-    watched(tmp_path / "checkpoints", out, asked=asked)
-    assert (set_document(out), asked.replies) == (document, 0)
-
-
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path):
     checkpoint(tmp_path / "checkpoints" / "small")
     out = tmp_path / "panel"

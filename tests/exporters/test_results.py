@@ -54,19 +54,6 @@ def test_a_key_tells_two_runs_of_the_same_settings_apart(tmp_path):
     assert len(keys) == 2
 
 
-def test_folders_of_an_earlier_release_are_told_apart_by_their_places(run, tmp_path):
-    keys = []
-    for name in ("one", "two"):
-        folder = RunFolder(shutil.copytree(run.path, tmp_path / name))
-        document = json.loads(folder.run_json.read_text())
-        del document["about"][RUN_ID]
-        folder.run_json.write_text(json.dumps(document))
-        keys += [key_of(folder)]
-        folder.change_about({"stopped": None})
-        keys += [key_of(folder)]
-    assert keys[0] == keys[1] != keys[2] == keys[3]
-
-
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [

@@ -93,14 +93,26 @@ def test_what_a_kill_before_the_first_write_left_is_no_hindrance(tmp_path):
     [
         (b'{"half', "cannot be read"),
         (b"[]", "expected run_format 1, got None"),
-        (b'{"run_format": 2, "settings": {}}', "expected run_format 1, got 2"),
+        (b'{"run_format": 2, "settings": {}}', "expected run_format 1, got 2; use the release that wrote it"),
         (b'{"run_format": 1, "settings": []}', "expected 'settings' to be an object"),
     ],
 )
-def test_a_damaged_or_newer_run_json_is_refused(tmp_path, content, said):
+def test_a_run_json_that_is_damaged_or_of_another_version_is_refused(tmp_path, content, said):
     (tmp_path / "run.json").write_bytes(content)
     with pytest.raises(RunFolderError, match=re.escape(said)):
         RunFolder(tmp_path).create_or_resume(SETTINGS)
+
+
+def test_a_run_json_without_an_id_is_refused(tmp_path):
+    (tmp_path / "run.json").write_bytes(b'{"run_format": 1, "settings": {}, "about": {}}')
+    with pytest.raises(RunFolderError, match=r"run\.json: about: expected run_id, found none"):
+        RunFolder(tmp_path).read_id()
+
+
+def test_a_setting_that_one_side_lacks_differs_also_from_none(tmp_path):
+    RunFolder(tmp_path).create_or_resume(SETTINGS)
+    with pytest.raises(RunFolderError, match=r"seed: there nothing, here None"):
+        RunFolder(tmp_path).create_or_resume({**SETTINGS, "seed": None})
 
 
 def test_reading_the_settings_of_no_run_says_so(tmp_path):

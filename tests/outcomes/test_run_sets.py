@@ -128,7 +128,11 @@ def test_a_set_of_another_version_says_what_makes_it_anew_and_hides_no_run(made,
     with pytest.raises(RunFolderError) as caught:
         read_runs([made])
     assert str(caught.value).startswith(f"{made / 'summary.json'}: expected set_version {SET_VERSION}, got ")
-    assert str(caught.value).endswith("repeat the command that made the set: no question is asked again")
+    assert str(caught.value).endswith("use the release that wrote it, or watch into another folder")
+    summary = made / "summary.json"
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"config": {"source": "models.toml"}}))
+    with pytest.raises(RunFolderError, match="repeat 'refusal-index run --config', which writes it anew"):
+        read_runs([made])
     assert len(str(caught.value).splitlines()) == 1
     assert [run.label for run in read_runs([made / "one"])] == ["acme/one"]
 

@@ -251,8 +251,13 @@ BAD = {
     "no suffix": ("outcomes", "refused,wrong\n1,0\n", [".parquet, .csv", "''"]),
     "not Parquet": ("x.parquet", "refused,wrong\n1,0\n", ["cannot be read as Parquet"]),
     "not gzip": ("x.csv.gz", "refused,wrong\n1,0\n", ["cannot be unpacked"]),
-    "newer": ("x.csv", "refused,wrong,schema_version\n1,0,2\n", ["schema_version 1", "got 2", "upgrade"]),
-    "newer with other columns": ("x.csv", "refusal,schema_version\n1,7\n", ["got 7", "upgrade"]),
+    "another version": (
+        "x.csv",
+        "refused,wrong,schema_version\n1,0,2\n",
+        ["schema_version 1", "got 2", "the release that"],
+    ),
+    "earlier version": ("x.csv", "refused,wrong,schema_version\n1,0,1\n1,0,0\n", ["schema_version 1", "got 0"]),
+    "another version with other columns": ("x.csv", "refusal,schema_version\n1,7\n", ["got 7", "the release that"]),
 }
 
 

@@ -31,17 +31,15 @@ def to_metadata(completions: Iterable[Completion]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def from_metadata(
-    entries: Iterable[Mapping[str, Any]], question_id: str, variant: str, first_draw: int = 0
-) -> Iterator[Completion]:
+def from_metadata(entries: Iterable[Mapping[str, Any]], question_id: str, variant: str) -> Iterator[Completion]:
     """Yield the completions that a log's sample holds; what a reply took goes with the first of its draws.
 
     A verdict counts in the first draw of the reply that it is on.
     """
     for entry in entries:
         reply = Reply(Pass(entry["of"]), Asked(entry["asked"]), entry["text"], StopReason(entry["stop_reason"]))
-        draws = entry.get("draws", (first_draw,))
+        draws = entry["draws"]
         own = "" if reply.of.is_shared else variant
-        took = (entry["input_tokens"], entry["output_tokens"], entry.get("requests", 1))
+        took = (entry["input_tokens"], entry["output_tokens"], entry["requests"])
         for place, draw in enumerate(draws if reply.asked is Asked.MODEL else draws[:1]):
             yield Completion(question_id, own, draw, reply, entry["attempt"], *(took if place == 0 else (0, 0, 0)))

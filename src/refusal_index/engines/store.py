@@ -77,7 +77,7 @@ class ReplyStore:
     Raises
     ------
     StoreError
-        If the file cannot be opened, a newer release wrote it, it is damaged, or it holds what no run puts there.
+        If the file cannot be opened, has another version, is damaged, or holds what no run puts there.
 
     Examples
     --------

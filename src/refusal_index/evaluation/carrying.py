@@ -109,8 +109,7 @@ def _told(plan: Plan, store: ReplyStore, engine: Engine | None) -> Opened:
     """Return how far a run came before, and what must be said of it."""
     pending = plan.pending(store)
     finished = sum(len(draws) for variant, draws in plan.draws.items() if variant not in pending)
-    notes = (plan.unread(store), note_on(plan.settings.sending, plan.graders) if engine else None)
-    return Opened(finished, "\n".join(filter(None, notes)) or None)
+    return Opened(finished, note_on(plan.settings.sending, plan.graders) if engine else None)
 
 
 @dataclass(frozen=True)

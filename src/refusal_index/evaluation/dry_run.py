@@ -127,7 +127,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         Shows how far the asking of an embedded model has come.
     """
     with ReplyStore(None) as store:
-        remark = _known_replies(plan, store)
+        _copy_replies(plan, store)
         pending = plan.pending(store)
         foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
         assumed = assumptions(plan)
@@ -150,7 +150,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark="; ".join(filter(None, (remark, *_about_batches(plan)))) or None,
+        remark="; ".join(_about_batches(plan)) or None,
     )
 
 
@@ -196,12 +196,11 @@ def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[C
     return (one for variant in variants for one in plan.each_conversation(variant, store))
 
 
-def _known_replies(plan: Plan, store: ReplyStore) -> str | None:
-    """Copy what a folder has paid for into a store, but for what is asked again, and say what of it is not read."""
+def _copy_replies(plan: Plan, store: ReplyStore) -> None:
+    """Copy what a folder has paid for into a store, except what is asked again."""
     with open_store(plan.folder, made=False) as there:
         store.put_all(there)
     store.retire(plan.asked_again(store))
-    return plan.unread(store)
 
 
 def assumptions(plan: Plan) -> Assumptions:

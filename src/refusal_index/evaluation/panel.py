@@ -13,7 +13,7 @@ from typing import Any
 from refusal_index.evaluation.sweep import CellResult, run_document
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document
+from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, check_set_version, set_document
 
 NAME = "panel"
 
@@ -40,13 +40,11 @@ class PanelFolder:
         document = set_document(path)
         if (path / "run.json").exists():
             raise RunFolderError(f"{path} is the folder of a single run; choose another one for the checkpoints")
-        version = document.get("set_version")
-        if (path / SUMMARY).exists() and (version not in range(1, SET_VERSION + 1) or "config" in document):
+        if (path / SUMMARY).exists() and ("set_version" not in document or "config" in document):
             raise RunFolderError(f"{path / SUMMARY} is not the summary of checkpoints; choose another folder")
+        check_set_version(path, document)
         runs = document.get("runs")
-        # what an earlier version calls the index is another one: each checkpoint has its own again once it is evaluated
-        unknown = {} if version == SET_VERSION else {"refusal_index": None, "summary": None}
-        self._runs: list[dict[str, Any]] = [one | unknown for one in runs if isinstance(one, dict)] if runs else []
+        self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
 
     def put(self, result: CellResult, step: int | None) -> None:
         """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.

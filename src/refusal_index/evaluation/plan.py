@@ -108,15 +108,6 @@ class Plan:
         }
         return replace(self, draws=draws)
 
-    def unread(self, store: ReplyStore) -> str | None:
-        """Say which replies in the folder are asked for again although an earlier release paid for them, if any are."""
-        if not self.folder.holds_pickles or not self.pending(store):
-            return None
-        return (
-            f"{self.folder.cache} is a cache of an earlier release: pickles, which may hold code and are not read; "
-            "replies that lie there alone are asked for again"
-        )
-
     def conversations(self, variant: str, store: ReplyStore) -> list[Conversation]:
         """Return the conversations of a variant: drawn as often as planned, and no less than they were before.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -132,11 +131,7 @@ class ExportedRun:
 
 def key_of(folder: RunFolder) -> str:
     """Return the key of a run's folder, as `ExportedRun.key` is; raises RunFolderError where it is no run's."""
-    known = folder.read_id()
-    if known is not None:
-        return _hashed(known)
-    asked = json.dumps(folder.read_settings(), sort_keys=True)
-    return _hashed(folder.path.resolve(), asked)  # of an earlier release, which told runs apart by their places only
+    return _hashed(folder.read_id())
 
 
 def _hashed(*parts: object) -> str:
@@ -236,9 +231,9 @@ def variants_of(document: Mapping[str, Any]) -> tuple[VariantResults, ...]:
 def _completeness(variants: Sequence[Mapping[str, Any]]) -> tuple[int, int, bool, int, int]:
     """Return what some variants together asked, what of it is not scored, whether all are complete, and further draws.
 
-    A summary of an earlier release does not say what is missing of these.
+    A variant without further draws does not say what is missing of these.
     """
-    further = _counted(found for one in variants if (found := one.get("further_draws")))
+    further = _counted(found for one in variants if (found := one["further_draws"]))
     whole = all(one["status"] != INCOMPLETE for one in variants)
     return *_counted(one["completeness"] for one in variants), whole, *further
 

@@ -46,9 +46,6 @@ MOST_ROWS = 100_000
 
 LONGEST_TITLE, LONGEST_REASON = 128, 300
 
-LEFT_BEHIND = "cache"
-"""What is not handed on of a folder: pickles of an earlier release."""
-
 
 @dataclass(frozen=True)
 class Subject:
@@ -164,7 +161,7 @@ def files_of(run: ExportedRun) -> list[tuple[Path, str]]:
     for path in sorted(run.source.rglob("*")):
         parts = path.relative_to(run.source).parts
         through_link = any(run.source.joinpath(*parts[: end + 1]).is_symlink() for end in range(len(parts)))
-        if path.is_file() and not through_link and parts[0] != LEFT_BEHIND and not parts[-1].startswith("."):
+        if path.is_file() and not through_link and not parts[-1].startswith("."):
             found.append((path, "/".join(parts)))
     return found
 

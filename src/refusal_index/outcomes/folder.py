@@ -31,7 +31,7 @@ from refusal_index.redaction import redacted
 __all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name", "run_around"]
 
 RUN_FORMAT = 1
-"""Version of `run.json`; a folder with a higher one comes from a newer release and is refused."""
+"""Version of `run.json`; a folder with another one is refused."""
 
 MOST_SETTINGS = 64 << 20
 """Most bytes of `run.json`."""
@@ -64,16 +64,6 @@ class RunFolder:
     def replies(self) -> Path:
         """The store of replies: all that was paid for."""
         return self.path / "replies.sqlite"
-
-    @property
-    def cache(self) -> Path:
-        """Replies that an earlier release paid for, in a form that nothing reads any more: pickles may hold code."""
-        return self.path / "cache"
-
-    @property
-    def holds_pickles(self) -> bool:
-        """Whether an earlier release left its cache here."""
-        return self.cache.is_dir() and any(self.cache.iterdir())
 
     @property
     def outcomes(self) -> Path:
@@ -147,7 +137,7 @@ class RunFolder:
     def read_settings(self) -> dict[str, Any]:
         """Read the settings that the folder was made with.
 
-        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it was written by a newer release.
+        Raises RunFolderError if there is no `run.json`, or it cannot be read, or it has another version.
         """
         return _section(self.run_json, self._read_run_json(), "settings")
 
@@ -161,12 +151,15 @@ class RunFolder:
         """Read what was worth knowing when the folder was made; it raises as `read_settings` does."""
         return _section(self.run_json, self._read_run_json(), "about")
 
-    def read_id(self) -> str | None:
-        """Read what the run is told by, wherever its folder lies; None in a folder of an earlier release.
+    def read_id(self) -> str:
+        """Read what tells the run from every other one, wherever its folder lies.
 
-        It raises as `read_settings` does.
+        Raises RunFolderError if it is not there, and as `read_settings` does.
         """
-        return self.read_about().get(RUN_ID)
+        found = self.read_about().get(RUN_ID)
+        if found is None:
+            raise RunFolderError(f"{self.run_json}: about: expected {RUN_ID}, found none; restore the file")
+        return str(found)
 
     def read_outcomes(self, path: Path | None = None, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
         """Read the outcome table, or another one in the folder; raises OutcomeTableError if it cannot be used."""
@@ -228,7 +221,7 @@ class RunFolder:
         if version != RUN_FORMAT:
             raise RunFolderError(
                 f"{self.run_json}: expected run_format {RUN_FORMAT}, got {shortened(version)}; "
-                "if a newer release wrote it, upgrade refusal-index; otherwise run into another folder"
+                "use the release that wrote it, or run into another folder"
             )
         return dict(document)
 

@@ -17,7 +17,7 @@ def parse(raw: TextTable, sampling: Sampling = OWN_COLUMNS) -> pl.DataFrame:
 
     - `sampling`: which columns to take for `cluster` and `weight`.
     """
-    _refuse_newer(raw)
+    _check_version(raw)
     for name in REQUIRED:
         _require(raw, name)
     _refuse_misspelt(raw)
@@ -127,14 +127,14 @@ def _refuse_first(raw: TextTable, name: str, bad: pl.Series, expected: str, advi
     raise raw.source.wrong(f"expected {expected}, got {shown}; {advice}", [raw.lines[row]], name)
 
 
-def _refuse_newer(raw: TextTable) -> None:
+def _check_version(raw: TextTable) -> None:
     if "schema_version" not in raw.columns:
         return
-    newest = _whole_numbers(raw, "schema_version").max()
-    if isinstance(newest, int) and newest > SCHEMA_VERSION:
+    found = _whole_numbers(raw, "schema_version").drop_nulls()
+    other = found.filter(found != SCHEMA_VERSION)
+    if len(other):
         raise raw.source.wrong(
-            f"expected schema_version {SCHEMA_VERSION} or lower, got {newest}: "
-            "the file was written by a newer release; upgrade refusal-index to read it"
+            f"expected schema_version {SCHEMA_VERSION}, got {other[0]}; read the file with the release that wrote it"
         )
 
 

@@ -6,6 +6,7 @@ the summary alone and enter no run's settings, so that a new name costs nothing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,15 +42,22 @@ def set_members(path: Path) -> tuple[SetMember, ...]:
     ()
     """
     document = set_document(path)
-    version = document.get("set_version", SET_VERSION)
-    if version != SET_VERSION:
-        raise RunFolderError(
-            f"{path / SUMMARY}: expected set_version {SET_VERSION}, got {shortened(version)}; repeat the command that "
-            "made the set: no question is asked again"
-        )
+    check_set_version(path, document)
     runs = document.get("runs") if "set_version" in document else None
     members = [_member(path, run) for run in runs] if isinstance(runs, list) else []
     return tuple(member for member in members if member is not None)
+
+
+def check_set_version(path: Path, document: Mapping[str, Any]) -> None:
+    """Raise RunFolderError if the summary of a set in the folder `path` has another version."""
+    version = document.get("set_version", SET_VERSION)
+    if version != SET_VERSION:
+        anew = "repeat 'refusal-index run --config', which writes it anew and asks no question again"
+        elsewhere = "use the release that wrote it, or watch into another folder"
+        raise RunFolderError(
+            f"{path / SUMMARY}: expected set_version {SET_VERSION}, got {shortened(version)}; "
+            f"{anew if 'config' in document else elsewhere}"
+        )
 
 
 def member_of_set(path: Path) -> SetMember | None:

@@ -11,7 +11,7 @@ from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.grade import Grade
 
 SCHEMA_VERSION = 1
-"""Version of the columns below; a file with a higher one comes from a newer release and is refused."""
+"""Version of the columns below; a file with another one is refused."""
 
 SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {

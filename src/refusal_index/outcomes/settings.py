@@ -37,12 +37,10 @@ def as_json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refuse_other_settings(path: Path, there: Mapping[str, Any], here: Mapping[str, Any]) -> None:
-    """Raise `RunFolderError` naming the settings in which the run in `path` differs from what is asked here.
-
-    A setting that is not there agrees with None, so that a release may add one without disowning earlier runs.
-    """
+    """Raise `RunFolderError` naming the settings in which the run in `path` differs from what is asked here."""
     before, now = dict(_flat(there)), dict(_flat(here))
-    differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key) != now.get(key)]
+    absent = object()
+    differing = [key for key in sorted(before.keys() | now.keys()) if before.get(key, absent) != now.get(key, absent)]
     if differing:
         shown = "; ".join(f"{key}: there {_shown(before, key)}, here {_shown(now, key)}" for key in differing[:5])
         more = f"; and {len(differing) - 5} more" if len(differing) > 5 else ""

@@ -98,7 +98,7 @@ def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFram
     """Read an outcome table.
 
     Raises OutcomeTableError if a file cannot be read, lacks a column, holds a value that is not what its column
-    expects, a row twice or a row that contradicts itself, is empty, or was written by a newer release.
+    expects, a row twice or a row that contradicts itself, is empty, or has another `schema_version`.
 
     - `data`: the path of a Parquet, CSV or JSON Lines file, told by its suffix, or a data frame (of Polars, pandas or
       Arrow), or dictionaries, one a row. It needs the columns `refused` and `wrong`, which hold true, false, t, f, 1,

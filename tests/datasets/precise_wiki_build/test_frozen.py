@@ -99,10 +99,10 @@ def test_a_record_that_is_none_is_told(paths, content):
         finished_record(paths, SETTINGS)
 
 
-def test_the_record_of_a_newer_release_is_told(paths):
+def test_the_record_of_another_version_is_refused(paths):
     record = {**frozen(paths), "build_format": 2}
     paths.record.write_text(json.dumps(record))
-    with pytest.raises(BuildError, match="expected build_format 1, got 2"):
+    with pytest.raises(BuildError, match="expected build_format 1, got 2; use the release that wrote it"):
         finished_record(paths, SETTINGS)
 
 

@@ -155,7 +155,7 @@ def _read(path: Path) -> dict[str, Any]:
     if version != BUILD_FORMAT or not all(needed):
         raise BuildError(
             f"{path}: expected build_format {BUILD_FORMAT}, got {shortened(version)}; "
-            "if a newer release wrote it, upgrade refusal-index; otherwise give another --out"
+            "use the release that wrote it, or give another --out"
         )
     return record
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+import zipfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
@@ -21,7 +23,6 @@ from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
 from refusal_index.engines.inspect.batches import batched, batches_under_way, check_batches, has_batches
 from refusal_index.engines.inspect.clean_logs import clean_logs
-from refusal_index.engines.inspect.earlier_runs import LogError, read_header
 from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
 from refusal_index.engines.inspect.preflight import check_grader
@@ -29,11 +30,15 @@ from refusal_index.engines.inspect.session import GRADER_ROLE, NO_RETRIES, SECON
 from refusal_index.engines.inspect.task import task_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
+from refusal_index.outcomes.files import opened_file
 from refusal_index.protocol import Asked
 
 WAIT = 0.05  # seconds between looks whether another thread is done
 LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it is in the store
 NO_MODEL = "none/none"  # Inspect's own for a task that asks nobody
+HEADER, START = "header.json", "_journal/start.json"  # a log has the second one only until it is complete
+MAX_HEADER = 64 << 20  # bytes
+UNREADABLE = object()
 ROLES = {Asked.GRADER: GRADER_ROLE, Asked.SECOND_GRADER: SECOND_GRADER_ROLE}
 
 _turn = threading.Lock()
@@ -209,17 +214,20 @@ async def _in_turn() -> AsyncIterator[None]:
 
 
 def _logs_of(assignment: Assignment) -> list[Path]:
-    """Return the earlier logs of a variant, and those that a kill left torn."""
-    folder, found = assignment.folder, []
-    for path in folder.logs.glob("*.eval") if folder else ():
-        try:
-            header = read_header(path)
-        except LogError:
-            found.append(path)
-            continue
-        if header.variant == assignment.variant:
-            found.append(path)
-    return found
+    """Return the logs that a variant has so far, and those that cannot be read, as a kill leaves them."""
+    paths = assignment.folder.logs.glob("*.eval") if assignment.folder else ()
+    return [path for path in paths if _variant_in(path) in (assignment.variant, UNREADABLE)]
+
+
+def _variant_in(path: Path) -> object:
+    """Return the variant that the header of a log names, None in a log of another task, or `UNREADABLE`."""
+    try:
+        with opened_file(path) as file, zipfile.ZipFile(file) as archive:
+            with archive.open(HEADER if HEADER in archive.namelist() else START) as part:
+                document = json.loads(part.read(MAX_HEADER))
+            return (document["eval"].get("metadata") or {}).get("variant")
+    except Exception:  # whatever readers of archives and JSON raise
+        return UNREADABLE
 
 
 @contextmanager

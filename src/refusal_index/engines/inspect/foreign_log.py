@@ -25,8 +25,8 @@ from refusal_index.datasets.imports.grades import (
     translated,
 )
 from refusal_index.engines.completions import CARRIED
-from refusal_index.engines.inspect.earlier_runs import check_size
 from refusal_index.engines.inspect.multi_choice import STOP_REASONS
+from refusal_index.outcomes.files import check_plain
 from refusal_index.outcomes.grade import Grade
 from refusal_index.outcomes.outcome import REQUEST_FAILED
 from refusal_index.outcomes.question import Question
@@ -40,6 +40,9 @@ FLAGS = {
     **dict.fromkeys(("not_attempted", "is_not_attempted"), Grade.REFUSED),
 }
 """Parts of a score that say the grade together."""
+
+MAX_ENTRY, MAX_LOG, BLOCK = 64 << 20, 4 << 30, 1 << 20
+"""Most bytes of a part of a log once unpacked, of all its parts, and of what is unpacked at once to count them."""
 
 
 def read_foreign_log(path: Path, scorer: str | None = None, words: Translations | None = None) -> tuple[FirstPass, ...]:
@@ -87,6 +90,22 @@ def _read(path: Path) -> EvalLog:
         raise FirstPassError(
             f"{path}: not a readable Inspect log ({type(error).__name__}: {error}); is it complete?"
         ) from error
+
+
+def check_size(path: Path) -> None:
+    """Raise ValueError if a log unpacks into more than is read, whatever sizes the archive itself states."""
+    total = 0
+    with zipfile.ZipFile(check_plain(path.resolve())) as archive:
+        for entry in archive.infolist():
+            size = 0
+            with archive.open(entry) as part:
+                while block := part.read(BLOCK):
+                    size += len(block)
+                    if size > MAX_ENTRY or total + size > MAX_LOG:
+                        raise ValueError(
+                            f"expected at most {MAX_ENTRY:,} bytes in {entry.filename} and {MAX_LOG:,} in all"
+                        )
+            total += size
 
 
 def _only_scorer(path: Path, samples: Sequence[EvalSample]) -> str:
