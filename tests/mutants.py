@@ -588,7 +588,7 @@ MUTANTS = (
            "INSERT INTO retired SELECT * FROM replies WHERE", "DELETE FROM retired WHERE",
            "engines/test_asking_again.py"),
     Mutant("an outage lasts", "engines/breaker.py",
-           "lasted >= self.patience and", "lasted >= 0 and", "engines/test_breaker.py"),
+           "lasted >= OUTAGE_SECONDS and", "lasted >= 0 and", "engines/test_breaker.py"),
     Mutant("a forced answer belongs to all variants", "engines/asks.py",
            'return "" if of.is_shared else conversation.variant', "return conversation.variant",
            "evaluation/test_functions.py"),

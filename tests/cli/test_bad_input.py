@@ -48,6 +48,7 @@ CASES = {
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
     "unknown engine": (["--limit", "3", "--engine", "inspct"], ["--engine", "'inspct'", "'inspect'"]),
+    "a removed option": (["--limit", "3", "--batch"], ["error: --batch: removed; choose --engine batch, which"]),
     "an engine that cannot ask it": (
         ["--engine", "local", "--model", "openai/gpt-4.1"],
         ["openai/gpt-4.1", "--engine inspect"],

@@ -18,14 +18,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from click.testing import Result
-from inspect_ai.model._providers.util import batch as inspects_batch
 from typer.testing import CliRunner
 
 from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.cli.commands.build import app
 from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
-from refusal_index.engines.registry import IN_MEMORY
 from refusal_index.engines.settings import DEFAULT_GRADER, Settings
 from refusal_index.evaluation.build import BuildOptions
 from tests.engines.batch_server import answered, batch_server
@@ -183,22 +181,6 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
         assert build(*command, *batches).exit_code == 0
     assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
     assert answered(log) == len(built[1].answered)
-
-
-@pytest.mark.slow
-def test_batches_of_inspect_build_the_same_file_after_a_warning(built, tmp_path, monkeypatch):
-    log = tmp_path / "log.jsonl"
-    write_pages(Path("pages.jsonl"), 60)
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-very-secret")
-    for name in ("DEFAULT_BATCH_TICK", "DEFAULT_SEND_DELAY"):
-        monkeypatch.setattr(inspects_batch, name, 0.2)  # of 15 seconds
-    with batch_server(log, pool=WriterPool("gpt-4o")) as url:
-        monkeypatch.setenv("OPENAI_BASE_URL", url)
-        result = build("--questions", "20", "--writer", "openai/gpt-4o", "--batch")
-    assert result.exit_code == 0, result.stderr
-    assert result.stderr.startswith(IN_MEMORY)
-    assert Path("wiki.jsonl").read_bytes() == (built[0] / "wiki.jsonl").read_bytes()
-    assert answered(log) == sum(record()["usage"][role]["requests"] for role in ("writer", "answerer"))
 
 
 @pytest.mark.slow
@@ -387,13 +369,7 @@ CASES = {
     "no provider": ("pages.jsonl", "w.jsonl", ["--writer", "gpt"], ["PROVIDER/NAME"]),
     "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "inspct"], ["--engine", "'inspect'"]),
     "nobody of this engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "local"], ["almanac/..."]),
-    "no batches of Inspect's": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch", "--engine batch"]),
-    "batches of another": (
-        "pages.jsonl",
-        "w.jsonl",
-        [*OPTIONS[:2], "--batch", "--engine", "http"],
-        ["--batch", "--engine batch"],
-    ),
+    "a removed option": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch: removed", "--engine batch"]),
     "files, which nobody could answer": (
         "pages.jsonl",
         "w.jsonl",

@@ -108,6 +108,7 @@ BAD = {
     "an unknown table": ("[defaults]", "[default]", "got 'default'; did you mean 'defaults'?"),
     "an unknown key": ("top_p", "topp", "c.toml, [[models]] 2: no option is called 'topp'; did you mean 'top_p'?"),
     "an option with dashes": ("top_p", "top-p", "no option is called 'top-p'; did you mean 'top_p'?"),
+    "a removed key": ("top_p", "batch", "c.toml, [[models]] 2: batch: removed; choose engine batch, which"),
     "an unknown default": ("temperature", "temprature", "c.toml, [defaults]: no option is called 'temprature'"),
     "a dataset's key at a model": (
         "top_p = 1",

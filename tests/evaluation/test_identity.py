@@ -53,7 +53,6 @@ HARMLESS = {
     "price": "1,2",
     "grader_price": "3,4",
     "retry": "first_empty",
-    "batch": True,
     "detach": True,
     "ray_address": "auto",
     "command": "true {requests} {replies}",
@@ -108,13 +107,7 @@ def test_a_setting_that_tells_replies_apart_is_part_of_the_folders_identity(name
     assert one.folder.path != other.folder.path
 
 
-OF_AN_ENGINE = {
-    "batch": "inspect",
-    "detach": "batch",
-    "ray_address": "ray",
-    "command": "command",
-    "engine_option": "ray",
-}
+OF_AN_ENGINE = {"detach": "batch", "ray_address": "ray", "command": "command", "engine_option": "ray"}
 
 
 @pytest.mark.parametrize("name", [name for name in HARMLESS if name not in {"data", "column", *OF_AN_ENGINE}])

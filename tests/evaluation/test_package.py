@@ -57,7 +57,6 @@ engines.failures.EndedError
 engines.failures.NoAnswerError
 engines.failures.RequestFailedError
 engines.functions.FunctionError
-engines.inspect.batches.BatchedRequestError
 engines.setting.SettingError
 engines.store.StoreGoneError
 engines.store_check.StoreError

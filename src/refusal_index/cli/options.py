@@ -12,7 +12,7 @@ import typer
 
 from refusal_index.cli.bad_input import option
 from refusal_index.engines.setting import Setting
-from refusal_index.engines.settings import SETTINGS
+from refusal_index.engines.settings import REMOVED, SETTINGS, not_a_setting
 
 HELP = {
     "model": "The model, as PROVIDER/NAME, or a function of yours as python:MODULE:FUNCTION.",
@@ -44,8 +44,6 @@ HELP = {
     "logprobs": "Have the model report the log probabilities of its replies' tokens, which 'refusal-index confidence' "
     "scores answers by.",
     "retry": "Ask again what is unscored: 'unscored' for all of it, or reasons as in first_truncated,forced_empty.",
-    "batch": "Have Inspect send requests in the batches of OpenAI, Anthropic, Google, Grok or Together. A kill "
-    "loses those on their way, and they are paid for twice: '--engine batch' keeps them.",
     "detach": "With --engine batch: end once the batches are submitted; the same command later collects them.",
     "command": "With --engine command: the program that answers the file {requests} into the file {replies}, as in "
     "'vllm run-batch -i {requests} -o {replies} --model {model}'; not run by a shell.",
@@ -104,9 +102,13 @@ def takes_settings(*names: str, **words: str) -> Callable[[Callable[..., Any]], 
         signature = inspect.signature(command, eval_str=True)
         own = [one for one in signature.parameters.values() if one.name != "values"]
         options = [_parameter(SETTINGS[name], words.get(name, HELP[name])) for name in chosen]
+        options += [_removed(name) for name in REMOVED]
 
         @functools.wraps(command)
         def called(**given: Any) -> None:
+            for name in REMOVED:
+                if given.pop(name):
+                    raise not_a_setting(name)
             values = {name: value for name in chosen if (value := given.pop(name)) not in (None, [])}
             command(**given, values=values)
 
@@ -129,3 +131,9 @@ def _parameter(setting: Setting, words: str) -> inspect.Parameter:
     return inspect.Parameter(
         setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, shown]
     )
+
+
+def _removed(name: str) -> inspect.Parameter:
+    """Return a hidden option, so that an error can say what replaced it."""
+    hidden = typer.Option(option(name), hidden=True)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, hidden])

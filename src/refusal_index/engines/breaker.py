@@ -46,7 +46,6 @@ class CircuitBreaker:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.reason: str | None = None
         self.planned = False
-        self.patience = OUTAGE_SECONDS
         self._clock = clock
         self._opened = asyncio.Event()
         self._worked: set[str] = set()
@@ -79,7 +78,7 @@ class CircuitBreaker:
         lasted = self._clock() - since
         if failure.kind is Kind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
             self._open_for(failure, f"failed in each of {attempts + 1} attempts")
-        elif lasted >= self.patience and len(questions) >= OUTAGE_QUESTIONS:
+        elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
             self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
 
     def _open_for(self, failure: Failure, what: str) -> None:

@@ -75,33 +75,22 @@ UNTRIED = (
     "one says is seen once its first wave is back"
 )
 
-IN_MEMORY = (
-    "note: Inspect keeps its batches in memory: those on their way when the run is killed are lost, and paid for "
-    "twice; --engine batch keeps them. A grader whose provider has no batches is asked one request at a time."
-)
-"""What must be said before anything is sent in Inspect's batches."""
-
 
 def check_engines_own(sending: Sending) -> None:
-    """Raise if something is wanted of an engine that knows nothing of it, as batches of Inspect's of another one.
+    """Raise if a setting is given that the engine does not have.
 
     Raises
     ------
     SettingError
-        The message names the engine that sends batches of its own.
+        The message names the engines that have it.
 
     Examples
     --------
-    >>> check_engines_own(Sending(engine="local", batch=True))
+    >>> check_engines_own(Sending(engine="local", detach=True))
     Traceback (most recent call last):
-    refusal_index.engines.setting.SettingError: batch: expected engine inspect beside it, got local; ...
+    refusal_index.engines.setting.SettingError: detach: expected engine batch beside it, got local, which ...
     """
     check_engine(sending.engine)
-    if sending.batch and sending.engine != "inspect":
-        raise SettingError(
-            f"{{batch}}: expected {{engine}} inspect beside it, got {sending.engine}; leave it out: {{engine}} batch "
-            "sends batches without it, and keeps those on their way"
-        )
     for name, engines in ONLY_OF.items():
         given = sending.own_options if name == "engine_option" else getattr(sending, name)
         if given and sending.engine not in engines:
@@ -144,4 +133,4 @@ def note_on(sending: Sending, graders: Iterable[str] = ()) -> str | None:
     """Return what must be said of how requests are carried, and of the models that grade; None where nothing must."""
     if sending.engine in TRY_NO_GRADER and not all(map(is_function_name, graders)):
         return UNTRIED
-    return IN_MEMORY if sending.batch else None
+    return None

@@ -141,8 +141,6 @@ class Sending:
         Whether the model reports the log probabilities of its replies' tokens, which the store then keeps.
     retry
         Why questions are unscored that are asked again: ``"unscored"`` for any reason, or reasons by name.
-    batch
-        Whether Inspect sends its requests in a provider's batches; those on their way are lost when it is killed.
     detach
         Whether the batch engine ends once its batches are submitted; the same command collects them later.
     command
@@ -160,7 +158,6 @@ class Sending:
     max_choices: int = setting(100, low=1, harmless="the draws of a question are exchangeable")
     logprobs: bool = setting(False, harmless="what is reported beside a reply does not change it")
     retry: tuple[str, ...] = setting((), read=read_texts, harmless="what is asked again had no outcome")
-    batch: bool = setting(False, harmless=CARRIED)
     detach: bool = setting(False, harmless=CARRIED)
     command: str | None = setting(None, harmless=CARRIED)
     ray_address: str | None = setting(None, harmless=CARRIED)
@@ -169,7 +166,7 @@ class Sending:
     @property
     def is_in_batches(self) -> bool:
         """Whether requests go out in a provider's batches."""
-        return self.engine in ("batch", "files") or self.batch
+        return self.engine in ("batch", "files")
 
     @property
     def forget(self) -> frozenset[str]:
@@ -316,7 +313,7 @@ class Settings:
         for name, value in values.items():
             known = SETTINGS.get(name)
             if known is None:
-                raise SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")
+                raise not_a_setting(name)
             groups.setdefault(known.group, {})[name] = known.read(value)
         changed = groups.pop(None, {})
         for group, inside in groups.items():
@@ -342,3 +339,13 @@ class Settings:
 
 SETTINGS: Mapping[str, Setting] = settings_in(Settings)
 """Every setting by its name."""
+
+REMOVED = {"batch": "choose {engine} batch, which submits the requests in batches and records them in a journal"}
+"""Settings that were removed, with what replaces each."""
+
+
+def not_a_setting(name: str) -> SettingError:
+    """Return the error of a name that no setting has: what replaced it where it was removed, else the nearest one."""
+    if name in REMOVED:
+        return SettingError(f"{{{name}}}: removed; {REMOVED[name]}")
+    return SettingError(f"no setting is called {name!r}{suggestion(name, SETTINGS)}")

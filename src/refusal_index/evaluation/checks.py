@@ -107,7 +107,7 @@ def check_sending(settings: Settings, *, asks_model: bool = True, asks_grader: b
     Raises
     ------
     SettingError
-        If a reason is none, a budget in dollars lacks a price, or Inspect's batches are wanted of another engine.
+        If a reason is none, a budget in dollars lacks a price, or a setting is given that the engine does not have.
     """
     check_engines_own(settings.sending)
     check_limits(settings)

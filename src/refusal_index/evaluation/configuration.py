@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import SETTINGS
+from refusal_index.engines.settings import REMOVED, SETTINGS, not_a_setting
 from refusal_index.outcomes.errors import shortened, suggestion
 
 FOLDER = "configs"
@@ -202,6 +202,8 @@ def _value(key: str, value: Any, place: str, known: tuple[str, ...]) -> Any:
 
 
 def _unknown(key: str, known: tuple[str, ...]) -> str:
+    if key in REMOVED:
+        return str(not_a_setting(key))
     elsewhere = [table for table, keys in TABLES.items() if key in keys]
     if elsewhere:
         return f"{key!r} belongs in {' or '.join(elsewhere)}"

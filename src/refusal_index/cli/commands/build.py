@@ -30,7 +30,6 @@ def _build() -> None:
     "max_connections",
     "max_retries",
     "attempt_timeout",
-    "batch",
     "detach",
     "command",
     "ray_address",

@@ -7,9 +7,6 @@ PRIVATE = (
     "inspect_ai._util.registry:registry_find",
     "inspect_ai._util.registry:registry_unqualified_name",
     "inspect_ai.log._recorders:eval",
-    "inspect_ai.model._providers._openai_batch:OpenAIBatcher",
-    "inspect_ai.model._providers.util:batch_log",
-    "inspect_ai.model._providers.util.batch:Batcher",
     "inspect_ai.model._providers.util:hooks",
     "inspect_ai.util._display:init_display_type",
 )

@@ -7,7 +7,7 @@ import json
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from refusal_index.engines.concurrency import seldom_collecting
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.error_messages import error_line
 from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
-from refusal_index.engines.inspect.batches import batched, batches_under_way, check_batches, has_batches
 from refusal_index.engines.inspect.clean_logs import clean_logs
 from refusal_index.engines.inspect.guard import guarded
 from refusal_index.engines.inspect.models import function_model, resolve_model
@@ -66,7 +65,7 @@ class InspectEngine:
     together = False
 
     def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:
-        self._settings, self._names = settings, names
+        self._settings = settings
         self._own: list[Model] = []  # a user's own models stay open
         self._functions: dict[Asked, GradingFunction] = {}
         self._graders: dict[Asked, Model] = {}
@@ -79,15 +78,6 @@ class InspectEngine:
             self._model = self._resolved(names[Asked.MODEL], objects, None, "model")
         else:
             self._model = stand_in or get_model(NO_MODEL, memoize=False)
-        if settings.sending.batch:
-            self._batch()
-
-    def _batch(self) -> None:
-        graders = self._graders.values()
-        check_batches(self._model if Asked.MODEL in self._names else None, graders)
-        for model in {id(one): one for one in (self._model, *graders)}.values():
-            if has_batches(model.api):
-                batched(model.api, self._settings.sending.max_retries)
 
     def _add_grader(self, asked: Asked, name: str, objects: Mapping[str, object], config: GenerateConfig) -> None:
         given: Any = objects.get(name)
@@ -137,15 +127,10 @@ class InspectEngine:
         """Run one evaluation of Inspect's; beside what the store holds, its log comes of it."""
         async with _in_turn():
             superseded = _logs_of(assignment)
-            with at_work(), clean_logs(), working_for(self._session(assignment)), self._under_way(assignment):
+            with at_work(), clean_logs(), working_for(self._session(assignment)):
                 await self._evaluate(task_of(assignment), assignment)
         for path in superseded if assignment.breaker.reason is None else ():
             path.unlink()  # the new log shows all that it did
-
-    def _under_way(self, assignment: Assignment) -> AbstractContextManager[None]:
-        if not self._settings.sending.batch:
-            return nullcontext()
-        return batches_under_way(assignment, [one.api for one in (self._model, *self._graders.values())])
 
     def _session(self, assignment: Assignment) -> Session:
         conversations = {one.question.question_id: one for one in assignment.conversations}
@@ -193,7 +178,6 @@ class InspectEngine:
             continue_on_fail=True,
             max_retries=NO_RETRIES,
             max_connections=sending.max_connections,
-            batch=sending.batch or None,
         )
 
 

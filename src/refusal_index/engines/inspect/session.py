@@ -13,7 +13,6 @@ from inspect_ai.model import ChatMessage, ChatMessageSystem, ChatMessageUser, Ge
 from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.engine import Assignment
 from refusal_index.engines.functions import GradingFunction
-from refusal_index.engines.inspect.batches import has_batches
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of
 from refusal_index.engines.settings import DEFAULT_GRADER
@@ -68,12 +67,10 @@ async def send(ask: Ask) -> Response:
         return await function.graded(ask)
     started = time.monotonic()
     settings, model = session.assignment.settings.sending if session else None, model_asked(ask.request.asked)
-    waits = settings is not None and settings.batch and has_batches(model.api)  # a batch may take a day
     config = GenerateConfig(
         seed=ask.seed,
-        batch=waits or None,
         max_retries=NO_RETRIES if settings else None,
-        attempt_timeout=settings.attempt_timeout if settings and not waits else None,
+        attempt_timeout=settings.attempt_timeout if settings else None,
         num_choices=ask.choices if ask.choices > 1 else None,
         logprobs=None if ask.top_logprobs is None else True,
         top_logprobs=ask.top_logprobs or None,
@@ -86,7 +83,6 @@ async def send(ask: Ask) -> Response:
         usage.output_tokens if usage else 0,
         time.monotonic() - started,
         () if ask.top_logprobs is None else logprobs_of(output),
-        in_batch=waits,
     )
 
 
