@@ -11,10 +11,10 @@ from pathlib import Path
 import aiohttp
 import openai
 import pytest
+from tests.faults.almanac import BatchFaults, faulty_app
 
-from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.almanac.batches import BatchLimits
-from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
+from refusal_index.almanac.server import ModelPool, RequestLog, listening
 
 DATA = Path(__file__).parent / "data"
 URL = "/v1/chat/completions"
@@ -43,7 +43,7 @@ def packed(entries):
 @asynccontextmanager
 async def served(log_path=None, **options):
     pool = ModelPool(["tied", "grouped"], DATA.joinpath)
-    async with listening(create_app(pool, RequestLog(log_path), **options)) as url:
+    async with listening(faulty_app(pool, RequestLog(log_path), **options)) as url:
         yield url
 
 

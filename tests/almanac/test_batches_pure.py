@@ -6,9 +6,9 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from tests.faults.almanac import BatchFaults
 
 from refusal_index.almanac.asking import in_order
-from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
 from refusal_index.almanac.batch_lines import parse_line
 from refusal_index.almanac.batch_states import NEXT, Batch, BatchRequest, Status
 
@@ -29,7 +29,7 @@ def test_a_state_is_reached_from_those_before_it_only(before, after):
 
 def test_every_state_can_be_reached_and_the_last_ones_are_left_for_no_other():
     reached = {Status.VALIDATING}.union(*NEXT.values())
-    assert reached == set(Status)
+    assert reached == set(Status) - {Status.EXPIRED}, "a batch of this server has no deadline"
     assert set(Status) - NEXT.keys() == {Status.FAILED, Status.COMPLETED, Status.EXPIRED, Status.CANCELLED}
 
 
@@ -40,35 +40,6 @@ def test_a_batch_counts_what_was_answered_and_the_tokens():
     assert counted["usage"]["total_tokens"] == 7
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", NO_FAULTS),
-        ("delay=1, fail=0.1", BatchFaults(delay=1, fail=0.1)),
-        ("expire=1,batches=3", BatchFaults(expire=1, batches=3)),
-    ],
-)
-def test_faults_are_read_from_a_line(text, expected):
-    assert BatchFaults.parse(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("fails=1", "of delay, expire, fail, batches; got 'fails=1'"),
-        ("delay", "a number as delay, got ''"),
-        ("fail=2", "fail from 0 to 1, got 2"),
-        ("delay=-1", "delay from 0 to 3600, got -1"),
-        ("fail=nan", "fail from 0 to 1, got nan"),
-        ("batches=1.5", "a number as batches, got '1.5'"),
-    ],
-)
-def test_a_line_that_says_anything_else_is_an_error(text, told):
-    with pytest.raises(ValueError, match="expected") as caught:
-        BatchFaults.parse(text)
-    assert told in str(caught.value)
-
-
 def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
     faults = BatchFaults(fail=0.25)
     first, second = ([faults.status(f"q-{number}", tries) for number in range(4000)] for tries in (0, 1))
@@ -77,12 +48,6 @@ def test_the_share_that_fails_is_the_one_asked_for_and_each_try_draws_anew():
     assert abs(both / 4000 - 0.25**2) < 0.02
     assert {*first} == {None, 429, 500}
     assert first == [faults.status(f"q-{number}", 0) for number in range(4000)]
-
-
-def test_nothing_fails_unless_said_and_everything_does_where_that_is_said():
-    names = ["q", "\ud800", ""]
-    assert {NO_FAULTS.status(name, 0) for name in names} == {None}
-    assert None not in {BatchFaults(fail=1).status(name, 0) for name in names}
 
 
 def test_a_name_that_is_half_a_pair_is_read_as_it_stands():

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
 
 
@@ -48,10 +49,11 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def serving(log: Path, *options: str) -> Iterator[Server]:
-    """Serve in a process of its own, with such options as ``--batch-faults``, ``delay=1``."""
+def serving(log: Path, delay: float = 0.0) -> Iterator[Server]:
+    """Serve in a process of its own; batches spend `delay` seconds in each of their states."""
+    command = [sys.executable, str(ROOT / "tests" / "faults" / "almanac.py"), str(delay)] if delay else COMMAND
     with subprocess.Popen(
-        [*COMMAND, "serve", "--port", "0", "--log", str(log), *options], stdout=subprocess.PIPE, text=True
+        [*command, "serve", "--port", "0", "--log", str(log)], stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             address = next(found for line in process.stdout if (found := re.search(r"http://\S+/v1", line)))

@@ -51,7 +51,7 @@ def check(server: Server, folders: list[Path]) -> None:
 @pytest.mark.timeout(1200)
 def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path, command):
     chance, kills, folders = random.Random(14), 0, []
-    with serving(tmp_path / "requests.jsonl", "--batch-faults", "delay=0.1") as server:
+    with serving(tmp_path / "requests.jsonl", delay=0.1) as server:
         while kills < 30:
             folders.append(tmp_path / f"run-{len(folders)}")
             run = ("run", *SIZE, *OPTIONS, "--out", str(folders[-1]))
@@ -67,7 +67,7 @@ def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path,
 
 @pytest.mark.slow
 def test_killed_once_it_goes_on_where_it_was(tmp_path):
-    with serving(tmp_path / "requests.jsonl", "--batch-faults", "delay=0.1") as server:
+    with serving(tmp_path / "requests.jsonl", delay=0.1) as server:
         run = ("run", "--limit", "10", "--variants", "low", "--draws", "1", *OPTIONS, "--out", str(tmp_path / "run"))
         assert killed_after(server, 0.15, *run)
         finish(start(server, *run))

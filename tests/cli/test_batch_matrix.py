@@ -8,9 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.almanac.batch_faults import BatchFaults
 from tests.cli.making import outcomes
 from tests.engines.waves.batch_server import almanac
+from tests.faults.almanac import BatchFaults
 
 KNOWN = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
 CONFIG = """

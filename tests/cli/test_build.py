@@ -20,7 +20,6 @@ from aiohttp import web
 from click.testing import Result
 from typer.testing import CliRunner
 
-from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.cli.commands.build import app
 from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
@@ -29,6 +28,7 @@ from refusal_index.evaluation.build import BuildOptions
 from tests.engines.batch_server import answered, batch_server
 from tests.engines.fake_api import FakeApi
 from tests.engines.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
+from tests.faults.almanac import BatchFaults
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
 OPTIONS = (

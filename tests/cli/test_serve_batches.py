@@ -11,7 +11,7 @@ from pathlib import Path
 import openai
 import pytest
 
-from tests.cli.serving import COMMAND, Server, serving
+from tests.cli.serving import COMMAND, Server
 from tests.cli.test_run_batch import RUN, URL, line, results, write
 
 
@@ -54,25 +54,6 @@ def test_a_batch_and_run_batch_give_the_same_replies(command, server):
     assert len(rows) == 60
     assert server.batches() == [found.id]
     assert sorted(one["custom_id"] for one in server.answered()) == sorted(f"q-{number}" for number in range(60))
-
-
-def test_the_option_for_faults_reaches_the_batches(command, tmp_path):
-    write(*(line(number) for number in range(20)))
-    with (
-        serving(tmp_path / "log.jsonl", "--batch-faults", "expire=0.5,batches=1") as server,
-        client_of(server) as client,
-    ):
-        first, second = (wait(client, submit(client)) for _ in range(2))
-    assert (first.status, first.request_counts.completed) == ("expired", 10)
-    assert (second.status, second.request_counts.completed) == ("completed", 20)
-    assert len(server.answered()) == 30
-
-
-@pytest.mark.parametrize("text", ["fail=2", "fails=1"])
-def test_faults_that_are_none_are_bad_input(command, text):
-    done = command("serve", "--batch-faults", text)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert "--batch-faults: expected" in done.stderr
 
 
 def test_a_server_with_a_batch_under_way_ends_at_once_and_quietly(command):

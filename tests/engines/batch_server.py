@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
 from refusal_index.almanac.models import model_folder
-from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
+from refusal_index.almanac.server import ModelPool, RequestLog, listening
+from tests.faults.almanac import NO_FAULTS, BatchFaults, faulty_app
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def batch_server(
 
     async def serve() -> None:
         models = pool or ModelPool([name], lambda _name: model_folder("base"))
-        served = create_app(models, RequestLog(log), faults=faults)
+        served = faulty_app(models, RequestLog(log), faults=faults)
         served.middlewares.extend(filter(None, [middleware]))
         async with listening(served) as url:
             urls.append(url)

@@ -95,18 +95,8 @@ def check_lines(lines: Iterable[bytes], endpoint: str, most: int, find: Callable
 def result_line(custom_id: str, answer: Answer) -> bytes:
     """Return what came of a request."""
     response = {"status_code": answer.status, "request_id": f"req_{uuid.uuid4().hex}", "body": answer.body}
-    return _line(custom_id, response, None)
-
-
-def expired_line(custom_id: str) -> bytes:
-    """Return what is written of a request that was not asked in time."""
-    message = "This request could not be executed before the completion window expired."
-    return _line(custom_id, None, {"code": "batch_expired", "message": message})
-
-
-def _line(custom_id: str, response: Json | None, error: Json | None) -> bytes:
     identity = f"batch_req_{uuid.uuid4().hex}"
-    return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": error})
+    return as_line({"id": identity, "custom_id": custom_id, "response": response, "error": None})
 
 
 def as_line(content: Json) -> bytes:

@@ -31,7 +31,7 @@ class Status(StrEnum):
 NEXT: Mapping[Status, frozenset[Status]] = {
     Status.VALIDATING: frozenset({Status.IN_PROGRESS, Status.FAILED, Status.CANCELLING}),
     Status.IN_PROGRESS: frozenset({Status.FINALIZING, Status.FAILED, Status.CANCELLING}),
-    Status.FINALIZING: frozenset({Status.COMPLETED, Status.EXPIRED, Status.FAILED, Status.CANCELLING}),
+    Status.FINALIZING: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLING}),
     Status.CANCELLING: frozenset({Status.CANCELLED, Status.FAILED}),
 }
 """The states after each; one that is not here is the last."""

@@ -9,24 +9,20 @@ import asyncio
 import logging
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from refusal_index.almanac.answers import Answer, answer, refusal
+from refusal_index.almanac.answers import Answer, answer
 from refusal_index.almanac.asking import AT_ONCE, in_order
-from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
 from refusal_index.almanac.batch_files import FileStore
 from refusal_index.almanac.batch_lines import (
     ENDPOINT,
     BatchLine,
     Checked,
     check_lines,
-    expired_line,
     read_lines,
     result_line,
 )
@@ -55,16 +51,10 @@ class _Run:
     """A batch under way, and what it writes."""
 
     batch: Batch
-    faults: BatchFaults
 
     @property
     def status(self) -> Status:
         return self.batch.status
-
-    @property
-    def late(self) -> int:
-        """Requests that are not asked before the batch expires."""
-        return self.faults.late(self.batch.total)
 
     def move(self, status: Status, **changes: Any) -> None:
         self.batch = replace(self.batch.moved(status, int(time.time())), **changes)
@@ -92,8 +82,6 @@ class Batches:
         Where their files are.
     log
         Has a line for each request that was answered.
-    faults
-        What goes wrong.
     limits
         How large a batch may be.
     """
@@ -103,13 +91,11 @@ class Batches:
         pool: ModelPool,
         files: FileStore,
         log: RequestLog,
-        faults: BatchFaults = NO_FAULTS,
         limits: BatchLimits = LIMITS,
     ) -> None:
-        self._pool, self._files, self._log, self._faults, self._limits = pool, files, log, faults, limits
+        self._pool, self._files, self._log, self._limits = pool, files, log, limits
         self._runs: dict[str, _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._came: Counter[str] = Counter()  # how often a custom_id came that may fail
         self._slots = asyncio.Semaphore(AT_ONCE)  # shared, so that a hundred batches do not drown the runtime
 
     def start(self, asked: BatchRequest) -> Batch:
@@ -119,7 +105,7 @@ class Batches:
             message = f"{source.id} has the purpose '{source.purpose}'; expected a file of requests, of 'batch'"
             raise RequestError(message, param="input_file_id")
         batch = Batch(f"batch_{uuid.uuid4().hex}", asked, int(time.time()))
-        run = _Run(batch, self._faults.of_batch(len(self._runs)))
+        run = _Run(batch)
         self._runs[batch.id] = run
         task = asyncio.create_task(self._carry(run, source.path))
         self._tasks.add(task)
@@ -160,7 +146,6 @@ class Batches:
         try:
             with source.open("rb") as file:
                 checked = await asyncio.to_thread(self._check, file)
-                await asyncio.sleep(run.faults.delay)
                 if run.status is Status.VALIDATING and checked.errors:
                     run.move(Status.FAILED, errors=tuple(checked.errors))
                     return
@@ -182,23 +167,17 @@ class Batches:
         output, errors = self._files.new_path(), self._files.new_path()
         with output.open("xb") as output_file, errors.open("xb") as error_file:
             await self._write(run, file, _Results(output_file, error_file))
-        await asyncio.sleep(run.faults.delay)
-        ended = Status.EXPIRED if run.late else Status.COMPLETED
         run.move(
-            Status.CANCELLED if run.status is Status.CANCELLING else ended,
+            Status.CANCELLED if run.status is Status.CANCELLING else Status.COMPLETED,
             output_file_id=self._shown(output, f"{run.batch.id}_output.jsonl"),
             error_file_id=self._shown(errors, f"{run.batch.id}_error.jsonl"),
         )
 
     async def _write(self, run: _Run, file: BinaryIO, results: _Results) -> None:
-        """Ask what is asked in time, and tell of the rest that it was not."""
-        await asyncio.sleep(run.faults.delay)
-        lines = read_lines(file)
-        await self._ask_all(run, islice(lines, run.batch.total - run.late), results)
+        """Ask the requests of a batch, unless it is cancelled before."""
+        await self._ask_all(run, read_lines(file), results)
         if run.status is Status.IN_PROGRESS:
             run.move(Status.FINALIZING)
-            for line in lines:
-                results.errors.write(expired_line(line.custom_id))
 
     async def _ask_all(self, run: _Run, lines: Iterator[BatchLine], results: _Results) -> None:
         async with aclosing(in_order(lines, lambda line: self._ask(run, line, results))) as asked:
@@ -210,20 +189,12 @@ class Batches:
             if run.status is not Status.IN_PROGRESS:
                 return
             started, noted = time.perf_counter(), dict[str, Any]()
-            found = await self._found(run, line, noted)
+            found = await answer(self._pool, line.body, noted)
         seconds = round(time.perf_counter() - started, 4)
         told = {"batch": run.batch.id, "custom_id": line.custom_id, **noted}
         self._log.write(method=line.method, path=line.url, status=found.status, seconds=seconds, **told)
         results.write(line.custom_id, found)
         run.batch = run.batch.counted(failed=found.failed, usage=found.body.get("usage", {}))
-
-    async def _found(self, run: _Run, line: BatchLine, noted: dict[str, Any]) -> Answer:
-        if run.faults.fail:  # counted for those only: a server may see millions
-            earlier = self._came[line.custom_id]
-            self._came[line.custom_id] += 1
-            if fault := run.faults.status(line.custom_id, earlier):
-                return refusal(fault, "this request fails by plan: the server was started with --batch-faults")
-        return await answer(self._pool, line.body, noted)
 
     def _shown(self, path: Path, name: str) -> str | None:
         """Return the id of a file that is written; none if nothing is in it."""

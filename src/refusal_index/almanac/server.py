@@ -18,7 +18,6 @@ from aiohttp.typedefs import Handler, Middleware
 from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.answers import Answer, ask, error_answer, new_identity, refusal, reply_body
 from refusal_index.almanac.batch_api import BatchApi
-from refusal_index.almanac.batch_faults import NO_FAULTS, BatchFaults
 from refusal_index.almanac.batch_files import FileStore
 from refusal_index.almanac.batches import LIMITS, Batches, BatchLimits
 from refusal_index.almanac.chat_api import ChatRequest, chunk_bodies
@@ -64,7 +63,6 @@ def create_app(
     *,
     any_host: bool = False,
     patience: float = PATIENCE,
-    faults: BatchFaults = NO_FAULTS,
     limits: BatchLimits = LIMITS,
 ) -> web.Application:
     """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
@@ -72,11 +70,10 @@ def create_app(
     - `any_host`: whether to answer requests that name another host than this machine. On loopback these come of a page
       in a browser whose own name was made to point here.
     - `patience`: seconds in which the body of a request must come; a file of a batch may take ten times as long.
-    - `faults`: what goes wrong with batches, for whoever tries a client.
     - `limits`: how large the file of a batch may be.
     """
     chat, files = _ChatApi(pool, patience), FileStore()
-    batches = Batches(pool, files, log, faults, limits)
+    batches = Batches(pool, files, log, limits)
     app = web.Application(middlewares=[_logging_to(log), _shape_errors, *([] if any_host else [_own_host_only])])
     app.router.add_get("/v1/models", chat.list_models)
     app.router.add_post("/v1/chat/completions", chat.chat)
@@ -104,15 +101,13 @@ async def listening(app: web.Application, host: str = LOOPBACK, port: int = 0) -
         await runner.cleanup()
 
 
-async def serve(
-    host: str, port: int, log_path: Path | None, announce: Callable[[str], None], faults: BatchFaults = NO_FAULTS
-) -> None:
+async def serve(host: str, port: int, log_path: Path | None, announce: Callable[[str], None]) -> None:
     """Serve the embedded models until SIGINT or SIGTERM; `announce` is told the base URL once requests are taken.
 
     Raises OSError if the address cannot be listened on or the log cannot be written.
     """
     pool, log = ModelPool(model_names(), model_folder), RequestLog(log_path)
-    app = create_app(pool, log, any_host=not is_loopback(host), faults=faults)
+    app = create_app(pool, log, any_host=not is_loopback(host))
     stop = asyncio.Event()
     async with listening(app, host, port) as url:
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -19,7 +19,8 @@ from aiohttp.typedefs import Middleware
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_log import RequestLog
-from refusal_index.almanac.server import create_app, listening
+from refusal_index.almanac.server import listening
+from tests.faults.almanac import faulty_app
 
 
 @dataclass
@@ -83,7 +84,7 @@ def almanac(
     """Serve the embedded models as a provider that the model openai-api/almanac/... is asked at."""
     log = folder / "requests.jsonl"
     log.unlink(missing_ok=True)
-    app = create_app(pool(), RequestLog(log), **options)
+    app = faulty_app(pool(), RequestLog(log), **options)
     app.middlewares.extend(middlewares)
     with in_a_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)

@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 
 import refusal_index as ri
-from refusal_index.almanac.batch_faults import BatchFaults
 from refusal_index.almanac.batches import BatchLimits
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, RunFailedError, WaitingError
@@ -28,6 +27,7 @@ from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.outcomes.lock import held
 from tests.engines.waves.batch_server import almanac, in_a_thread
+from tests.faults.almanac import BatchFaults
 
 MODEL = "openai-api/almanac/small"
 SMALL = {"limit": 8, "variants": "low,high", "draws": 1}
@@ -94,9 +94,16 @@ def test_the_files_that_were_handed_over_are_deleted_when_their_results_are_stor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("faults", ["expire=0.5,batches=3", "fail=0.4", "delay=0.05,expire=0.3,fail=0.2,batches=2"])
+@pytest.mark.parametrize(
+    "faults",
+    [
+        BatchFaults(expire=0.5, batches=3),
+        BatchFaults(fail=0.4),
+        BatchFaults(delay=0.05, expire=0.3, fail=0.2, batches=2),
+    ],
+)
 def test_batches_that_expire_fail_in_part_or_take_long_are_completed(serving, local, faults):
-    with serving(faults=BatchFaults.parse(faults)) as server:
+    with serving(faults=faults) as server:
         run, _ = evaluate(max_retries=8)
         assert outcomes(run).equals(local)
         assert len(server.asked()) == len(set(server.asked())), "what came is taken, the rest alone is asked again"

@@ -21,15 +21,6 @@ def serve(
         typer.Option("--let-other-machines-in", help="Listen beyond this machine: whoever reaches it needs no key."),
     ] = False,
     log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
-    batch_faults: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME=NUMBER,...",
-            help="For testing clients: what goes wrong with batches. delay=SECONDS in each state, expire=SHARE of the "
-            "requests not asked in time, fail=SHARE of them answered by 429 or 500, batches=COUNT for the first ones "
-            "only; as in delay=1,expire=0.5,batches=1.",
-        ),
-    ] = "",
 ) -> None:
     """Serve the embedded models over the OpenAI chat API.
 
@@ -39,7 +30,6 @@ def serve(
     import asyncio
 
     from refusal_index.almanac import server
-    from refusal_index.almanac.batch_faults import BatchFaults
 
     if not (let_other_machines_in or server.is_loopback(host)):
         raise OptionError(
@@ -47,11 +37,7 @@ def serve(
             "machine that reaches it may ask, without a key: say --let-other-machines-in if that is meant"
         )
     try:
-        faults = BatchFaults.parse(batch_faults)
-    except ValueError as error:
-        raise OptionError(f"--batch-faults: {error}") from error
-    try:
-        asyncio.run(server.serve(host, port, log, _announce, faults))
+        asyncio.run(server.serve(host, port, log, _announce))
     except OSError as error:
         raise OptionError(f"{error}; choose another --host, --port or --log") from error
 
