@@ -948,7 +948,7 @@ MUTANTS = (
            "            for one in variant.metrics\n        ],", "exporters/test_every_eval_ever.py"),
     Mutant("a number of an incomplete variant is exported as one", "exporters/results.py",
            "self.is_complete or one.estimate is None", "True", "exporters/test_csv_table.py"),
-    Mutant("samples of a further draw do not count in the correct rate", "exporters/every_eval_ever_samples.py",
+    Mutant("samples of a further draw do not count in the correct rate", "exporters/every_eval_ever.py",
            'one["pass"] == FIRST and row["draw"] == 0', 'one["pass"] == FIRST', "exporters/test_every_eval_ever.py"),
     Mutant("an exported name is of one number", "exporters/numbers.py",
            "        while name in found:", "        while name in ():", "exporters/test_numbers.py"),

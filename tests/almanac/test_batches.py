@@ -13,7 +13,7 @@ import openai
 import pytest
 from tests.faults.almanac import BatchFaults, faulty_app
 
-from refusal_index.almanac.batches import BatchLimits
+from refusal_index.almanac import batch_api, batches, request_bodies
 from refusal_index.almanac.server import ModelPool, RequestLog, listening
 
 DATA = Path(__file__).parent / "data"
@@ -194,11 +194,13 @@ def test_where_every_request_fails_there_is_no_output_file():
         (lines(9), [("too_many_tasks", None, None)]),
     ],
 )
-def test_a_file_that_cannot_be_used_fails_as_a_whole_with_the_number_of_the_line(entries, expected):
+def test_a_file_that_cannot_be_used_fails_as_a_whole_with_the_number_of_the_line(entries, expected, monkeypatch):
+    monkeypatch.setattr(batches, "MAX_REQUESTS", 8)
+
     async def use(client):
         return await ended(client, entries)
 
-    batch = with_client(use, limits=BatchLimits(requests=8))
+    batch = with_client(use)
     assert (batch.status, batch.output_file_id, batch.error_file_id) == ("failed", None, None)
     assert [(one.code, one.line, one.param) for one in batch.errors.data] == expected
     assert all(one.message for one in batch.errors.data)
@@ -333,7 +335,9 @@ def test_files_come_back_as_they_were_and_can_be_listed_and_deleted():
     assert [one.id for one in brought] == [batch.input_file_id, file.id]
 
 
-def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept():
+def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch):
+    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 4_000)
+
     async def use(client):
         for size in (4_001, 200_000):  # one is told by what was read, the other by what was announced
             with pytest.raises(openai.APIStatusError) as caught:
@@ -343,10 +347,12 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept():
         assert (await client.files.create(file=("fits.jsonl", b"x" * 4_000), purpose="batch")).bytes == 4_000
         return [one.bytes async for one in client.files.list()]
 
-    assert with_client(use, limits=BatchLimits(size=4_000)) == [4_000]
+    assert with_client(use) == [4_000]
 
 
-def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_large():
+def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_large(monkeypatch):
+    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 4_000)
+
     async def pieces():
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
         for _ in range(400):
@@ -355,7 +361,7 @@ def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_la
     async def use():
         kind = {"Content-Type": "multipart/form-data; boundary=x"}
         async with (
-            served(limits=BatchLimits(size=4_000)) as url,
+            served() as url,
             aiohttp.ClientSession() as session,
             session.post(f"{url}/files", data=pieces(), headers=kind) as reply,
         ):
@@ -366,13 +372,14 @@ def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_la
 
 def test_a_client_that_uploads_slowly_or_goes_is_let_go_and_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(request_bodies, "PATIENCE", 0.03)
     head = (
         "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
         "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
     )
 
     async def use():
-        async with served(patience=0.03) as url:
+        async with served() as url:
             port = int(url.split(":")[2].split("/")[0])
             for waits in (True, False):
                 reader, writer = await asyncio.open_connection("127.0.0.1", port)

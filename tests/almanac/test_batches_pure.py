@@ -10,7 +10,7 @@ from tests.faults.almanac import BatchFaults
 
 from refusal_index.almanac.asking import in_order
 from refusal_index.almanac.batch_lines import parse_line
-from refusal_index.almanac.batch_states import NEXT, Batch, BatchRequest, Status
+from refusal_index.almanac.batches import NEXT, Batch, BatchRequest, Status
 
 BATCH = Batch("batch_1", BatchRequest("file-1"), 100)
 

@@ -12,6 +12,7 @@ import aiohttp
 import openai
 import pytest
 
+from refusal_index.almanac import request_bodies
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
@@ -340,9 +341,11 @@ def test_a_body_of_a_hundred_megabytes_is_refused_unread():
     assert sent < 100 * 2**20
 
 
-def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served():
+def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served(monkeypatch):
+    monkeypatch.setattr(request_bodies, "PATIENCE", 0.2)
+
     async def run():
-        app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None), patience=0.2)
+        app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None))
         async with listening(app) as url, aiohttp.ClientSession() as session:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.split(":")[2].split("/")[0]))
             head = "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{"

@@ -67,7 +67,6 @@ def test_replies_come_back_word_for_word_and_in_their_order_with_all_that_they_t
 def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(path):
     assert all(value for value in dataclasses.asdict(FULL).values()), "a new field is to be tried here, too"
     with ReplyStore(path) as store:
-        assert store.is_empty
         store.ask("low", {FULL: 3, BARE: 1})
         store.ask("high", {BARE: 2})
         store.fail("low", "b", "the first error")
@@ -76,7 +75,6 @@ def test_every_field_of_a_question_how_often_it_is_asked_and_failures_come_back(
         store.finish("high", "a")
         store.finish("high", "never failed")
     with ReplyStore(path) as store:
-        assert not store.is_empty
         assert list(store.questions().values()) == [FULL, BARE]
         assert store.asked() == {"low": {"b": 3, "a": 1}, "high": {"a": 2}}
         assert store.failures() == {("low", "b"): "Verbindung zurückgesetzt"}

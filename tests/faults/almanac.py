@@ -19,8 +19,7 @@ from aiohttp import web
 from refusal_index.almanac import server
 from refusal_index.almanac.answers import refusal
 from refusal_index.almanac.batch_lines import BatchLine, as_line, read_lines
-from refusal_index.almanac.batch_states import Status
-from refusal_index.almanac.batches import Batches, _Results, _Run
+from refusal_index.almanac.batches import Batches, Status, _Results, _Run
 from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_log import RequestLog
 

@@ -14,8 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.datasets.imports.confidence import read_score_table, read_scores
-from refusal_index.datasets.imports.uncertainty import MINUS_LOG_PROBABILITY, has_no_range, reading_of
+from refusal_index.datasets.imports.confidence import (
+    MINUS_LOG_PROBABILITY,
+    has_no_range,
+    read_score_table,
+    reading_of,
+)
 from refusal_index.outcomes.confidence import (
     CONFIDENCE_SCHEMA,
     ConfidenceError,
@@ -32,6 +36,12 @@ HOSTILE = (
     *("=1+1", "+A1", "-2", "@SUM(A1)", "'quoted", "'=1", "\t=1", "\uff1d1", "[bold]b[/a]", "\x1b[31mred", "a\x00b"),
     *("safe\u202egnp", "one\r\ntwo\u2028three", "one\rtwo", 'a,"b";c', "<script>", "nan", "None", "1.0", " spaced "),
 )
+
+
+def read_scores(*arguments: object, **options: object) -> pl.DataFrame:
+    return read_score_table(*arguments, **options).scores
+
+
 FORMATS = ("csv", "csv.gz", "jsonl", "jsonl.gz", "parquet")
 
 # `UQResult.to_df().to_csv(index=False)` of uqlm 0.6.7, with exact_match, min_probability and sequence_probability by

@@ -10,9 +10,7 @@ from typing import TypeVar
 
 from aiohttp import web
 
-from refusal_index.almanac.batch_files import FileStore, StoredFile
-from refusal_index.almanac.batch_states import Batch, parse_batch_request
-from refusal_index.almanac.batches import Batches
+from refusal_index.almanac.batches import MAX_FILE_SIZE, Batch, Batches, FileStore, StoredFile, parse_batch_request
 from refusal_index.almanac.chat_api import Json
 from refusal_index.almanac.errors import RequestError
 from refusal_index.almanac.request_bodies import Form, read_form, read_json, too_large
@@ -20,7 +18,6 @@ from refusal_index.almanac.request_log import noted
 
 Listed = TypeVar("Listed", StoredFile, Batch)
 
-_UPLOAD_PATIENCE = 10  # times that of a chat request: 200 MB in ten minutes
 _MOST_LISTED, _LISTED = 100, 20
 
 
@@ -33,14 +30,10 @@ class BatchApi:
         What was brought and made.
     batches
         What is under way.
-    most
-        Bytes that a file may have.
-    patience
-        Seconds in which the body of a request must come; a file may take ten times as long.
     """
 
-    def __init__(self, files: FileStore, batches: Batches, most: int, patience: float) -> None:
-        self._files, self._batches, self._most, self._patience = files, batches, most, patience
+    def __init__(self, files: FileStore, batches: Batches) -> None:
+        self._files, self._batches = files, batches
 
     def routes(self) -> list[web.RouteDef]:
         """Return where each handler is."""
@@ -58,10 +51,10 @@ class BatchApi:
 
     async def upload(self, request: web.Request) -> web.Response:
         """Take a file."""
-        async with read_form(request, self._most, self._patience * _UPLOAD_PATIENCE) as form:
+        async with read_form(request, MAX_FILE_SIZE) as form:
             given = _given_file(form)
-            if given.file.seek(0, os.SEEK_END) > self._most:
-                raise too_large(self._most)
+            if given.file.seek(0, os.SEEK_END) > MAX_FILE_SIZE:
+                raise too_large(MAX_FILE_SIZE)
             given.file.seek(0)
             path = self._files.new_path()
             with path.open("xb") as file:
@@ -90,7 +83,7 @@ class BatchApi:
 
     async def start(self, request: web.Request) -> web.Response:
         """Begin a batch."""
-        batch = self._batches.start(parse_batch_request(await read_json(request, self._patience)))
+        batch = self._batches.start(parse_batch_request(await read_json(request)))
         noted().update(batch=batch.id)
         return web.json_response(batch.document())
 

@@ -1,6 +1,6 @@
-"""Batches under way: each is a task of the server's own, which goes on whoever asked for it.
+"""The server's files and batches; nothing of them outlives it.
 
-Nothing of them outlives the server.
+Each batch is a task of the server's own, which goes on after the client has disconnected.
 """
 
 from __future__ import annotations
@@ -9,15 +9,16 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import aclosing
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from refusal_index.almanac.answers import Answer, answer
 from refusal_index.almanac.asking import AT_ONCE, in_order
-from refusal_index.almanac.batch_files import FileStore
 from refusal_index.almanac.batch_lines import (
     ENDPOINT,
     BatchLine,
@@ -26,24 +27,232 @@ from refusal_index.almanac.batch_lines import (
     read_lines,
     result_line,
 )
-from refusal_index.almanac.batch_states import NEXT, Batch, BatchRequest, Status
+from refusal_index.almanac.chat_api import Json
 from refusal_index.almanac.errors import BatchLineError, RequestError
 from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_log import RequestLog
 
-_logger = logging.getLogger(__name__)
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file that a client brought, or that a batch made."""
+
+    id: str
+    name: str
+    purpose: str
+    size: int
+    created_at: int
+    path: Path
+
+    def document(self) -> Json:
+        """Return the file as the API shows it."""
+        return {
+            "id": self.id,
+            "object": "file",
+            "bytes": self.size,
+            "created_at": self.created_at,
+            "filename": self.name,
+            "purpose": self.purpose,
+            "status": "processed",
+            "expires_at": None,
+            "status_details": None,
+        }
+
+
+class FileStore:
+    """The files; its folder is made for the first of them and removed by `close`."""
+
+    def __init__(self) -> None:
+        self._folder: TemporaryDirectory[str] | None = None
+        self._files: dict[str, StoredFile] = {}
+
+    def new_path(self) -> Path:
+        """Return a path at which a file can be written."""
+        if self._folder is None:
+            self._folder = TemporaryDirectory(prefix="refusal-index-serve-", ignore_cleanup_errors=True)
+        return Path(self._folder.name) / uuid.uuid4().hex
+
+    def add(self, path: Path, name: str, purpose: str) -> StoredFile:
+        """Take the file at a path of this store, under a new id."""
+        size, now = path.stat().st_size, int(time.time())
+        stored = StoredFile(f"file-{uuid.uuid4().hex}", name, purpose, size, now, path)
+        self._files[stored.id] = stored
+        return stored
+
+    def get(self, identity: str) -> StoredFile:
+        """Return a file; raises RequestError if there is none of that id."""
+        if identity not in self._files:
+            raise RequestError(f"No such File object: {identity}", param="id", code="not_found", status=404)
+        return self._files[identity]
+
+    def delete(self, identity: str) -> None:
+        """Forget a file; raises RequestError if there is none of that id."""
+        stored = self.get(identity)
+        del self._files[identity]
+        with suppress(OSError):  # somebody reads it still, where open files cannot be removed: `close` removes it
+            stored.path.unlink()
+
+    def __iter__(self) -> Iterator[StoredFile]:
+        """Go through the files, the oldest first."""
+        return iter(self._files.values())
+
+    def close(self) -> None:
+        """Remove every file."""
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+WINDOW, WINDOW_SECONDS = "24h", 24 * 60 * 60
+
+_MOST_METADATA, _LONGEST_KEY, _LONGEST_VALUE = 16, 64, 512
+
+
+class Status(StrEnum):
+    """Where a batch is."""
+
+    VALIDATING = "validating"
+    FAILED = "failed"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+NEXT: Mapping[Status, frozenset[Status]] = {
+    Status.VALIDATING: frozenset({Status.IN_PROGRESS, Status.FAILED, Status.CANCELLING}),
+    Status.IN_PROGRESS: frozenset({Status.FINALIZING, Status.FAILED, Status.CANCELLING}),
+    Status.FINALIZING: frozenset({Status.COMPLETED, Status.FAILED, Status.CANCELLING}),
+    Status.CANCELLING: frozenset({Status.CANCELLED, Status.FAILED}),
+}
+"""The states after each; one that is not here is the last."""
 
 
 @dataclass(frozen=True)
-class BatchLimits:
-    """How large the file of a batch may be."""
+class BatchRequest:
+    """What the body of a request to ``/v1/batches`` asks for."""
 
-    requests: int = 50_000
-    size: int = 200_000_000
+    input_file_id: str
+    metadata: Mapping[str, str] | None = None
 
 
-LIMITS = BatchLimits()
-"""Those of OpenAI."""
+@dataclass(frozen=True)
+class Batch:
+    """A batch at one moment."""
+
+    id: str
+    asked: BatchRequest
+    created_at: int
+    status: Status = Status.VALIDATING
+    reached: Mapping[str, int] = field(default_factory=dict)
+    model: str | None = None
+    errors: tuple[BatchLineError, ...] = ()
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+
+    def moved(self, status: Status, now: int) -> Batch:
+        """Return the batch in another state, reached `now`; raises ValueError if it does not follow."""
+        if status not in NEXT.get(self.status, frozenset()):
+            raise ValueError(f"a batch that is {self.status} cannot become {status}")
+        return replace(self, status=status, reached={**self.reached, f"{status}_at": now})
+
+    def counted(self, *, failed: bool, usage: Mapping[str, int]) -> Batch:
+        """Return the batch with one more request answered."""
+        return replace(
+            self,
+            completed=self.completed + (not failed),
+            failed=self.failed + failed,
+            input_tokens=self.input_tokens + usage.get("prompt_tokens", 0),
+            output_tokens=self.output_tokens + usage.get("completion_tokens", 0),
+        )
+
+    def document(self) -> Json:
+        """Return the batch as the API shows it."""
+        times = {f"{status}_at": None for status in Status if status is not Status.VALIDATING}
+        return {
+            "id": self.id,
+            "object": "batch",
+            "endpoint": ENDPOINT,
+            "errors": {"object": "list", "data": [_error(one) for one in self.errors]} if self.errors else None,
+            "input_file_id": self.asked.input_file_id,
+            "completion_window": WINDOW,
+            "status": self.status,
+            "model": self.model,
+            "output_file_id": self.output_file_id,
+            "error_file_id": self.error_file_id,
+            "created_at": self.created_at,
+            "expires_at": self.created_at + WINDOW_SECONDS,
+            **times,
+            **self.reached,
+            "request_counts": {"total": self.total, "completed": self.completed, "failed": self.failed},
+            "usage": self._usage(),
+            "metadata": self.asked.metadata,
+        }
+
+    def _usage(self) -> Json:
+        return {
+            "input_tokens": self.input_tokens,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": self.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": self.input_tokens + self.output_tokens,
+        }
+
+
+def parse_batch_request(body: object) -> BatchRequest:
+    """Read the JSON `body` of a request for a batch.
+
+    Raises RequestError if a field is missing, of the wrong type, or asks for something that is not supported.
+    """
+    if not isinstance(body, dict):
+        raise RequestError("the body must be a JSON object")
+    for name in body:
+        if name not in _KNOWN and body[name] is not None:
+            raise RequestError(f"'{name}' is not supported by this server", param=name, code="unsupported_parameter")
+    for name, only in (("endpoint", ENDPOINT), ("completion_window", WINDOW)):
+        if body.get(name) != only:
+            raise RequestError(f"'{name}' must be '{only}'", param=name)
+    source = body.get("input_file_id")
+    if not isinstance(source, str):
+        raise RequestError("'input_file_id' must be the id of a file", param="input_file_id")
+    return BatchRequest(source, _metadata(body.get("metadata")))
+
+
+def _metadata(given: object) -> Mapping[str, str] | None:
+    if given is None:
+        return None
+    fits = isinstance(given, dict) and len(given) <= _MOST_METADATA
+    if not (fits and isinstance(given, dict) and all(_is_pair(name, value) for name, value in given.items())):
+        raise RequestError(
+            f"'metadata' must be an object of at most {_MOST_METADATA} strings of at most {_LONGEST_VALUE} characters, "
+            f"under names of at most {_LONGEST_KEY}",
+            param="metadata",
+        )
+    return given
+
+
+def _is_pair(name: str, value: object) -> bool:
+    return len(name) <= _LONGEST_KEY and isinstance(value, str) and len(value) <= _LONGEST_VALUE
+
+
+def _error(error: BatchLineError) -> Json:
+    return {"code": error.code, "line": error.line, "message": str(error), "param": error.param}
+
+
+_KNOWN = frozenset({"input_file_id", "endpoint", "completion_window", "metadata"})
+
+
+_logger = logging.getLogger(__name__)
+
+
+MAX_REQUESTS, MAX_FILE_SIZE = 50_000, 200_000_000
+"""Most requests and bytes in the file of a batch, as at OpenAI."""
 
 
 @dataclass
@@ -82,8 +291,6 @@ class Batches:
         Where their files are.
     log
         Has a line for each request that was answered.
-    limits
-        How large a batch may be.
     """
 
     def __init__(
@@ -91,9 +298,8 @@ class Batches:
         pool: ModelPool,
         files: FileStore,
         log: RequestLog,
-        limits: BatchLimits = LIMITS,
     ) -> None:
-        self._pool, self._files, self._log, self._limits = pool, files, log, limits
+        self._pool, self._files, self._log = pool, files, log
         self._runs: dict[str, _Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(AT_ONCE)  # shared, so that a hundred batches do not drown the runtime
@@ -158,7 +364,7 @@ class Batches:
             run.move(Status.FAILED, errors=(told,))
 
     def _check(self, file: BinaryIO) -> Checked:
-        checked = check_lines(file, ENDPOINT, self._limits.requests, self._pool.name)
+        checked = check_lines(file, ENDPOINT, MAX_REQUESTS, self._pool.name)
         file.seek(0)
         return checked
 

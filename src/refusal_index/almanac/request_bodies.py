@@ -13,15 +13,18 @@ from refusal_index.almanac.errors import RequestError
 
 Form = dict[str, "str | web.FileField"]
 
+PATIENCE = 60.0
+"""Seconds in which the body of a chat request must come; a file may take ten times as long."""
+
 _FORM_MARGIN = 1 << 16  # what a form may hold beside its file
 
 
-async def read_json(request: web.Request, patience: float) -> object:
+async def read_json(request: web.Request) -> object:
     """Read a body of JSON.
 
-    Raises RequestError if it is none, HTTPRequestTimeout if it takes longer than `patience` seconds to come.
+    Raises RequestError if it is none, HTTPRequestTimeout if it takes longer than `PATIENCE` seconds to come.
     """
-    async with _within(patience):
+    async with _within(PATIENCE):
         raw = await request.read()
     try:
         return json.loads(raw)
@@ -30,13 +33,13 @@ async def read_json(request: web.Request, patience: float) -> object:
 
 
 @asynccontextmanager
-async def read_form(request: web.Request, most: int, patience: float) -> AsyncIterator[Form]:
+async def read_form(request: web.Request, most: int) -> AsyncIterator[Form]:
     """Read a form whose file may have `most` bytes; large files wait on the disk, and are gone when the block ends.
 
     Raises RequestError if it is no form or the file is larger, HTTPRequestTimeout as `read_json`.
     """
     try:
-        async with _within(patience):
+        async with _within(10 * PATIENCE):
             form = await _form(request, most + _FORM_MARGIN)
     except web.HTTPRequestEntityTooLarge as error:
         raise too_large(most) from error

@@ -18,8 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.answers import Answer, ask, error_answer, new_identity, refusal, reply_body
 from refusal_index.almanac.batch_api import BatchApi
-from refusal_index.almanac.batch_files import FileStore
-from refusal_index.almanac.batches import LIMITS, Batches, BatchLimits
+from refusal_index.almanac.batches import Batches, FileStore
 from refusal_index.almanac.chat_api import ChatRequest, chunk_bodies
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.pool import ModelPool
@@ -33,15 +32,12 @@ _CLIENT_GONE = 499
 _GRACE_SECONDS = 2.0
 _WAITING = 1024  # connections that may wait to be taken
 
-PATIENCE = 60.0
-"""Seconds in which the body of a request must come."""
-
 
 class _ChatApi:
     """The handlers of what is answered at once."""
 
-    def __init__(self, pool: ModelPool, patience: float) -> None:
-        self._pool, self._started, self._patience = pool, int(time.time()), patience
+    def __init__(self, pool: ModelPool) -> None:
+        self._pool, self._started = pool, int(time.time())
 
     async def list_models(self, _request: web.Request) -> web.Response:
         """Answer ``GET /v1/models``."""
@@ -53,7 +49,7 @@ class _ChatApi:
 
     async def chat(self, request: web.Request) -> web.Response:
         """Answer ``POST /v1/chat/completions``."""
-        asked, completions = await ask(self._pool, await read_json(request, self._patience), noted())
+        asked, completions = await ask(self._pool, await read_json(request), noted())
         return _response(asked, completions)
 
 
@@ -62,22 +58,18 @@ def create_app(
     log: RequestLog,
     *,
     any_host: bool = False,
-    patience: float = PATIENCE,
-    limits: BatchLimits = LIMITS,
 ) -> web.Application:
     """Return the server as an application; it closes `pool` and `log` when it is cleaned up.
 
     - `any_host`: whether to answer requests that name another host than this machine. On loopback these come of a page
       in a browser whose own name was made to point here.
-    - `patience`: seconds in which the body of a request must come; a file of a batch may take ten times as long.
-    - `limits`: how large the file of a batch may be.
     """
-    chat, files = _ChatApi(pool, patience), FileStore()
-    batches = Batches(pool, files, log, limits)
+    chat, files = _ChatApi(pool), FileStore()
+    batches = Batches(pool, files, log)
     app = web.Application(middlewares=[_logging_to(log), _shape_errors, *([] if any_host else [_own_host_only])])
     app.router.add_get("/v1/models", chat.list_models)
     app.router.add_post("/v1/chat/completions", chat.chat)
-    app.router.add_routes(BatchApi(files, batches, limits.size, patience).routes())
+    app.router.add_routes(BatchApi(files, batches).routes())
 
     async def close(_app: web.Application) -> None:
         await batches.close()

@@ -121,11 +121,6 @@ class ReplyStore:
     def __exit__(self, _kind: type | None, _error: BaseException | None, _trace: TracebackType | None) -> None:
         self._connection.close()
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing was asked yet."""
-        return not self._rows("SELECT 1 FROM replies UNION ALL SELECT 1 FROM asked LIMIT 1")
-
     def ask(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Take down that each question is asked so often under a variant; what was asked more often stays so."""
         with self._telling(), self._connection as connection:

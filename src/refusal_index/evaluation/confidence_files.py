@@ -60,7 +60,7 @@ def add_scores(
     run
         The folder of a finished run.
     data, method, columns
-        As `read_scores` takes them.
+        As `read_score_table` takes them.
 
     Raises
     ------

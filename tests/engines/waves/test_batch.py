@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 import refusal_index as ri
-from refusal_index.almanac.batches import BatchLimits
+from refusal_index.almanac import batch_api, batches
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, RunFailedError, WaitingError
 from refusal_index.engines.events import Underway
@@ -276,8 +276,9 @@ def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_are_taken(serving, local):
-    with serving(limits=BatchLimits(requests=5)) as server:
+def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_are_taken(serving, local, monkeypatch):
+    monkeypatch.setattr(batches, "MAX_REQUESTS", 5)
+    with serving() as server:
         with pytest.raises(RunFailedError, match=r"small: a batch was refused \(too_many_tasks: .*5"):
             evaluate()
         assert server.submitted() == 1
@@ -287,9 +288,10 @@ def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_ar
 
 
 @pytest.mark.slow
-def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving):
+def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving, monkeypatch):
+    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 2_000)
     with (
-        serving(limits=BatchLimits(size=2_000)),
+        serving(),
         pytest.raises(RunFailedError, match=r"too large .*413.*requests=1000"),
     ):
         evaluate()
