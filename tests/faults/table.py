@@ -203,7 +203,6 @@ def by_others_too(scenario: Scenario) -> Scenario:
 
 
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
-AS_LOGGED = Promise(status=(0, BAD_INPUT), received=0)  # Inspect's logs hold the replies, too
 QUICK = {"options": ("--attempt-timeout", "2")}
 UNTOUCHED = Promise("rows missing|no outcome table", BAD_INPUT, "error: .*batches.jsonl", received=0)
 NO_ROOM = Promise(
@@ -282,11 +281,11 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     damaged("run.json is empty", emptied("run.json"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
     damaged("run.json is cut, before score", cut("run.json"), "score", Promise(status=BAD_INPUT, says="error: .*run.json")),
     damaged("run.json is a list", replaced("run.json", "[]"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
-    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", AS_LOGGED),
+    damaged("the store of replies is empty", emptied("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is cut", cut("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled", scrambled("replies.sqlite"), "run", KEPT_OUT),
     damaged("the store of replies is scrambled, before score", scrambled("replies.sqlite"), "score", KEPT_OUT),
-    damaged("the store of replies is gone", removed("replies.sqlite"), "run", AS_LOGGED),
+    damaged("the store of replies is gone", removed("replies.sqlite"), "run", KEPT_OUT),
     damaged("a half-written file was left behind", half_renamed, "run"),
     Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1"),
     Scenario(PLACES, "a name beyond ASCII", (Step(),), out="läuft 走る 🦙"),
