@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS
 from refusal_index.outcomes.comparison import VariantComparison
 from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.gate_guards import margin_guards
-from refusal_index.outcomes.gate_look import design_over
 from refusal_index.outcomes.gate_policy import MARGINS, Policy
 from refusal_index.outcomes.matching import OutcomeMatrix
 from refusal_index.outcomes.runs import Match
@@ -39,7 +37,6 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.non_inferiority import Verdict, judge_guards, verdict_of
-from refusal_index.stats.sequential.designs import SequentialDesign
 
 REFUSAL, ERROR, RHO = 0.4, 0.55, 2 * math.sin(0.4 * math.asin(0.5))
 """Rates of the baseline, and its copula correlation: an index of .4."""
@@ -54,9 +51,9 @@ BoolArray = NDArray[np.bool_]
 
 
 class Scenario(NamedTuple):
-    """Which number of the candidate is worse, by how many margins, of how many questions and draws; the least power.
+    """Which number of the candidate is worse, by how many margins, of how many questions, draws and looks.
 
-    With looks, in how many, and from `ANYTIME_LOOKS` on by a confidence sequence.
+    `power` is the least share of replicates that must give the right verdict.
     """
 
     metric: str
@@ -70,18 +67,13 @@ class Scenario(NamedTuple):
         index = CORRECTED if self.draws > 1 else INDEX
         name = index if self.metric == INDEX else self.metric
         worse = f"{name} worse by {self.margins:g} margins" if self.margins else f"no difference, {index} guarded"
-        looks = "" if self.looks == 1 else f", {self.looks} looks{' (anytime)' if self.looks >= ANYTIME_LOOKS else ''}"
+        looks = "" if self.looks == 1 else f", {self.looks} looks"
         return f"{worse}, n {self.n:,}{', 2 draws' if self.draws > 1 else ''}{looks}"
 
     @property
-    def sizes(self) -> tuple[int, ...]:
-        """Questions after each look."""
-        return GroupSequential.planned(self.n, self.looks).sizes
-
-    @property
-    def design(self) -> SequentialDesign | None:
-        """How it is judged at a look; None where there is one only."""
-        return None if self.looks == 1 else design_over(self.sizes, Policy().alpha, anytime=self.looks >= ANYTIME_LOOKS)
+    def design(self) -> GroupSequential:
+        """The looks at which it is judged."""
+        return GroupSequential.planned(self.n, self.looks, Policy().alpha)
 
 
 class Model(NamedTuple):
@@ -100,9 +92,8 @@ SCENARIOS = (
     *(Scenario("none", 0, n, 1, power) for n, power in ((300, 0.2), (1000, 0.65), (2000, 0.88), (4000, 0.97))),
     Scenario("none", 0, 2000, draws=2, power=0.85),
     *(Scenario(metric, 1, 2000, looks=5) for metric in MARGINS),
-    *(Scenario(metric, 1, 2000, looks=ANYTIME_LOOKS) for metric in ("refusal_index", "refusal_rate")),
     Scenario("refusal_index", 2, 2000, power=0.6, looks=5),
-    *(Scenario("none", 0, 4000, power=power, looks=looks) for looks, power in ((5, 0.95), (ANYTIME_LOOKS, 0.7))),
+    Scenario("none", 0, 4000, power=0.95, looks=5),
     Scenario("refusal_index", 1, 2000, draws=2, looks=5),
 )
 
@@ -138,8 +129,8 @@ def simulate(scenario: Scenario, rng: np.random.Generator) -> tuple[Verdict, int
     models = candidate_of(scenario.metric, scenario.margins), base
     drawn = [_draws(model, shared, scenario.draws, rng) for model in models]
     verdict: Verdict = "inconclusive"
-    for n in scenario.sizes:
-        look = None if scenario.design is None else AtLook(scenario.design, n)
+    for n in scenario.design.sizes:
+        look = None if scenario.looks == 1 else AtLook(scenario.design, n)
         verdict = _verdict([(refused[:, :n], wrong[:, :n]) for refused, wrong in drawn], look)
         if verdict != "inconclusive":
             return verdict, n

@@ -2,9 +2,9 @@
 
 One run: a model that refuses .40 and errs on .55 is asked up to 2,000 questions, to see whether its index is above .2.
 Its true index is .2 for the size of the test, .3 for its power, and .3, .4 and .5 for the questions until it stops.
-A fixed sample is looked at once, peeking means an ordinary test after every hundred questions, group-sequential looks
-are five, and a confidence sequence, tuned at 600 questions, is looked at after every hundred. Ranges are figures of an
-independent simulation of 2,000 replicates, give or take two of its own Monte-Carlo errors.
+A fixed sample is looked at once, peeking means an ordinary test after every hundred questions, and group-sequential
+looks are five. Ranges are figures of an independent simulation of 2,000 replicates, give or take two of its own
+Monte-Carlo errors.
 
 Repeated draws: the corrected index rests on 200 questions that were drawn twice, all of them there at the
 first look, and on one draw of all questions until then. Runs either stop at the first of five looks at which the
@@ -16,7 +16,7 @@ Two runs that are judged against each other in looks are in `benchmarks.coverage
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +26,8 @@ from benchmarks.coverage.planning import estimates
 from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 
-from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.stats import AtLook, GroupSequential
 from refusal_index.stats.planning.scenario import PlanningScenario
-from refusal_index.stats.sequential.designs import SequentialDesign
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +35,7 @@ REFUSAL_RATE, ERROR_RATE, BOUND = 0.4, 0.55, 0.2
 MOST, STEP = 2000, 100
 KNOWN_REPLICATES = 2000
 ONE_SIDED_95 = 1.6448536269514722
-FIVE, ANYTIME = GroupSequential.planned(MOST), ConfidenceSequence(tuned_at=600)
+FIVE = GroupSequential.planned(MOST)
 OFTEN = tuple(range(STEP, MOST + 1, STEP))
 
 
@@ -54,16 +53,10 @@ class Rule:
     questions: tuple[int, ...] = ()
 
 
-def boundary(design: SequentialDesign, sizes: Sequence[int]) -> dict[int, float]:
-    """Critical values of a design, by the number of questions."""
-    return {n: design.critical_value(n) for n in sizes}
-
-
 RULES = (
     Rule("fixed size", {MOST: ONE_SIDED_95}, 0.051, 0.92),
     Rule("peeking", dict.fromkeys(OFTEN, ONE_SIDED_95), 0.225),
-    Rule("O'Brien-Fleming", boundary(FIVE, FIVE.sizes), 0.050, 0.92, (1357, 768, 494)),
-    Rule("confidence sequence", boundary(ANYTIME, OFTEN), 0.025, 0.70, (1281, 441, 221)),
+    Rule("O'Brien-Fleming", {n: FIVE.critical_value(n) for n in FIVE.sizes}, 0.050, 0.92, (1357, 768, 494)),
 )
 
 

@@ -17,14 +17,14 @@ from refusal_index.engines.setting import SettingError
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.gate import gate, read_one
-from refusal_index.evaluation.gate_looks import Gated, gate_while_asking, looks_at, variant_to_ask
+from refusal_index.evaluation.gate_looks import Gated, gate_while_asking, variant_to_ask
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.running import run_to_end
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.gate_look import look_of
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.presentation import to_text
-from refusal_index.stats import ConfidenceSequence, GroupSequential
+from refusal_index.stats import GroupSequential
 from tests.evaluation.models import ASKED, number_in
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
@@ -72,9 +72,8 @@ def judged(of: Plan, baseline: Any, policy: Policy = TOLERANT, **options: Any) -
     return run_to_end(gate_while_asking(of, baseline, policy, **options))
 
 
-@pytest.mark.parametrize("anytime", [False, True])
-def test_the_same_model_passes_before_all_is_asked(baseline, anytime):
-    found = judged(plan(), baseline, anytime=anytime)
+def test_the_same_model_passes_before_all_is_asked(baseline):
+    found = judged(plan(), baseline)
     assert found.verdict.verdict == "pass"
     assert found.run.stopped.asked == found.verdict.questions < 400
     assert "the gate's verdict is pass" in found.run.stopped.why
@@ -107,10 +106,9 @@ def test_what_no_look_settles_is_asked_whole_and_inconclusive(baseline):
     assert found.run.outcomes.height == 400
 
 
-@pytest.mark.parametrize("anytime", [False, True])
-def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline, anytime):
+def test_what_no_look_settled_is_not_tested_again_with_all_of_alpha(baseline):
     strict = TOLERANT.changed(margins={"refusal_index": 0.001})
-    found = judged(plan(), baseline, strict, anytime=anytime)
+    found = judged(plan(), baseline, strict)
     alone = gate("candidate", "base", strict)
     assert alone.to_document() == found.verdict.to_document()
     assert alone.level_at_look < 0.05
@@ -122,7 +120,7 @@ def test_against_theory_a_test_with_all_of_alpha_after_the_last_look_errs_more_o
     paths = rng.standard_normal((n, 5)).cumsum(axis=1) / np.sqrt(np.arange(1, 6))
     planned = GroupSequential.planned(2000)
     looked = (paths > [planned.critical_value(size) for size in planned.sizes]).any(axis=1)
-    last, _ = look_of({"gate_looks": {"of": 2000, "looks": 5, "anytime": False}}, 0.05)
+    last, _ = look_of({"gate_looks": {"of": 2000, "looks": 5}}, 0.05)
     again = paths[:, -1] > -ndtri(last.level)
     error = np.sqrt(0.05 * 0.95 / n)
     assert (looked | again).mean() == pytest.approx(0.05, abs=3 * error)
@@ -147,13 +145,11 @@ def test_a_run_that_a_gate_began_and_another_command_ended_is_judged_at_the_last
     assert gate(whole, "base", TOLERANT).level_at_look == pytest.approx(ri.stats.AtLook(design, 400).level)
 
 
-@pytest.mark.parametrize("other", [{"looks": 1}, {"looks": 5, "anytime": True}])
-def test_looks_that_are_planned_after_others_are_refused_before_anything_is_asked(baseline, other):
+def test_looks_that_are_planned_after_others_are_refused_before_anything_is_asked(baseline):
     judged(plan(max_requests=60), baseline)
     ASKED.clear()
-    anytime = other.pop("anytime", False)
     with pytest.raises(SettingError, match=r"looks: expected 5 looks, as planned before .* got"):
-        judged(plan(**other), baseline, anytime=anytime)
+        judged(plan(looks=1), baseline)
     assert not ASKED
 
 
@@ -182,7 +178,6 @@ def test_the_level_of_each_look_is_that_of_the_design(baseline):
     level = ri.stats.AtLook(design, design.sizes[look - 1]).level
     assert found.verdict.level_at_look == pytest.approx(level)
     assert gate("candidate", "base", TOLERANT).level_at_look == pytest.approx(level)
-    assert looks_at(plan(looks=4), 0.05, anytime=True) == (ConfidenceSequence(120), design.sizes)
 
 
 def test_fixed_bounds_need_no_baseline():
@@ -269,9 +264,9 @@ def test_a_run_that_stopped_early_is_judged_at_the_look_at_which_it_did(baseline
 @pytest.mark.parametrize(
     ("tampered", "said"),
     [
-        ({"of": 400, "looks": 1000000, "anytime": False}, "expected where a look was planned, got 1000000 looks"),
-        ({"of": 0, "looks": 5, "anytime": False}, "expected of, looks and anytime, or null, got"),
-        ({"looks": 5}, "expected of, looks and anytime, or null, got"),
+        ({"of": 400, "looks": 1000000}, "expected where a look was planned, got 1000000 looks"),
+        ({"of": 0, "looks": 5}, "expected of and looks, or null, got"),
+        ({"looks": 5}, "expected of and looks, or null, got"),
     ],
 )
 def test_looks_that_were_tampered_with_are_named(baseline, tampered, said):

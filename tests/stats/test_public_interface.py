@@ -15,7 +15,6 @@ from refusal_index import stats
 STATS_NAMES = """
     ABSTENTION_METRIC_NAMES AccuracyRefusalCurve Adjustment AtLook AurcResult AurocResult BetweenPrompts BoundaryPair
     BrierResult CELL_NAMES COPULA_NAMES CalibrationErrorResult Comparison ConfidenceBand ConfidenceInterval
-    ConfidenceSequence
     ContingencyTable CopulaComparison CopulaFit CopulaName CopulaTestResult CutTest DrawPatterns EqualIndexTest
     Estimate FrequencyResult GraderLabels GraderRates GroupSequential HleCalibrationError HomogeneityTest IntervalMethod
     IsotonicResiduals JointDifference JointRefusalIndexResult KendallWResult LabelPlan METRIC_NAMES

@@ -18,15 +18,11 @@ from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.gate import GateResult, check_variant, decide, unjudged
 from refusal_index.outcomes.gate_guards import check_reachable, payoffs_of
-from refusal_index.outcomes.gate_look import design_over, looked_at
+from refusal_index.outcomes.gate_look import looked_at
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.stopping import GATE_LOOKS, GateLooks
-from refusal_index.stats import AtLook
-from refusal_index.stats.sequential.designs import SequentialDesign
-
-ANYTIME_LOOKS = 20
-"""Looks of a confidence sequence unless told otherwise: it pays nothing for more of them."""
+from refusal_index.stats import AtLook, GroupSequential
 
 
 @dataclass(frozen=True)
@@ -66,17 +62,6 @@ def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
     return policy.variant or known[0]
 
 
-def looks_at(plan: Plan, alpha: float, *, anytime: bool = False) -> tuple[SequentialDesign, tuple[int, ...]]:
-    """Return how a run is judged while it is asked, and after how many questions it is looked at.
-
-    - `plan`: whose settings say how often.
-    - `alpha`: probability of error of all looks together.
-    - `anytime`: whether by a confidence sequence, in the place of looks that are planned.
-    """
-    sizes = sizes_of(plan, plan.settings.stopping.looks)
-    return design_over(sizes, alpha, anytime=anytime), sizes
-
-
 def _check_draws(plan: Plan, policy: Policy) -> None:
     """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
     settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
@@ -91,8 +76,6 @@ async def gate_while_asking(
     policy: Policy,
     progress: Progress = unwatched,
     budget: Budget | None = None,
-    *,
-    anytime: bool = False,
 ) -> Gated:
     """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
 
@@ -106,8 +89,6 @@ async def gate_while_asking(
         As `refusal_index.outcomes.gate.decide` takes them.
     progress, budget
         As `carry_out` takes them.
-    anytime
-        Whether to judge by a confidence sequence.
 
     Raises
     ------
@@ -120,8 +101,9 @@ async def gate_while_asking(
     to_ask = _to_ask(plan)
     check_reachable(policy, payoffs_of([to_ask]))
     _check_draws(plan, policy)
-    design, sizes = looks_at(plan, policy.alpha, anytime=anytime)
-    looks = GateLooks(sizes[-1], len(sizes), anytime)
+    sizes = sizes_of(plan, plan.settings.stopping.looks)
+    design = GroupSequential(sizes, policy.alpha)
+    looks = GateLooks(sizes[-1], len(sizes))
     _check_planned(plan.folder, looks)
     found: list[GateResult] = []
 

@@ -7,18 +7,7 @@ from typing import Any
 
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.stopping import MOST_LOOKS, GateLooks, Stop
-from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
-from refusal_index.stats.sequential.designs import SequentialDesign
-
-TUNED_AT = 0.3
-"""Share of the questions after which a confidence sequence is narrowest."""
-
-
-def design_over(sizes: Sequence[int], alpha: float, *, anytime: bool = False) -> SequentialDesign:
-    """Return how a run is judged at looks after so many questions: as planned, or by a confidence sequence."""
-    if anytime:
-        return ConfidenceSequence(max(1, round(TUNED_AT * sizes[-1])), alpha)
-    return GroupSequential(tuple(sizes), alpha)
+from refusal_index.stats import AtLook, GroupSequential
 
 
 def look_of(about: Mapping[str, Any], alpha: float) -> tuple[AtLook, str] | None:
@@ -44,8 +33,7 @@ def look_of(about: Mapping[str, Any], alpha: float) -> tuple[AtLook, str] | None
         size = sizes[-1]
     else:
         return None
-    anytime = gated is not None and gated.anytime
-    return AtLook(design_over(sizes, alpha, anytime=anytime), size), looked_at(size, sizes)
+    return AtLook(GroupSequential(sizes, alpha), size), looked_at(size, sizes)
 
 
 def looked_at(asked: int, sizes: Sequence[int]) -> str:

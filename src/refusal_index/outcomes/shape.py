@@ -54,10 +54,9 @@ def _is_until(value: Any) -> bool:
 
 
 def _is_gate_looks(value: Any) -> bool:
-    if not isinstance(value, Mapping) or value.keys() != {"of", "looks", "anytime"}:
+    if not isinstance(value, Mapping) or value.keys() != {"of", "looks"}:
         return False
-    counts = value["of"], value["looks"]
-    return all(_is_whole(one) and one > 0 for one in counts) and isinstance(value["anytime"], bool)
+    return all(_is_whole(count) and count > 0 for count in value.values())
 
 
 def _or_null(holds: Holds) -> Holds:
@@ -91,7 +90,7 @@ ABOUT: Mapping[str, tuple[str, Holds]] = {
     "truthfulness_weights": ("three numbers from 0, not all 0", _is_weights),
     "stopped": ("where it stopped, or null", _or_null(_is_stop)),
     "until": ("a half_width above 0 and below 1, or null", _or_null(_is_until)),
-    "gate_looks": ("of, looks and anytime, or null", _or_null(_is_gate_looks)),
+    "gate_looks": ("of and looks, or null", _or_null(_is_gate_looks)),
     "price": PRICE,
     "grader_price": PRICE,
     "batch_rate": ("a number from 0, or null", _or_null(_is_amount)),

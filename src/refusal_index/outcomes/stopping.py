@@ -73,10 +73,9 @@ class GateLooks(_Noted):
     # of, looks: how many questions there are, and after how many portions of them it looks
     of: int
     looks: int
-    anytime: bool  # whether by a confidence sequence
 
     def __str__(self) -> str:
-        return f"{self.looks} look{'' if self.looks == 1 else 's'}{' by a confidence sequence' if self.anytime else ''}"
+        return f"{self.looks} look{'' if self.looks == 1 else 's'}"
 
 
 @dataclass(frozen=True)

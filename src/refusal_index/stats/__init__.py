@@ -148,7 +148,7 @@ from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered
 from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
 from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
-from refusal_index.stats.sequential.designs import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.stats.sequential.designs import AtLook, GroupSequential
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
 from refusal_index.stats.stability.random_agreement import (
@@ -179,7 +179,6 @@ __all__ = [
     "Comparison",
     "ConfidenceBand",
     "ConfidenceInterval",
-    "ConfidenceSequence",
     "ContingencyTable",
     "CopulaComparison",
     "CopulaFit",

@@ -9,12 +9,11 @@ from benchmarks.coverage.corrected_index import Scenario as Drawn
 from benchmarks.coverage.corrected_index import both
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 from tests.tiers import one_fast
 
 from refusal_index.outcomes import stopping
-from refusal_index.stats import AtLook, ConfidenceSequence, GroupSequential
+from refusal_index.stats import AtLook, GroupSequential
 from refusal_index.stats.sequential import designs
 from refusal_index.stats.sequential.boundaries import (
     crossing_probabilities,
@@ -72,9 +71,9 @@ def test_a_boundary_is_crossed_as_often_as_stated(looks: int, alpha: float) -> N
     assert design.sizes[-1] == 1200
 
 
-@pytest.mark.parametrize("design", [GroupSequential.planned(2000), ConfidenceSequence(600)], ids=["looks", "anytime"])
 @pytest.mark.parametrize("n", [400, 1200, 2000])
-def test_a_pvalue_is_below_alpha_exactly_beyond_the_critical_value(design, n: int) -> None:
+def test_a_pvalue_is_below_alpha_exactly_beyond_the_critical_value(n: int) -> None:
+    design = GroupSequential.planned(2000)
     critical = design.critical_value(n)
     assert design.pvalue(n, critical) == pytest.approx(0.05, rel=1e-6)
     assert design.pvalue(n, critical + 0.01) < 0.05 < design.pvalue(n, critical - 0.01)
@@ -83,38 +82,13 @@ def test_a_pvalue_is_below_alpha_exactly_beyond_the_critical_value(design, n: in
     assert (design.pvalue(n, math.inf), design.pvalue(n, -math.inf)) == (0.0, 1.0)
 
 
-@pytest.mark.parametrize("design", [GroupSequential.planned(2000), ConfidenceSequence(600)], ids=["looks", "anytime"])
-def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does(design) -> None:
+def test_an_ordinary_test_at_the_level_of_a_look_rejects_where_its_pvalue_does() -> None:
+    design = GroupSequential.planned(2000)
     look = AtLook(design, 1200)
     assert look.level == pytest.approx(norm.sf(design.critical_value(1200)))
     assert look.pvalue(look.level) == pytest.approx(0.05, rel=1e-6)
     assert look.pvalue(0.9 * look.level) < 0.05 < look.pvalue(1.1 * look.level)
     assert (look.pvalue(0.0), look.pvalue(1.0)) == (0.0, 1.0)
-
-
-def test_a_confidence_sequence_against_its_formula() -> None:
-    # The mixture over all distances above the bound, weighted half-normally, integrated: it is to reach 1 / alpha.
-    n, alpha, tuned = 900, 0.05, 600
-    t2 = (-2 * math.log(2 * alpha) + math.log(-2 * math.log(2 * alpha) + 1)) / tuned  # Waudby-Smith et al. (2024)
-    total = ConfidenceSequence(tuned, alpha).critical_value(n) * math.sqrt(n)
-
-    def weighted(distance: float) -> float:
-        return 2 * norm.pdf(distance, scale=math.sqrt(t2)) * math.exp(distance * total - n * distance**2 / 2)
-
-    mixture, _ = quad(weighted, 0, 2, points=[total / n], epsabs=1e-10)
-    assert mixture == pytest.approx(1 / alpha, rel=1e-6)
-    # Its published upper bound and the two-sided sequence with 1 - 2 alpha lie about it, both next to it.
-    outer, inner = (
-        math.sqrt(2 * (n * t2 + 1) / t2 * math.log(one + math.sqrt(n * t2 + 1) / (2 * alpha))) for one in (1, 0)
-    )
-    assert inner < total < outer < 1.01 * inner
-
-
-def test_a_confidence_sequence_is_narrowest_about_where_it_is_tuned() -> None:
-    def width(tuned_at: int) -> float:
-        return ConfidenceSequence(tuned_at).critical_value(600)
-
-    assert width(600) < min(width(400), width(900))
 
 
 def test_settings_that_cannot_load_statistics_have_the_same_numbers_of_looks() -> None:
@@ -134,8 +108,6 @@ def test_few_questions_have_fewer_looks() -> None:
         (lambda: GroupSequential((10,), 0.95), "below 0.5, got 0.95"),
         (lambda: GroupSequential.planned(0), "n_questions must be at least 1"),
         (lambda: GroupSequential.planned(2000).critical_value(500), "one of 400, 800, 1200, 1600, 2000, got 500"),
-        (lambda: ConfidenceSequence(0), "tuned_at must be at least 1"),
-        (lambda: ConfidenceSequence(5, 0.5), "below 0.5"),
     ],
 )
 def test_bad_input_is_named(make, words: str) -> None:
@@ -154,7 +126,7 @@ def test_holm_over_pvalues_of_a_look_keeps_its_level_where_nominal_levels_would_
 
 def test_simulated_size_power_and_questions_against_facts() -> None:
     rows = list(simulation.one_run_rows(2000, np.random.default_rng(1)))
-    assert len(rows) == 13
+    assert len(rows) == 8
     assert [row for row in rows if not row.holds] == []
 
 

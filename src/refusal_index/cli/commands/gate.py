@@ -81,14 +81,6 @@ def gate(
         bool,
         typer.Option("--run", help="Ask the candidate, only until the verdict is certain, as the options below say."),
     ] = False,
-    anytime: Annotated[
-        bool,
-        typer.Option(
-            "--anytime",
-            help="With --run: by a confidence sequence, in 20 looks; it stops earlier where a difference is large, and "
-            "later where it is small.",
-        ),
-    ] = False,
     *,
     values: Mapping[str, Any],
 ) -> None:
@@ -114,15 +106,11 @@ def gate(
         _check_place(form, place)
     demanded = _policy(policy, margin, at_least, at_most, variant)
     if not run:
-        _refuse_asking(values, anytime=anytime)
+        _refuse_asking(values)
     else:
         _refuse_asking_the_baseline(candidate, baseline)
     try:
-        found = (
-            _asked(candidate, baseline, demanded, values, anytime=anytime)
-            if run
-            else judge(candidate, baseline, demanded)
-        )
+        found = _asked(candidate, baseline, demanded, values) if run else judge(candidate, baseline, demanded)
     except OSError as error:  # a full disk is no verdict, which its usual exit status would be
         raise OptionError(f"{error}; there is no verdict") from error
     _write(found, [candidate, *([baseline] if baseline else [])], places)
@@ -130,19 +118,16 @@ def gate(
     raise typer.Exit(EXIT[found.verdict])
 
 
-def _asked(
-    candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any], *, anytime: bool
-) -> GateResult:
+def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mapping[str, Any]) -> GateResult:
     """Ask the candidate until the verdict is certain."""
     from refusal_index.cli.runs import carrying, tell_notes
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.gate import read_one
-    from refusal_index.evaluation.gate_looks import ANYTIME_LOOKS, gate_while_asking, not_compared, variant_to_ask
+    from refusal_index.evaluation.gate_looks import gate_while_asking, not_compared, variant_to_ask
     from refusal_index.evaluation.plan import prepare
 
     other = None if baseline is None else read_one(baseline, "baseline")
-    looks = {"looks": ANYTIME_LOOKS} if anytime else {}
-    settings = Settings.of(**{**looks, **values, "variants": variant_to_ask(policy, other)})
+    settings = Settings.of(**{**values, "variants": variant_to_ask(policy, other)})
     plan = prepare(settings, out=candidate)
     tell_notes([plan])
     in_vain = 0 if other is None else not_compared(plan, other)
@@ -151,17 +136,18 @@ def _asked(
             f"baseline: {in_vain:,} of the {len(plan.dataset.questions):,} questions to ask are not in {baseline}: "
             "they are asked, and not compared"
         )
-    gated = carrying(plan, partial(gate_while_asking, plan, other, policy, anytime=anytime))
+    gated = carrying(plan, partial(gate_while_asking, plan, other, policy))
     for note in gated.notes:
         console.note(note)
     return gated.verdict
 
 
-def _refuse_asking(values: Mapping[str, Any], *, anytime: bool) -> None:
+def _refuse_asking(values: Mapping[str, Any]) -> None:
     """Raise where an option would do nothing."""
-    given = [*map(option, values), *(["--anytime"] if anytime else [])]
-    if given:
-        raise OptionError(f"{given[0]}: says how a candidate is asked; expected --run beside it, got none")
+    if values:
+        raise OptionError(
+            f"{option(next(iter(values)))}: says how a candidate is asked; expected --run beside it, got none"
+        )
 
 
 def _refuse_asking_the_baseline(candidate: Path, baseline: Path | None) -> None:

@@ -1,24 +1,20 @@
 """When may a run be looked at, and what must be seen then to stop it.
 
-A design turns the ordinary numbers of one look (an estimate and its standard error) into ones that hold whatever look
-the run is stopped at: a critical value in the place of the normal quantile, and p-values that may be compared with
-alpha at each look.
+`GroupSequential` turns the ordinary numbers of one look (an estimate and its standard error) into ones that hold
+whatever look the run is stopped at: a critical value in the place of the normal quantile, and p-values that may be
+compared with alpha at each look. Its looks are planned beforehand, with O'Brien and Fleming's boundary: early looks
+stop only where something is overwhelming, and the last one costs next to nothing.
 
-`GroupSequential` has its looks planned beforehand, with O'Brien and Fleming's boundary: early looks stop only where
-something is overwhelming, and the last one costs next to nothing. `ConfidenceSequence` may be looked at whenever one
-likes, and never ends: it stops earlier where an effect is large, and takes more questions where it is small.
-Both rest on normal limits, as intervals of any metric here do. Their boundaries take estimates for averages over
-questions that are independent; where questions come in clusters that several looks share, or an estimate rests in part
-on repeated draws that were all there at the first look, statistics of two looks are more alike than that, and
-boundaries of this kind then err less often than stated (Slepian's inequality).
+It rests on normal limits, as intervals of any metric here do. Its boundary takes estimates for averages over questions
+that are independent; where questions come in clusters that several looks share, or an estimate rests in part on
+repeated draws that were all there at the first look, statistics of two looks are more alike than that, and a boundary
+of this kind then errs less often than stated (Slepian's inequality).
 
 References
 ----------
 .. [1] O'Brien and Fleming (1979), as cited in `refusal_index.stats.sequential.boundaries`.
 .. [2] Jennison, C. and Turnbull, B. W. (1989). Interim analyses: the repeated confidence interval approach. Journal of
    the Royal Statistical Society B, 51, 305-361. :doi:`10.1111/j.2517-6161.1989.tb01446.x`
-.. [3] Waudby-Smith, I., Arbour, D., Sinha, R., Kennedy, E. H. and Ramdas, A. (2024). Time-uniform central limit theory
-   and asymptotic confidence sequences. Annals of Statistics, 52, 2613-2640. :doi:`10.1214/24-AOS2408`
 """
 
 from __future__ import annotations
@@ -27,10 +23,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Protocol, Self
-
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
+from typing import Self
 
 from refusal_index.stats._ops import SCALAR
 from refusal_index.stats.arguments import share, whole_number
@@ -38,29 +31,6 @@ from refusal_index.stats.sequential.boundaries import obrien_fleming_constant, o
 
 DEFAULT_LOOKS = 5
 MOST_LOOKS = 100
-
-
-class SequentialDesign(Protocol):
-    """What every design can tell of a look after n questions."""
-
-    @property
-    def alpha(self) -> float: ...  # noqa: D102
-
-    def critical_value(self, n: int) -> float:
-        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain."""
-        ...
-
-    def pvalue(self, n: int, statistic: float) -> float:
-        """Return the one-sided p-value of a distance in standard errors, to be held against alpha at any look."""
-        ...
-
-    def times(self, n: int, statistic: float, spare: float, n_tests: int) -> float:
-        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
-
-        - `spare`: how far, in standard errors.
-        - `n_tests`: among how many tests alpha is shared out.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -143,87 +113,8 @@ class GroupSequential:
 
     def _fraction(self, n: int) -> float:
         if n not in self.sizes:
-            raise ValueError(
-                f"n must be that of a planned look, one of {', '.join(map(str, self.sizes))}, got {n!r}; "
-                "a ConfidenceSequence may be looked at whenever one likes"
-            )
+            raise ValueError(f"n must be that of a planned look, one of {', '.join(map(str, self.sizes))}, got {n!r}")
         return self.fractions[self.sizes.index(n)]
-
-
-@dataclass(frozen=True)
-class ConfidenceSequence:
-    """As many looks as one likes, at whatever moment: an asymptotic confidence sequence.
-
-    A one-sided sequence: the distances from a bound are held against a mixture of all those above it, half-normal with
-    variance t, so that a limit is ``x sqrt((n t + 1) / (n t))`` standard errors from the estimate, where x solves
-    ``2 Phi(x) exp(x^2 / 2) = sqrt(n t + 1) / alpha`` [1]_. With Phi(x) = 1 it would be the two-sided sequence of [2]_
-    with ``1 - 2 alpha``, which is narrower by less than 1 %, and whose t, which makes it narrowest after `tuned_at`
-    questions, is taken.
-
-    Parameters
-    ----------
-    tuned_at : int
-        Questions after which it is to be narrowest; elsewhere it is wider, and holds all the same. It must be chosen
-        before the first look.
-    alpha : float, default: 0.05
-        As for `GroupSequential`: in the limit a single end errs with a chance of at most alpha over all looks together.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If `tuned_at` is not a whole number of at least 1, or alpha is not below 1/2.
-
-    References
-    ----------
-    .. [1] Howard, S. R., Ramdas, A., McAuliffe, J. and Sekhon, J. (2021). Time-uniform, nonparametric, nonasymptotic
-       confidence sequences. Annals of Statistics, 49, 1055-1080. The one-sided normal mixture.
-       :doi:`10.1214/20-AOS1991`
-    .. [2] Waudby-Smith et al. (2024), as cited in `refusal_index.stats.sequential.designs`.
-
-    Examples
-    --------
-    >>> sequence = ConfidenceSequence(tuned_at=600)
-    >>> [round(sequence.critical_value(n), 3) for n in (100, 600, 2000)]
-    [3.227, 2.766, 2.841]
-    """
-
-    tuned_at: int
-    alpha: float = 0.05
-
-    def __post_init__(self) -> None:
-        whole_number("tuned_at", self.tuned_at, 1)
-        checked_alpha(self.alpha)
-
-    def critical_value(self, n: int) -> float:
-        """Return how many standard errors an estimate must be from a bound, on one side of it, to be certain."""
-        growth = whole_number("n", n, 1) * self._scale
-        two_sided = math.log(math.sqrt(growth + 1) / (2 * self.alpha))
-
-        def beyond(x: float) -> float:
-            return float(log_ndtr(x)) + x * x / 2 - two_sided
-
-        found = float(brentq(beyond, math.sqrt(2 * two_sided), math.sqrt(2 * (two_sided + math.log(2)))))
-        return found * math.sqrt((growth + 1) / growth)
-
-    def pvalue(self, n: int, statistic: float) -> float:
-        """Return the one-sided p-value of a distance in standard errors: the least alpha that would end a run here."""
-        if math.isnan(statistic):
-            return statistic
-        growth = whole_number("n", n, 1) * self._scale
-        x = statistic * math.sqrt(growth / (growth + 1))
-        return 1.0 if x <= 0 else min(1.0, math.sqrt(growth + 1) / 2 * math.exp(-x * x / 2 - float(log_ndtr(x))))
-
-    def times(self, n: int, statistic: float, spare: float, n_tests: int = 1) -> float:
-        """Return how many times n questions bring a distance in standard errors so far beyond the critical value.
-
-        That is taken to stay what it is, as it nearly does.
-        """
-        return ((replace(self, alpha=self.alpha / n_tests).critical_value(n) + spare) / statistic) ** 2
-
-    @property
-    def _scale(self) -> float:
-        log = -2 * math.log(2 * self.alpha)
-        return (log + math.log(log + 1)) / self.tuned_at
 
 
 def checked_alpha(alpha: float) -> float:
@@ -239,7 +130,7 @@ class AtLook:
 
     Attributes
     ----------
-    design : GroupSequential or ConfidenceSequence
+    design : GroupSequential
     n : int
         Questions until then.
 
@@ -250,7 +141,7 @@ class AtLook:
     (0.00282, 0.05)
     """
 
-    design: SequentialDesign
+    design: GroupSequential
     n: int
 
     @property
