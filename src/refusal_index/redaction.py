@@ -10,7 +10,8 @@ import base64
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -39,12 +40,11 @@ PATTERNS = (
     ("gh", re.compile(r"(?<!\w)(?:gh[opsur]_[A-Za-z0-9]{30,}|github_pat_\w{30,})", re.ASCII), BLACKED_OUT),
     ("AKIA", re.compile(r"(?<!\w)AKIA[0-9A-Z]{16}(?!\w)"), BLACKED_OUT),
     ("earer ", re.compile(r"(?<!\w)([Bb]earer )(?=[A-Za-z._~+/=-]*\d)[\w.~+/=-]{16,}", re.ASCII), rf"\1{BLACKED_OUT}"),
+    ("asic ", re.compile(r"(?<!\w)([Bb]asic )(?=[A-Za-z+/_-]*[\d=])[\w+/-]{8,}=*", re.ASCII), rf"\1{BLACKED_OUT}"),
     ("://", re.compile(r"(?<=://)[^\s/?#@\"'<>\\]+@"), f"{BLACKED_OUT}@"),
     ("=", re.compile(rf"([?&]{SECRET_PARAMETER}=)[^\s&#\"'<>\\\[]+", re.IGNORECASE | re.ASCII), rf"\1{BLACKED_OUT}"),
 )
 """How keys look: what each has in it, which is found faster than the pattern, and what is put in its place."""
-
-URL_SAFE = str.maketrans("+/", "-_")
 
 _remembered: set[str] = set()
 
@@ -73,7 +73,7 @@ def redacted(text: str) -> str:
     >>> redacted("no answer from https://me:hush@127.0.0.1/v1?key=hush&n=1")
     'no answer from https://[key]@127.0.0.1/v1?key=[key]&n=1'
     """
-    for form in _looked.forms():
+    for form in _forms(tuple(os.environ.items()), frozenset(_remembered)):
         if form in text:
             text = text.replace(form, BLACKED_OUT)
     for sign, pattern, instead in PATTERNS:
@@ -133,34 +133,12 @@ def secrets_in_url(url: str) -> list[str]:
     return [unquote(own), *named] if own else [*named]
 
 
-def _forms(environment: Mapping[str, str], remembered: Iterable[str]) -> tuple[str, ...]:
+@lru_cache(maxsize=1)
+def _forms(environment: Iterable[tuple[str, str]], remembered: Iterable[str]) -> tuple[str, ...]:
     """Return every secret in every form that it may take in a text, the longest first."""
-    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment.items()))}
+    secrets = {one.strip() for one in chain(remembered, *(_secrets_of(*one) for one in environment))}
     known = (one for one in secrets if len(one) >= SHORTEST and not NO_SECRETS.fullmatch(one))
     return tuple(sorted({form for one in known for form in _escaped(one)}, key=len, reverse=True))
-
-
-class _Look:
-    """What was seen in the environment and remembered at the last look, and the forms of the secrets in it."""
-
-    def __init__(self) -> None:
-        self._seen: tuple[Mapping[Any, Any], Set[str], tuple[str, ...]] = {}, frozenset(), ()
-
-    def forms(self) -> tuple[str, ...]:
-        """Return the forms of all secrets, found anew once anything has changed, also within the process."""
-        # To read the environment decodes every value of it, at every reply. What it decodes lies beside it as bytes,
-        # which compare in a fraction of that; where it does not, the environment is read.
-        held = getattr(os.environ, "_data", None)
-        now = held if isinstance(held, dict) else dict(os.environ)
-        environment, remembered, forms = self._seen
-        if now != environment or _remembered != remembered:
-            environment, remembered = dict(now), frozenset(_remembered)  # before they are read: what comes then is new
-            forms = _forms(os.environ, remembered)
-            self._seen = environment, remembered, forms
-        return forms
-
-
-_looked = _Look()
 
 
 def _secrets_of(name: str, value: str) -> Iterable[str]:
@@ -182,7 +160,6 @@ def _escaped(secret: str) -> Iterator[str]:
         re.sub("%..", lambda code: code[0].lower(), quoted),
     )
     yield from (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1])
-    for before in range(3):  # bytes of other text, along with which it is encoded: it looks in one of three ways
-        encoded = base64.b64encode(bytes(before) + content).decode()
-        inner = encoded[(0, 2, 3)[before] : 4 * ((before + len(content)) // 3)]
-        yield from (form for form in (inner, inner.translate(URL_SAFE)) if len(form) >= SHORTEST)
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(content).decode()
+        yield from (encoded, encoded.rstrip("="))

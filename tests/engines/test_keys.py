@@ -28,9 +28,9 @@ SETTINGS = {"variants": "high", "grader": "exact", "max_connections": 1, "max_re
 
 
 def forms(secret: str) -> list[bytes]:
-    """Return a secret plain, as in a URL, and as base64 alone and among other text."""
-    encoded = [base64.b64encode(b" " * before + secret.encode())[4:-4] for before in range(3)]
-    return [secret.encode(), quote(secret).encode(), quote(secret, safe="").encode(), *encoded]
+    """Return a secret plain, as in a URL, and as base64."""
+    encoded = base64.b64encode(secret.encode()).rstrip(b"=")
+    return [secret.encode(), quote(secret).encode(), quote(secret, safe="").encode(), encoded]
 
 
 def every_content(path: Path) -> dict[str, bytes]:
