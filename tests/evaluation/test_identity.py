@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import refusal_index as ri
 from refusal_index.datasets import load_dataset, sample
 from refusal_index.datasets.own import questions_from
-from refusal_index.engines.settings import SETTINGS, Settings
+from refusal_index.engines.settings import COMPARABILITY_VERSION, SETTINGS, Settings
 from refusal_index.evaluation import checks, identity
 from refusal_index.evaluation.force import prepare_force
 from refusal_index.evaluation.plan import Plan, prepare
@@ -192,6 +192,18 @@ def test_the_comparability_version_is_part_of_it(monkeypatch):
     before = planned()
     monkeypatch.setattr(identity, "COMPARABILITY_VERSION", 2)
     assert planned().folder.path != before.folder.path
+
+
+def test_runs_graded_by_patterns_are_a_version_ahead_and_those_of_the_former_dialect_are_kept_as_they_are():
+    """Their patterns are in the dialect of `regex`; they were in that of `re`."""
+    rows = [{**row, "pattern": ".*"} for row in ROWS]
+    run = ri.evaluate(models.answer, rows, out="run", **{**LOCAL, "grader": "regex"})
+    assert run.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
+    run.folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
+    with pytest.raises(ComparabilityError, match=f"this release grades by version {COMPARABILITY_VERSION + 1}"):
+        rebuild(Path("run"))
+    anew = rebuild(Path("run"), regrade=True)
+    assert anew.folder.read_settings()["comparability_version"] == COMPARABILITY_VERSION + 1
 
 
 @pytest.fixture

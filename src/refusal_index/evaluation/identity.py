@@ -11,7 +11,7 @@ from typing import Any
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
 from refusal_index.outcomes.question import Question
-from refusal_index.protocol import PromptSet, grader_prompt_hash, no_gold_prompt_hash
+from refusal_index.protocol import GraderKind, PromptSet, grader_prompt_hash, no_gold_prompt_hash
 
 PACKAGES = ("refusal-index", "inspect-ai", "openai", "numpy", "scipy", "polars")
 
@@ -49,9 +49,17 @@ def identity(
         "think": settings.prompting.think or None,
         "decoding": asdict(settings.decoding),
         "seed": settings.seed,
-        "comparability_version": COMPARABILITY_VERSION,
+        "comparability_version": comparability_version(graders[0]),
         **({"functions": dict(sources)} if sources else {}),
     }
+
+
+def comparability_version(grader: str | None) -> int:
+    """Return the comparability version of a run with this grader.
+
+    Runs graded by `regex` are one version ahead of all others: their patterns were in the dialect of `re` before.
+    """
+    return COMPARABILITY_VERSION + (grader == GraderKind.REGEX)
 
 
 def grader_identity(graders: tuple[str, ...], questions: Iterable[Question]) -> dict[str, Any]:

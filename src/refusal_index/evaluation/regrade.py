@@ -18,7 +18,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.checks import check_name, check_sending, grader_of
-from refusal_index.evaluation.identity import grader_identity
+from refusal_index.evaluation.identity import comparability_version, grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan
 from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.evaluation.run import Run
@@ -109,6 +109,7 @@ def prepare_regrade(run: Path, settings: Settings, *, out: Path | None = None) -
     made_of = {
         **before,
         "grader": grader_identity(graders or (str(kind),), questions.values()),
+        "comparability_version": comparability_version((graders or (str(kind),))[0]),
         "regraded_from": {"grader": before["grader"], "replies_sha256": _hash(replied)},
     }
     name, sha256 = before["dataset"]["name"], before["dataset"]["sha256"]

@@ -12,11 +12,11 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.engines.store import ReplyStore
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.confidence_refresh import refresh_scores
 from refusal_index.evaluation.first_passes import mixture
+from refusal_index.evaluation.identity import comparability_version
 from refusal_index.evaluation.nothing_lost import check_nothing_lost
 from refusal_index.evaluation.results import Disagreement, derive_into
 from refusal_index.evaluation.run import Run
@@ -223,10 +223,10 @@ def rebuild(
     # Before the lock, which makes a folder where there is none, the settings are read.
     if not regrade:
         check_comparable(folder)
-    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
+    made, current = _comparability_versions(folder)
     with folder.lock():
-        if made != COMPARABILITY_VERSION:
-            folder.change_settings({"comparability_version": COMPARABILITY_VERSION})
+        if made != current:
+            folder.change_settings({"comparability_version": current})
         with open_store(folder) as store:
             return write_results(
                 folder,
@@ -239,9 +239,16 @@ def rebuild(
 
 def check_comparable(folder: RunFolder) -> None:
     """Raise ComparabilityError if a folder was made by other rules than this release grades by."""
-    made = folder.read_settings().get("comparability_version", COMPARABILITY_VERSION)
-    if made != COMPARABILITY_VERSION:
+    made, current = _comparability_versions(folder)
+    if made != current:
         raise ComparabilityError(
             f"{folder.path} was made under comparability version {made}, and this release grades by version "
-            f"{COMPARABILITY_VERSION}: its results are kept as they are"
+            f"{current}: its results are kept as they are"
         )
+
+
+def _comparability_versions(folder: RunFolder) -> tuple[int, int]:
+    """Return the version that a folder was made under, and the one that this release would make it under."""
+    settings = folder.read_settings()
+    current = comparability_version((settings.get("grader") or {}).get("name"))
+    return settings.get("comparability_version", current), current
