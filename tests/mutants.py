@@ -439,7 +439,7 @@ MUTANTS = (
     Mutant("at temperature 0 the corrected index repeats RI", "outcomes/draws.py",
            "if is_deterministic and not _differ([drawn.repeated]):", "if False:", "outcomes/test_beyond_one_draw.py"),
     Mutant("jointly too, unless samples differ", "outcomes/pooled.py",
-           "if is_deterministic and not samples_differ(tables):", "if is_deterministic:",
+           "if repeats_ri(tables, is_deterministic=is_deterministic):", "if is_deterministic:",
            "outcomes/test_beyond_one_draw.py"),
     Mutant("how many questions were sampled repeatedly", "outcomes/draws.py",
            "np.count_nonzero(matrix.scored.sum(axis=0) > 1)", "np.count_nonzero(matrix.scored.sum(axis=0) > 2)",

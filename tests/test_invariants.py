@@ -190,7 +190,7 @@ def of_draws(refused: np.ndarray, wrong: np.ndarray, cluster: np.ndarray) -> Ite
     yield "joint_corrected_refusal_index", stats.joint_corrected_refusal_index([once, other])
     yield "compare_corrected", stats.compare_corrected(once, other)
     yield "rank_corrected", stats.rank_corrected([once, other], n_resamples=100, rng=0)
-    yield "frequency_refusal_index", stats.frequency_refusal_index(refused, wrong)
+    yield "mid_rank_spearman", stats.mid_rank_spearman(refused, wrong)
 
 
 def of_models(refused: np.ndarray, wrong: np.ndarray, cluster: np.ndarray) -> Iterator[tuple[str, Any]]:
@@ -241,7 +241,7 @@ def test_property_every_method_holds_the_estimate_at_every_level(counts, level):
 
 BY_RESAMPLING = {
     *("best_operating_point", "correct_guessing", "correct_misgrading", "misgrading_from_labels"),
-    *("random_baseline", "ranking_stability", "response_to_penalty"),
+    *("ranking_stability", "response_to_penalty"),
 }
 """Percentile intervals of resamples, or of models and settings and not of questions: they have tests of their own."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.draws import CORRECTED, INDEX, corrected_indices, is_defined, samples_differ
+from refusal_index.outcomes.draws import CORRECTED, INDEX, corrected_indices, is_defined, repeats_ri
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant, match, shared_variants
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
@@ -112,8 +112,8 @@ class RunRanking:
 def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairComparison:
     """Compare two runs; raises OutcomeTableError if they share no variant, or not the one asked for."""
     matches = matched_variants(runs, options.variant)
-    repeats_ri = _repeats_ri(runs, options.variant)
-    corrected = {} if repeats_ri else _corrected(runs, matches, options.variant)
+    repeats = _repeats_ri(runs, options.variant)
+    corrected = {} if repeats else _corrected(runs, matches, options.variant)
     compared = []
     for name, found in matches.items():
         comparison = compare_metrics(
@@ -123,16 +123,16 @@ def compare_pair(runs: Sequence[ComparedRun], options: CompareOptions) -> PairCo
             **found.matrix.design,
         )
         of_corrected = compare_corrected(*corrected[name]) if name in corrected else None
-        compared.append(VariantComparison(name, found, comparison, comparison[INDEX] if repeats_ri else of_corrected))
+        compared.append(VariantComparison(name, found, comparison, comparison[INDEX] if repeats else of_corrected))
     usable, drawn = _defined_everywhere(matches), _all_defined(corrected)
     arrays, design = _stacked(usable) if len(usable) > 1 else ((), {})
     joint = compare_joint(*arrays, **design) if len(usable) > 1 else None
     over = tuple(usable) if joint else ()
-    if repeats_ri:
-        return PairComparison(tuple(compared), joint, over, joint, over, repeats_ri)
+    if repeats:
+        return PairComparison(tuple(compared), joint, over, joint, over, repeats)
     joint_corrected = compare_corrected(*_jointly(drawn)) if len(drawn) > 1 else None
     corrected_over = tuple(drawn) if joint_corrected else ()
-    return PairComparison(tuple(compared), joint, over, joint_corrected, corrected_over, repeats_ri)
+    return PairComparison(tuple(compared), joint, over, joint_corrected, corrected_over, repeats)
 
 
 def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
@@ -147,8 +147,8 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             f"metric: only {INDEX} and {CORRECTED} have a joint estimate over several variants, got "
             f"{options.metric!r}; name one variant, out of {', '.join(matches)}"
         )
-    repeats_ri = options.metric == CORRECTED and _repeats_ri(runs, options.variant)
-    if options.metric == CORRECTED and not repeats_ri:
+    repeats = options.metric == CORRECTED and _repeats_ri(runs, options.variant)
+    if options.metric == CORRECTED and not repeats:
         return _rank_corrected(runs, matches, options)
     usable = (_defined_everywhere(matches) or dict(list(matches.items())[:1])) if len(matches) > 1 else matches
     left_out = tuple(name for name in matches if name not in usable)
@@ -156,7 +156,7 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
     if len(usable) == 1:
         ranking = rank_runs(
             *found.matrix.arrays,
-            metric=INDEX if repeats_ri else options.metric,
+            metric=INDEX if repeats else options.metric,
             penalty=options.penalty,
             truthfulness_weights=options.truthfulness_weights,
             confidence_level=options.confidence_level,
@@ -173,7 +173,7 @@ def rank(runs: Sequence[ComparedRun], options: CompareOptions) -> RunRanking:
             rng=options.seed,
             **design,
         )
-    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=CORRECTED) if repeats_ri else ranking)
+    return RunRanking(tuple(usable), left_out, found, replace(ranking, metric=CORRECTED) if repeats else ranking)
 
 
 def _rank_corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], options: CompareOptions) -> RunRanking:
@@ -195,14 +195,10 @@ def _rank_corrected(runs: Sequence[ComparedRun], matches: Mapping[str, Match], o
 
 
 def _repeats_ri(runs: Sequence[ComparedRun], variant: str | None) -> bool:
-    """Whether all models are deterministic: asked at temperature 0, and without repeated draws that differ."""
-    return all(is_deterministic(run.settings) for run in runs) and not samples_differ(
-        [
-            run.variants[one]
-            for chosen in _variants_compared(runs, variant).values()
-            for run, one in zip(runs, chosen, strict=True)
-        ]
-    )
+    """Whether the corrected index of every run, under each variant that is compared, is RI."""
+    chosen = _variants_compared(runs, variant).values()
+    tables = [run.variants[one] for names in chosen for run, one in zip(runs, names, strict=True)]
+    return repeats_ri(tables, is_deterministic=all(is_deterministic(run.settings) for run in runs))
 
 
 def _without_draws(runs: Sequence[ComparedRun]) -> list[str]:

@@ -23,8 +23,8 @@ from refusal_index.stats import (
     auroc,
     corrected_refusal_index,
     deterministic_refusal_index,
-    frequency_refusal_index,
     joint_corrected_refusal_index,
+    mid_rank_spearman,
 )
 
 INDEX = "refusal_index"
@@ -75,7 +75,7 @@ def draws_summary(
     if len(matrix.refused) < 2:
         return None
     (drawn,) = drawn_outcomes([outcomes])
-    corrected, spearman = _corrected(drawn, is_deterministic), frequency_refusal_index(*matrix.arrays).spearman
+    corrected, spearman = _corrected(drawn, is_deterministic), mid_rank_spearman(*matrix.arrays)
     area = auroc(*p_answering(matrix))
     return DrawsSummary(
         questions=int(np.count_nonzero(matrix.scored.sum(axis=0) > 1)),
@@ -132,9 +132,12 @@ def _corrected(drawn: DrawnOutcomes, is_deterministic: bool) -> CorrectedRefusal
     return corrected_refusal_index(*repeated, single=[row[0] for row in single.arrays], **single.design)
 
 
-def samples_differ(tables: Sequence[pl.DataFrame]) -> bool:
-    """Whether two draws of any question differ, each table being of one model, dataset and variant."""
-    return _differ(draw_matrices(tables))
+def repeats_ri(tables: Sequence[pl.DataFrame], *, is_deterministic: bool) -> bool:
+    """Whether the corrected index is RI: of models at temperature 0 of which no two draws of a question differ.
+
+    - `tables`: rows of outcome tables, each of one model, dataset and variant.
+    """
+    return is_deterministic and not _differ(draw_matrices(tables))
 
 
 def _differ(repeated: Sequence[OutcomeMatrix]) -> bool:

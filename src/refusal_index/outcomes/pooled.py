@@ -9,7 +9,7 @@ from itertools import groupby
 import polars as pl
 
 from refusal_index.outcomes.counts import VariantGroup
-from refusal_index.outcomes.draws import CORRECTED, INDEX, joint_corrected_index, samples_differ
+from refusal_index.outcomes.draws import CORRECTED, INDEX, joint_corrected_index, repeats_ri
 from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
 from refusal_index.outcomes.sampling import COLUMNS
 from refusal_index.stats import (
@@ -113,7 +113,7 @@ def _joint_indices(
     joint = joint_index(tables, confidence_level)
     if joint is None:
         return None
-    if is_deterministic and not samples_differ(tables):
+    if repeats_ri(tables, is_deterministic=is_deterministic):
         corrected: Estimate | None = replace(joint.index, name=CORRECTED)
     else:
         corrected = joint_corrected_index(tables, confidence_level, is_deterministic=is_deterministic)

@@ -27,7 +27,6 @@ from refusal_index.stats.calibration.risk_control import (
     CutTest,
     RiskThreshold,
     risk_controlling_threshold,
-    safest_cut,
 )
 from refusal_index.stats.calibration.risk_coverage import (
     AurcResult,
@@ -36,8 +35,6 @@ from refusal_index.stats.calibration.risk_coverage import (
     risk_coverage_curve,
 )
 from refusal_index.stats.calibration.rms_calibration import (
-    HleCalibrationError,
-    hle_calibration_error,
     rms_calibration_error,
 )
 from refusal_index.stats.calibration.smooth_calibration import SmoothCalibrationError, smooth_calibration_error
@@ -68,7 +65,7 @@ from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
 from refusal_index.stats.copulas.fit import CopulaComparison, CopulaFit, copula_win_rates, fit_copula, fit_copulas
 from refusal_index.stats.copulas.shared import CopulaTestResult, copula_test, copula_tests
-from refusal_index.stats.curves.abstention import ABSTENTION_METRIC_NAMES, abstention_metrics
+from refusal_index.stats.curves.abstention import abstention_metrics
 from refusal_index.stats.curves.closed_forms import (
     accuracy_refusal_area,
     latent_aurc,
@@ -94,7 +91,7 @@ from refusal_index.stats.curves.plane import (
 from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
 from refusal_index.stats.design import SamplingDesign, clustered_covariance
 from refusal_index.stats.draws.difference import CorrectedDifference, compare_corrected, rank_corrected
-from refusal_index.stats.draws.frequencies import FrequencyResult, MidRankSpearman, frequency_refusal_index
+from refusal_index.stats.draws.frequencies import MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.draws.noise import (
     CorrectedRefusalIndexResult,
     attenuated_refusal_index,
@@ -152,17 +149,14 @@ from refusal_index.stats.sequential.designs import AtLook, GroupSequential
 from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
 from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
 from refusal_index.stats.stability.random_agreement import (
-    RandomBaseline,
     RandomDistribution,
     expected_kendall_w,
     expected_winner_entropy,
-    random_baseline,
 )
 from refusal_index.stats.stability.ranking_stability import RankingStability, ranking_stability
 from refusal_index.stats.stability.variability import VariabilityResult, coefficient_of_variation, normalized_difference
 
 __all__ = [
-    "ABSTENTION_METRIC_NAMES",
     "CELL_NAMES",
     "COPULA_NAMES",
     "METRIC_NAMES",
@@ -190,11 +184,9 @@ __all__ = [
     "DrawPatterns",
     "EqualIndexTest",
     "Estimate",
-    "FrequencyResult",
     "GraderLabels",
     "GraderRates",
     "GroupSequential",
-    "HleCalibrationError",
     "HomogeneityTest",
     "IntervalMethod",
     "IsotonicResiduals",
@@ -215,7 +207,6 @@ __all__ = [
     "PlanningScenario",
     "PowerPlan",
     "PredictionPowered",
-    "RandomBaseline",
     "RandomDistribution",
     "RankedRun",
     "Ranking",
@@ -279,8 +270,6 @@ __all__ = [
     "f_score",
     "fit_copula",
     "fit_copulas",
-    "frequency_refusal_index",
-    "hle_calibration_error",
     "holm",
     "influence_correlation",
     "influence_function",
@@ -297,6 +286,7 @@ __all__ = [
     "latent_excess_aurc",
     "metric_influence",
     "metrics",
+    "mid_rank_spearman",
     "misgrading_from_labels",
     "misgrading_range",
     "missing_bounds",
@@ -310,7 +300,6 @@ __all__ = [
     "questions_for_half_width",
     "questions_over_interval",
     "questions_to_tell_apart",
-    "random_baseline",
     "rank_corrected",
     "rank_joint",
     "rank_runs",
@@ -324,7 +313,6 @@ __all__ = [
     "risk_controlling_threshold",
     "risk_coverage_curve",
     "rms_calibration_error",
-    "safest_cut",
     "scoring_ranges",
     "scoring_rules",
     "selective_report",

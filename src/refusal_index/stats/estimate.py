@@ -64,7 +64,7 @@ class Estimate:
     reason : str or None
         As in `RefusalIndexResult` or `CorrectedRefusalIndexResult`.
     name : str
-        Of a metric: one of `METRIC_NAMES` or `ABSTENTION_METRIC_NAMES`, ``"utility"`` or ``"omniscience_index"``; else
+        Of a metric: one of `METRIC_NAMES`, an abstention metric, ``"utility"`` or ``"omniscience_index"``; else
         empty.
     method : {"wilson", "score", "profile"} or None
         How the interval of a metric was made.

@@ -45,7 +45,6 @@ class RunIndex:
     index: Estimate  # the number
     mean: float | None  # the mean of the variants' own indices, as the paper averages; None where none is defined
     variants: int  # how many variants entered
-    homogeneity_pvalue: float | None  # of the test that all variants have one index; None for one variant
 
 
 def variant_scores(run: ComparedRun, options: StudyOptions) -> tuple[VariantScores, ...]:
@@ -62,9 +61,8 @@ def run_index(run: ComparedRun, options: StudyOptions) -> RunIndex:
     mean = fmean(defined) if defined else None
     joint = joint_index(list(run.variants.values()), options.confidence_level)
     if joint is None:
-        return RunIndex(own[0], mean, len(defined), None)
-    entered = len(own) - len(joint.result.left_out)
-    return RunIndex(joint.index, mean, entered, joint.result.homogeneity.pvalue)
+        return RunIndex(own[0], mean, len(defined))
+    return RunIndex(joint.index, mean, len(own) - len(joint.result.left_out))
 
 
 def mean_of(scores: Sequence[VariantScores], name: str) -> float | None:

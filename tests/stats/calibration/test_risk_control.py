@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from refusal_index.stats.calibration.risk_control import RiskThreshold, risk_controlling_threshold, safest_cut
+from refusal_index.stats.calibration.risk_control import RiskThreshold, risk_controlling_threshold
 
 SAMPLES = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 6)), min_size=20, max_size=120)
 
@@ -85,16 +85,14 @@ PROFILES = {
 }
 
 
-@pytest.mark.parametrize("begin", [None, safest_cut], ids=["by the grid", "by the other half"])
 @pytest.mark.parametrize("name", PROFILES)
-def test_the_bound_holds_in_the_stated_share_of_samples(name: str, begin) -> None:
+def test_the_bound_holds_in_the_stated_share_of_samples(name: str) -> None:
     rng, risk, broken = np.random.default_rng(5), PROFILES[name], 0
     for _ in range(1000):
         score = rng.random(800)
         wrong = rng.random(800) < risk(score)
         grid = np.quantile(score[:400], np.arange(20) / 20)
-        first = None if begin is None else begin(score[:400], wrong[:400], grid=grid)
-        cut = risk_controlling_threshold(score[400:], wrong[400:], 0.2, grid=grid, first_cut=first).cut
+        cut = risk_controlling_threshold(score[400:], wrong[400:], 0.2, grid=grid).cut
         broken += cut is not None and risk_beyond(cut, risk) > 0.2
     # At most one in ten, with a standard error of .0095; tests that are too cautious would break none.
     assert broken / 1000 < 0.12
@@ -105,33 +103,11 @@ def test_the_bound_holds_in_the_stated_share_of_samples(name: str, begin) -> Non
 def test_without_questions_no_cut_holds() -> None:
     found = risk_controlling_threshold([], [], 0.1, grid=[0.5])
     assert found == RiskThreshold(None, None, None, None, "undefined", "no_questions", 0.1, ())
-    assert risk_controlling_threshold([], [], 0.1, grid=[0.5], first_cut=0.5) == found
-    assert safest_cut([], [], grid=[0.5]) is None
 
 
-def test_a_first_cut_leaves_out_those_above_and_no_other() -> None:
-    score, wrong = np.arange(10.0), np.arange(10) < 2
-    found = risk_controlling_threshold(score, wrong, 0.5, grid=[7, 5, 3, 1, 5], first_cut=5)
-    assert [one.cut for one in found.tested] == [5, 3, 1]
-    assert (found.cut, found.n_answered, found.n_errors) == (1, 9, 1)
-    # Alone, five right answers of five are too few to be tried.
-    assert risk_controlling_threshold(score[5:], wrong[5:], 0.2, grid=[5]).reason == "too_few_questions"
-    assert risk_controlling_threshold(score[5:], wrong[5:], 0.2, grid=[5], first_cut=5).reason == "no_cut_holds"
-    with pytest.raises(ValueError, match=r"first_cut must not lie below the whole grid, got 0 below 1.0"):
-        risk_controlling_threshold(score, wrong, 0.5, grid=[7, 1], first_cut=0)
-
-
-@given(SAMPLES, st.sampled_from([0.6, 0.9]))
-def test_the_safest_cut_has_the_least_upper_bound(questions, level: float) -> None:
-    score, difficulty = (np.array(column, float) for column in zip(*questions, strict=True))
-    wrong, grid = difficulty > score / 3, [15, 3, 9]
-    cut = safest_cut(score, wrong, grid=grid, confidence_level=level)
-    bounds = {}
-    for one in grid:
-        n, errors = np.sum(score >= one), np.sum(wrong[score >= one])
-        bounds[one] = 1.0 if n == errors else beta.ppf(level, errors + 1, n - errors)
-    assert bounds[cut] == pytest.approx(min(bounds.values()))
-    assert cut == min(one for one, bound in bounds.items() if bound < bounds[cut] + 1e-12)
+def test_five_right_answers_of_five_are_too_few_to_be_tried() -> None:
+    found = risk_controlling_threshold(np.arange(5.0, 10), np.zeros(5, bool), 0.2, grid=[5])
+    assert (found.reason, found.tested) == ("too_few_questions", ())
 
 
 @pytest.mark.parametrize(
@@ -151,7 +127,3 @@ def test_invalid_input_of_the_test_is_an_error(changed, error, message: str) -> 
     options = {"score": [0.5], "wrong": [True], "max_error": 0.1, "grid": [0.5]} | changed
     with pytest.raises(error, match=message):
         risk_controlling_threshold(**options)
-    if "max_error" not in changed:
-        options.pop("max_error")
-        with pytest.raises(error, match=message):
-            safest_cut(**options)

@@ -8,17 +8,13 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves.abstention import ABSTENTION_METRIC_NAMES, abstention_metrics
+from refusal_index.stats.curves.abstention import abstention_metrics
 
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
 
 
 def named(counts, **arguments) -> dict:
     return {metric.name: metric for metric in abstention_metrics(ContingencyTable(*counts), **arguments)}
-
-
-def test_the_metrics_come_in_the_order_of_their_names() -> None:
-    assert tuple(named((4, 3, 2, 1))) == ABSTENTION_METRIC_NAMES
 
 
 def test_the_metrics_against_counting_questions() -> None:

@@ -15,7 +15,7 @@ from tests.tiers import one_fast
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.outcomes.gate_guards import index_interval
 from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
-from refusal_index.stats.draws.frequencies import frequency_refusal_index
+from refusal_index.stats.draws.frequencies import mid_rank_spearman
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
     corrected_refusal_index,
@@ -157,12 +157,12 @@ def test_undefined_has_a_reason_and_no_estimate(refused, wrong, reason: str) -> 
 def test_without_a_question_of_two_scored_draws_it_is_undefined() -> None:
     scored = [YES, NO]
     assert_undefined(corrected_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored), "no_repeated_questions")
-    spearman = frequency_refusal_index([MIXED, MIXED], [MIXED, MIXED], scored).spearman
+    spearman = mid_rank_spearman([MIXED, MIXED], [MIXED, MIXED], scored)
     assert (spearman.status, spearman.reason) == ("undefined", "no_repeated_questions")
 
 
 @pytest.mark.parametrize("matrix", [[MIXED], np.zeros((0, 0), bool)])
-@pytest.mark.parametrize("estimate", [corrected_refusal_index, frequency_refusal_index])
+@pytest.mark.parametrize("estimate", [corrected_refusal_index, mid_rank_spearman])
 def test_fewer_than_two_draws_are_an_error(estimate, matrix) -> None:
     with pytest.raises(ValueError, match=r"refused and wrong must have two or more rows.*got shape \([01], [06]\)"):
         estimate(matrix, matrix)
@@ -579,14 +579,13 @@ def test_a_resample_without_estimate_rules_nothing_out() -> None:
 
 
 def test_intervals_repeat_and_refuse_bad_arguments() -> None:
-    result = frequency_refusal_index(*draws(2, 300, 5))
-    part = result.spearman
-    assert result.copula.confidence_interval() == result.copula.confidence_interval()
+    part, corrected = (estimate(*draws(2, 300, 5)) for estimate in (mid_rank_spearman, corrected_refusal_index))
+    assert corrected.confidence_interval() == corrected.confidence_interval()
     assert part.confidence_interval(rng=3) == part.confidence_interval(rng=3)
     assert part.confidence_interval(rng=3) != part.confidence_interval(rng=4)
     with pytest.raises(ValueError, match="n_resamples must be at least 1, got 0"):
         part.confidence_interval(n_resamples=0)
-    for each in (part, result.copula):
+    for each in (part, corrected):
         with pytest.raises(ValueError, match="is it in per cent"):
             each.confidence_interval(95)
 
@@ -606,16 +605,16 @@ def test_mid_rank_spearman_against_scipy(seed: int) -> None:
     scored = np.random.default_rng(seed).random((5, 400)) < 0.8
     kept = scored.sum(axis=0) >= 2
     frequencies = [((x & scored).sum(axis=0) / np.maximum(scored.sum(axis=0), 1))[kept] for x in (refused, wrong)]
-    result = frequency_refusal_index(refused, wrong, scored)
-    assert result.spearman.estimate == pytest.approx(spearmanr(*frequencies).statistic, abs=1e-12)
-    assert result.copula == corrected_refusal_index(refused, wrong, scored)
+    assert mid_rank_spearman(refused, wrong, scored).estimate == pytest.approx(
+        spearmanr(*frequencies).statistic, abs=1e-12
+    )
 
 
 def test_interval_of_the_mid_rank_spearman_against_its_definition() -> None:
     refused, wrong = draws(4, 200, 6)
     counts, rng = np.stack([refused.sum(axis=0), wrong.sum(axis=0)]), np.random.default_rng(7)
     resampled = [spearmanr(*counts[:, rng.integers(0, 200, 200)]).statistic for _ in range(1500)]
-    interval = frequency_refusal_index(refused, wrong).spearman.confidence_interval(0.8, n_resamples=4000, rng=9)
+    interval = mid_rank_spearman(refused, wrong).confidence_interval(0.8, n_resamples=4000, rng=9)
     assert interval == pytest.approx(tuple(np.quantile(resampled, [0.1, 0.9])), abs=0.015)
 
 
@@ -625,10 +624,9 @@ def test_with_atoms_the_two_correlations_differ_against_facts() -> None:
     x = rng.standard_normal(20_000)
     y = simulation.RHO * x + math.sqrt(1 - simulation.RHO**2) * rng.standard_normal(20_000)
     refused, wrong = (rng.random((60, 20_000)) < p for p in (scenario.refusal(x), scenario.error(y)))
-    result = frequency_refusal_index(refused, wrong)
     # Standard errors are .006; the 60 draws take another .002 off Spearman's.
-    assert result.spearman.estimate == pytest.approx(0.484, abs=0.02)
-    assert result.copula.estimate == pytest.approx(0.582, abs=0.02)
+    assert mid_rank_spearman(refused, wrong).estimate == pytest.approx(0.484, abs=0.02)
+    assert corrected_refusal_index(refused, wrong).estimate == pytest.approx(0.582, abs=0.02)
 
 
 @pytest.mark.parametrize(
@@ -640,7 +638,7 @@ def test_with_atoms_the_two_correlations_differ_against_facts() -> None:
     ],
 )
 def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason: str) -> None:
-    result = frequency_refusal_index(refused, wrong).spearman
+    result = mid_rank_spearman(refused, wrong)
     assert (result.status, result.reason) == (status, reason)
     assert result.estimate == (1 if status == "boundary" else None)
     assert np.isnan(result.confidence_interval()).all()

@@ -15,17 +15,9 @@ from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.score_interval import proportion
 
-ABSTENTION_METRIC_NAMES = (
-    "abstention_precision",
-    "abstention_recall",
-    "abstention_f1",
-    "over_refusal_rate",
-    "recoverable_accuracy",
-)
-
 
 def abstention_metrics(table: ContingencyTable, *, confidence_level: float = 0.95) -> tuple[Estimate, ...]:
-    """Estimate every abstention metric of a table, in the order of `ABSTENTION_METRIC_NAMES`.
+    """Estimate every abstention metric of a table, in the order below.
 
     Parameters
     ----------

@@ -1,15 +1,9 @@
-"""Two rank correlations of the frequencies of many draws, which are not the same number.
+"""Spearman's correlation of the frequencies of many draws, which is not the corrected Refusal Index.
 
-With many draws a question its frequencies of refusal and error stand in for its probabilities. Two things can be asked:
-
-- the copula's Refusal Index, ``6/pi asin(rho_L / 2)``: Spearman's correlation of the *latent* continuous scores behind
-  the probabilities, noise of the draws removed. It is what the index of a 2x2 table estimates, and stays the same
-  however many questions are always or never refused.
-- Spearman's correlation of the *frequencies themselves*, ties at their mid-ranks. Noise pulls it towards 0 even at 100
-  draws a question, and so do ties, at any number of draws: where 39 % of the probabilities are exactly 0 and as many
-  exactly 1, on both sides, a copula index of .582 has a mid-rank Spearman of .484.
-
-The first is the corrected index, the second says how well the observed frequencies agree.
+With many draws a question its frequencies of refusal and error stand in for its probabilities. Their rank correlation,
+ties at their mid-ranks, says how well the observed frequencies agree. Noise pulls it towards 0 even at 100 draws a
+question, and so do ties, at any number of draws: where 39 % of the probabilities are exactly 0 and as many exactly 1,
+on both sides, a corrected index of .582 has a mid-rank Spearman of .484.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.draws.noise import CorrectedRefusalIndexResult, checked_draws, corrected_refusal_index
+from refusal_index.stats.draws.noise import checked_draws
 from refusal_index.stats.draws.patterns import (
     N_RESAMPLES,
     DrawPatterns,
@@ -70,34 +64,18 @@ class MidRankSpearman:
         return ConfidenceInterval(*percentiles(resampled, confidence_level))
 
 
-@dataclass(frozen=True, slots=True)
-class FrequencyResult:
-    """The two correlations of one set of draws.
-
-    Attributes
-    ----------
-    copula : CorrectedRefusalIndexResult
-        The corrected Refusal Index.
-    spearman : MidRankSpearman
-        The rank correlation of the observed frequencies, noise and ties included.
-    """
-
-    copula: CorrectedRefusalIndexResult
-    spearman: MidRankSpearman
-
-
-def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FrequencyResult:
-    """Estimate the Refusal Index from many draws: of the copula, and as Spearman's of the frequencies.
+def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> MidRankSpearman:
+    """Spearman's correlation over questions of how often they are refused and how often answered wrong.
 
     Parameters
     ----------
     refused, wrong, scored : array_like of bool, shape (n_draws, n_questions)
         As for `corrected_refusal_index`: `wrong` is that of a forced answer to every question. Questions with
-        fewer than two scored draws are left out of both.
+        fewer than two scored draws are left out.
 
     Returns
     -------
-    FrequencyResult
+    MidRankSpearman
 
     Raises
     ------
@@ -116,15 +94,10 @@ def frequency_refusal_index(refused: ArrayLike, wrong: ArrayLike, scored: ArrayL
     >>> x = rng.standard_normal(4000)
     >>> y = 0.6 * x + 0.8 * rng.standard_normal(4000)
     >>> refused, wrong = (latent + rng.standard_normal((20, 4000)) > 0 for latent in (x, y))
-    >>> result = frequency_refusal_index(refused, wrong)
-    >>> round(result.copula.estimate, 2), round(result.spearman.estimate, 2)
-    (0.59, 0.54)
+    >>> round(mid_rank_spearman(refused, wrong).estimate, 2)
+    0.54
     """
-    draws = checked_draws(refused, wrong, scored)
-    return FrequencyResult(corrected_refusal_index(*draws), _mid_rank_spearman(count_draws(*draws)))
-
-
-def _mid_rank_spearman(patterns: DrawPatterns) -> MidRankSpearman:
+    patterns = count_draws(*checked_draws(refused, wrong, scored))
     reason = _why_undefined(patterns)
     if reason:
         return MidRankSpearman(None, "undefined", reason, patterns)

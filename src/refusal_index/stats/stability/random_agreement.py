@@ -7,8 +7,6 @@ import numpy as np
 from scipy import special
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.intervals import Seed, checked_resamples
-from refusal_index.stats.stability.agreement import concordance, entropy_of_winners
 
 QUANTILES = 0.05, 0.5, 0.95
 
@@ -39,22 +37,6 @@ class RandomDistribution:
             return cls(None, None, None, None, 0)
         low, median, high = np.quantile(defined, QUANTILES).tolist()
         return cls(float(defined.mean()), low, median, high, defined.size)
-
-
-@dataclass(frozen=True, slots=True)
-class RandomBaseline:
-    """Kendall's W and winner entropy of random rankings without ties.
-
-    Attributes
-    ----------
-    kendall_w, winner_entropy : RandomDistribution
-    n_settings, n_models : int
-    """
-
-    kendall_w: RandomDistribution
-    winner_entropy: RandomDistribution
-    n_settings: int
-    n_models: int
 
 
 def expected_kendall_w(n_settings: int) -> float:
@@ -123,46 +105,6 @@ def expected_winner_entropy(n_settings: int, n_models: int) -> float:
     )
     entropies = special.entr(wins / n_settings) / np.log(n_models)
     return float(n_models * np.sum(np.exp(log_probabilities) * entropies))
-
-
-def random_baseline(n_settings: int, n_models: int, *, n_resamples: int = 10_000, rng: Seed = None) -> RandomBaseline:
-    """Simulate W and winner entropy for rankings made at random, independently in every setting.
-
-    Parameters
-    ----------
-    n_settings, n_models : int
-        At least 2 each.
-    n_resamples : int, default: 10,000
-    rng : int or numpy.random.Generator, optional
-
-    Returns
-    -------
-    RandomBaseline
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two settings or models, or no resamples.
-
-    References
-    ----------
-    .. [1] Pan et al., as cited in `refusal_index`. Appendix "Ranking Stability Metrics".
-
-    Examples
-    --------
-    >>> baseline = random_baseline(4, 5, rng=1)
-    >>> round(baseline.kendall_w.mean, 2), round(baseline.kendall_w.high, 2), round(baseline.winner_entropy.mean, 2)
-    (0.25, 0.55, 0.62)
-    """
-    _check_sizes(n_settings, n_models)
-    identical = np.broadcast_to(np.arange(1.0, n_models + 1), (checked_resamples(n_resamples), n_settings, n_models))
-    ranks = np.random.default_rng(rng).permuted(identical, axis=-1)
-    return RandomBaseline(
-        RandomDistribution.of(concordance(ranks, correct_ties=False)),
-        RandomDistribution.of(entropy_of_winners(-ranks)),
-        n_settings,
-        n_models,
-    )
 
 
 def _check_sizes(n_settings: int, n_models: int) -> None:
