@@ -21,24 +21,22 @@ def arrays_of(questions) -> tuple[np.ndarray, np.ndarray]:
     return score, outcome
 
 
-def area(kept_right: np.ndarray, n_points: int) -> float:
+def area(kept_right: np.ndarray) -> float:
     """Mean share of right answers among the questions kept, the most certain first, as lm-polygraph takes it."""
-    return float(np.mean((np.cumsum(kept_right) / np.arange(1, kept_right.size + 1))[kept_right.size - n_points :]))
+    return float(np.mean(np.cumsum(kept_right) / np.arange(1, kept_right.size + 1)))
 
 
-@pytest.mark.parametrize(("max_rejection", "n_points"), [(1, 7), (0.5, 3), (0.3, 2), (2 / 7, 2)])
 @pytest.mark.parametrize("seed", range(3))
-def test_ratio_against_areas_over_all_orders(seed: int, max_rejection: float, n_points: int) -> None:
+def test_ratio_against_areas_over_all_orders(seed: int) -> None:
     rng = np.random.default_rng(seed)
     score, outcome = rng.integers(0, 3, 7), rng.permutation(7) < 4
     orders = [list(order) for order in itertools.permutations(range(7))]
-    of_score = [area(outcome[order], n_points) for order in orders if np.all(np.diff(score[order]) <= 0)]
-    random = np.mean([area(outcome[order], n_points) for order in orders])
-    best = area(np.sort(outcome)[::-1], n_points)
-    found = prediction_rejection_ratio(score, outcome, max_rejection=max_rejection)
+    of_score = [area(outcome[order]) for order in orders if np.all(np.diff(score[order]) <= 0)]
+    random = np.mean([area(outcome[order]) for order in orders])
+    best = area(np.sort(outcome)[::-1])
+    found = prediction_rejection_ratio(score, outcome)
     assert found.estimate == pytest.approx((np.mean(of_score) - random) / (best - random), abs=1e-9)
     assert (found.status, found.reason, found.n, found.n_false) == ("ok", None, 7, 3)
-    assert found.max_rejection == max_rejection
 
 
 @given(QUESTIONS)
@@ -66,29 +64,10 @@ def test_with_an_oracle_for_the_rejected_the_ratio_is_that_of_the_roc_curve(ques
 
 
 @pytest.mark.parametrize(
-    ("outcome", "max_rejection", "reason"),
-    [
-        ([], 1, "no_questions"),
-        ([True, True], 1, "all_true"),
-        ([False, False, False], 1, "all_false"),
-        ([True, False, True], 0.5, "nothing_rejected"),
-    ],
+    ("outcome", "reason"),
+    [([], "no_questions"), ([True], "all_true"), ([True, True], "all_true"), ([False, False, False], "all_false")],
 )
-def test_without_anything_to_gain_the_ratio_is_undefined(outcome, max_rejection: float, reason: str) -> None:
-    found = prediction_rejection_ratio(np.zeros(len(outcome)), np.array(outcome, bool), max_rejection=max_rejection)
+def test_without_anything_to_gain_the_ratio_is_undefined(outcome, reason: str) -> None:
+    found = prediction_rejection_ratio(np.zeros(len(outcome)), np.array(outcome, bool))
     assert (found.estimate, found.status, found.reason) == (None, "undefined", reason)
     assert (found.n, found.n_false) == (len(outcome), outcome.count(False))
-
-
-def test_a_share_of_questions_is_not_lost_to_rounding() -> None:
-    # 0.29 * 100 is 28.999999999999996.
-    score, outcome = np.arange(100), np.arange(100) != 71
-    assert prediction_rejection_ratio(score, outcome, max_rejection=0.29).estimate == pytest.approx(
-        prediction_rejection_ratio(score, outcome, max_rejection=0.295).estimate
-    )
-
-
-@pytest.mark.parametrize("max_rejection", [0, 1.01, 50, np.nan])
-def test_impossible_shares_are_errors(max_rejection: float) -> None:
-    with pytest.raises(ValueError, match=r"max_rejection must lie in \(0, 1\], got .*; is it in per cent"):
-        prediction_rejection_ratio([1, 2], [True, False], max_rejection=max_rejection)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.calibration.risk_coverage import risk_coverage_curve
 from refusal_index.stats.estimate import Status
@@ -21,11 +20,9 @@ class RejectionRatioResult:
         At most 1, that of a perfect order; 0 on average for a random one, and below 0 for one that is worse.
     status : {"ok", "undefined"}
     reason : str or None
-        Where undefined the first that applies of ``"no_questions"``, ``"all_false"``, ``"all_true"`` and
-        ``"nothing_rejected"``.
+        Where undefined the first that applies of ``"no_questions"``, ``"all_false"`` and ``"all_true"``.
     n, n_false : int
         All questions, and those whose outcome is false.
-    max_rejection : float
     """
 
     estimate: float | None
@@ -33,12 +30,9 @@ class RejectionRatioResult:
     reason: str | None
     n: int
     n_false: int
-    max_rejection: float
 
 
-def prediction_rejection_ratio(
-    score: ArrayLike, outcome: ArrayLike, *, max_rejection: float = 1.0
-) -> RejectionRatioResult:
+def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> RejectionRatioResult:
     """Area between the rejection curves of a score and of random rejection, over that of the perfect order and random.
 
     The rejection curve shows the share of right answers among the questions kept while those with the lowest scores
@@ -51,24 +45,21 @@ def prediction_rejection_ratio(
         order, on average over all orders.
     outcome : array_like of bool, shape (n,)
         Whether the answer was right.
-    max_rejection : float in (0, 1], default: 1
-        Share of the questions up to which the curves are followed.
 
     Returns
     -------
     RejectionRatioResult
-        Undefined where all outcomes are alike, or `max_rejection` rejects no question.
+        Undefined where all outcomes are alike.
 
     Raises
     ------
     TypeError, ValueError
-        If `score` is not finite numbers, `outcome` not truth values, their lengths differ, or `max_rejection` does not
-        lie in its range, as it must.
+        If `score` is not finite numbers, `outcome` not truth values, or their lengths differ.
 
     Notes
     -----
     This is the ratio of lm-polygraph, but for ties, which it takes as they come, and for the random curve, which it
-    draws. With ``max_rejection=1``, mu the error rate and AURC that of `aurc`, it is ``(mu - AURC) / (mu - least
+    draws. With mu the error rate and AURC that of `aurc`, it is ``(mu - AURC) / (mu - least
     AURC)``. Malinin and Gales let the rejected questions be answered by an oracle, so that their curve counts errors
     over all questions: that ratio is ``2 AUROC - 1`` of `auroc`, exactly.
 
@@ -85,21 +76,10 @@ def prediction_rejection_ratio(
     0.7857
     """
     scores, truths = checked_scores(score, outcome)
-    if not 0 < max_rejection <= 1:
-        raise ValueError(f"max_rejection must lie in (0, 1], got {max_rejection!r}; is it in per cent?")
     n, n_false = scores.size, int(np.count_nonzero(~truths))
-    # 0.29 * 100 is not 29 in floating point.
-    n_points = int(round(max_rejection * n, 9))
     reason = {0: "all_true", n: "all_false"}.get(n_false) if n else "no_questions"
-    # The first point rejects nothing.
-    if not reason and n_points < 2:
-        reason = "nothing_rejected"
     if reason:
-        return RejectionRatioResult(None, "undefined", reason, n, n_false, max_rejection)
-    of_score, best = (_mean_risk(order, truths, n_points) for order in (scores, truths.astype(float)))
+        return RejectionRatioResult(None, "undefined", reason, n, n_false)
+    of_score, best = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
     estimate = (n_false / n - of_score) / (n_false / n - best)
-    return RejectionRatioResult(estimate, "ok", None, n, n_false, max_rejection)
-
-
-def _mean_risk(order: FloatArray, truths: ArrayLike, n_points: int) -> float:
-    return float(np.mean(risk_coverage_curve(order, truths)[1][-n_points:]))
+    return RejectionRatioResult(estimate, "ok", None, n, n_false)

@@ -5,7 +5,6 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.calibration.reliability import (
     Binning,
     CalibrationErrorResult,
@@ -45,8 +44,4 @@ def rms_calibration_error(
     counts, gaps = gaps_of(bins)
     if not counts.size:
         return CalibrationErrorResult(None, "undefined", "no_questions", bins, binning)
-    return CalibrationErrorResult(_root_mean_square(counts, gaps), "ok", None, bins, binning)
-
-
-def _root_mean_square(counts: FloatArray, gaps: FloatArray) -> float:
-    return math.sqrt(np.average(gaps * gaps, weights=counts))
+    return CalibrationErrorResult(math.sqrt(np.average(gaps * gaps, weights=counts)), "ok", None, bins, binning)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaName, copula_family
+from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaName, copula_family, parameter_range
 from refusal_index.stats.copulas.moments import fit_common_strength, moments
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
@@ -124,21 +124,27 @@ def copula_test(
     """
     matrices = checked_matrices(refused, wrong, scored)
     spec, tables = copula_family(family, df), row_tables(*matrices)
+
+    def undefined(reason: str) -> CopulaTestResult:
+        return CopulaTestResult(family, None, None, None, None, "undefined", reason, tables)
+
     kept = [row for row in range(len(tables)) if row not in why_left_out(tables)]
     if len(kept) < 2:
-        return undefined_test(family, "fewer_than_two_tables", tables)
+        return undefined("fewer_than_two_tables")
     r, w, s = (matrix[kept] for matrix in matrices)
     if repeat_each_other(r, w, s):
-        return undefined_test(family, "tables_repeat_each_other", tables)
+        return undefined("tables_repeat_each_other")
     fit = fit_common_strength(spec, moments(r, w, s, np.ones((1, r.shape[1]))))
     if fit.at_strongest[0] or (fit.at_weakest[0] and spec.can_be_negative):
-        end = math.copysign(parameter_end(family), fit.strength[0])
+        end = math.copysign(parameter_range(family)[1], fit.strength[0])
         return CopulaTestResult(family, end, None, None, None, "boundary", "perfect_dependence", tables)
-    parameter = float(spec.parameter(fit.strength)[0])
     if math.isnan(fit.pvalue[0]):
-        return undefined_test(family, "no_variation", tables)
-    statistic, freedom, pvalue = float(fit.statistic[0]), float(fit.degrees_of_freedom[0]), float(fit.pvalue[0])
-    return finished_test(family, parameter, (statistic, freedom, pvalue), bool(fit.at_weakest[0]), tables)
+        return undefined("no_variation")
+    found = spec.parameter(fit.strength), fit.statistic, fit.degrees_of_freedom, fit.pvalue
+    parameter, statistic, freedom, pvalue = (float(values[0]) for values in found)
+    if fit.at_weakest[0]:
+        return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "boundary", "independence", tables)
+    return CopulaTestResult(family, parameter, statistic, freedom, pvalue, "ok", None, tables)
 
 
 def copula_tests(
@@ -181,26 +187,3 @@ def why_left_out(tables: tuple[ContingencyTable, ...]) -> dict[int, str]:
     """Rows of the tables with a degenerate margin, each with its reason."""
     results = {row: refusal_index(table) for row, table in enumerate(tables)}
     return {row: result.reason or "" for row, result in results.items() if result.status == "undefined"}
-
-
-def undefined_test(family: CopulaName, reason: str, tables: tuple[ContingencyTable, ...]) -> CopulaTestResult:
-    """Return the result of a test that nothing can be said about."""
-    return CopulaTestResult(family, None, None, None, None, "undefined", reason, tables)
-
-
-def finished_test(
-    family: CopulaName,
-    parameter: float,
-    found: tuple[float, float, float],
-    at_independence: bool,
-    tables: tuple[ContingencyTable, ...],
-) -> CopulaTestResult:
-    """Return the result of a test; `found` holds the statistic, its degrees of freedom and the p-value."""
-    if at_independence:
-        return CopulaTestResult(family, parameter, *found, "boundary", "independence", tables)
-    return CopulaTestResult(family, parameter, *found, "ok", None, tables)
-
-
-def parameter_end(family: CopulaName) -> float:
-    """Return the parameter of perfect dependence."""
-    return 1.0 if family in {"gaussian", "t"} else math.inf
