@@ -14,6 +14,7 @@ from typing import Any
 from refusal_index.confidence.method import Prompt
 from refusal_index.outcomes.errors import listed, shortened
 from refusal_index.protocol import PromptSetError
+from refusal_index.protocol.prompts import placeholder
 
 SOURCE = "prompts.toml"
 FIELDS = {"template": str, "is_graded": bool, "draws": int}
@@ -108,7 +109,7 @@ def _prompt(name: str, entry: Any, place: str) -> Prompt:
 def _check_fields(prompt: Prompt, place: str) -> None:
     """Raise unless the template can be filled in: a misspelt field would end a run in the middle."""
     try:
-        found = {_written(*parts) for _, *parts in string.Formatter().parse(prompt.template) if parts[0] is not None}
+        found = {placeholder(*parts) for _, *parts in string.Formatter().parse(prompt.template) if parts[0] is not None}
     except ValueError as error:
         raise PromptSetError(f"{place}: 'template': {error}; write a literal brace twice") from error
     may = set() if prompt.is_graded else {"{answer}"}
@@ -119,11 +120,6 @@ def _check_fields(prompt: Prompt, place: str) -> None:
             f"{place}: 'template' must have the field {{question}} {allowed}, found {shown}; write a literal brace "
             "twice"
         )
-
-
-def _written(field: str | None, spec: str | None, conversion: str | None) -> str:
-    """Return a field as it stands in a template."""
-    return "{" + f"{field}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}" + "}"
 
 
 def _probability(value: Any, place: str) -> float:

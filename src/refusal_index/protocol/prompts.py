@@ -151,10 +151,10 @@ def _field(table: Mapping[str, Any], name: str, kind: type, place: str) -> Any:
 def _template(table: Mapping[str, Any], name: str, fields: set[str], place: str) -> str:
     text: str = _field(table, name, str, place)
     try:
-        found = {_placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}
+        found = {placeholder(*field) for _, *field in string.Formatter().parse(text) if field[0] is not None}
     except ValueError as error:
         raise PromptSetError(f"{place}: template '{name}': {error}; write a literal brace twice") from error
-    expected = {_placeholder(field) for field in fields}
+    expected = {placeholder(field) for field in fields}
     if found != expected:
         shown = ", ".join(sorted(found)) or "none"
         raise PromptSetError(
@@ -164,7 +164,7 @@ def _template(table: Mapping[str, Any], name: str, fields: set[str], place: str)
     return text
 
 
-def _placeholder(field: str | None, spec: str | None = None, conversion: str | None = None) -> str:
+def placeholder(field: str | None, spec: str | None = None, conversion: str | None = None) -> str:
     """Return a replacement field as it is written in a template."""
     return "{" + f"{field}{f'!{conversion}' if conversion else ''}{f':{spec}' if spec else ''}" + "}"
 

@@ -22,7 +22,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.summary import Usage, recorded_usage
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, listed, number
+from refusal_index.studies.cells import NOTHING, count, listed, number
 from refusal_index.studies.scored_questions import label
 from refusal_index.studies.scores import display_names, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
@@ -156,7 +156,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
             "Method": [_name(row) for row in frame.iter_rows(named=True)],
             "Estimate of": frame["estimate_of"].fill_null(NOTHING),
             "Cost": frame["cost"].fill_null(NOTHING),
-            **{title: [_count(value) for value in frame[name]] for name, title in counts.items()},
+            **{title: [count(value) for value in frame[name]] for name, title in counts.items()},
             "Seconds": [NOTHING if value is None else f"{value:,.0f}" for value in frame["seconds"]],
             "USD": [number(value, 2) for value in frame["cost_usd"]],
         }
@@ -166,10 +166,6 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
 def _name(row: dict[str, Any]) -> str:
     name = METRIC_LABELS[INDEX] if row["method"] == INDEX else label(row["method"])
     return f"{name}, {row['variant']}" if row["variant"] else name
-
-
-def _count(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:

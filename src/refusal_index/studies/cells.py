@@ -21,6 +21,11 @@ def number(value: float | None, digits: int = 3, *, signed: bool = False) -> str
     return f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
 
 
+def count(value: int | None) -> str:
+    """Return a count as text; a dash where there is none."""
+    return NOTHING if value is None else f"{value:,}"
+
+
 def with_interval(
     estimate: float | None, low: float | None, high: float | None, reason: str | None = None, digits: int = 3
 ) -> str:

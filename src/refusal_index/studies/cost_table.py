@@ -13,7 +13,7 @@ from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.summary import recorded_usage
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, listed, number
+from refusal_index.studies.cells import NOTHING, count, listed, number
 from refusal_index.studies.scores import ALL
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
 
@@ -113,7 +113,7 @@ def printed(frame: pl.DataFrame) -> pl.DataFrame:
     texts = {"model": "Model", "variant": "Variant"}
     return frame.select(
         *(pl.col(name).fill_null(NOTHING).alias(heading) for name, heading in texts.items()),
-        *(pl.Series(heading, [_count(value) for value in frame[name]]) for name, heading in columns.items()),
+        *(pl.Series(heading, [count(value) for value in frame[name]]) for name, heading in columns.items()),
         pl.Series("USD", [number(value, 2) for value in frame["cost_usd"]]),
     )
 
@@ -156,10 +156,6 @@ def _line_labels(lines: pl.DataFrame) -> list[str]:
     return [
         f"{names[model]}, {style.safe_text(variant, 10)}" for model, variant in lines.select("model", "variant").rows()
     ]
-
-
-def _count(value: int | None) -> str:
-    return NOTHING if value is None else f"{value:,}"
 
 
 def _caption() -> str:

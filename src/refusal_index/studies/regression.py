@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 from scipy.stats import rankdata
 
-from refusal_index.outcomes.presentation.blocks import pvalue
+from refusal_index.outcomes.presentation.blocks import p_text
 from refusal_index.studies.cells import number
 from refusal_index.studies.paper_figures import PAPER, RUN
 from refusal_index.studies.sampling_error import NOISE_SCHEMA
@@ -180,16 +180,6 @@ def regression_note(row: Mapping[str, Any], against: str) -> str:
         f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
         f"{_ceiling_text(row)}.{more if apart else ''}"
     )
-
-
-def p_text(value: float | None) -> str:
-    """Return a p-value as a sentence has it.
-
-    >>> p_text(0.25), p_text(1e-9)
-    ('p = 0.2500', 'p <.0001')
-    """
-    shown = pvalue(value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _ceiling_text(row: Mapping[str, Any]) -> str:

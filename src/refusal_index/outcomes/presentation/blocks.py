@@ -136,6 +136,16 @@ def pvalue(value: float | None) -> str:
     return "<.0001" if value < 0.0001 else f"{value:.4f}"
 
 
+def p_text(value: float | None) -> str:
+    """Return a p-value as a sentence has it.
+
+    >>> p_text(0.25), p_text(1e-9)
+    ('p = 0.2500', 'p <.0001')
+    """
+    shown = pvalue(value)
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
 def percent(share: float) -> str:
     """Show a share as in "95 %"."""
     return f"{share * 100:g} %"

@@ -15,6 +15,7 @@ from refusal_index.outcomes.presentation.blocks import (
     interval,
     interval_of,
     number,
+    p_text,
     percent,
     pvalue,
     span,
@@ -201,7 +202,7 @@ def _about_corrected(found: TwoRuns) -> Iterator[str]:
     if random is not None and random < alpha:
         less, more = _by_reliability(found.runs, corrected)
         yield (
-            f"The models differ in how random they are ({_p(random)}): the responses of {more} vary more from "
+            f"The models differ in how random they are ({p_text(random)}): the responses of {more} vary more from "
             f"sample to sample than those of {less}, so sampling noise may change its RI more."
         )
 
@@ -214,13 +215,8 @@ def _ahead(difference: Difference, alpha: float) -> int:
 
 
 def _finding(runs: Sequence[ComparedRun], difference: Difference, alpha: float) -> str:
-    ahead, p = _ahead(difference, alpha), _p(difference.pvalue)
+    ahead, p = _ahead(difference, alpha), p_text(difference.pvalue)
     return f"{runs[0 if ahead > 0 else 1].label} is higher ({p})" if ahead else f"neither is higher ({p})"
-
-
-def _p(value: float | None) -> str:
-    shown = pvalue(value)
-    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
 
 
 def _by_reliability(runs: Sequence[ComparedRun], difference: CorrectedDifference) -> tuple[str, str]:
