@@ -361,7 +361,7 @@ def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served(monkeypa
     assert b"408" in slow
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_thousand_requests_at_once_are_all_answered():
     async def use(_session, url):
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:

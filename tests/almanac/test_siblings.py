@@ -79,7 +79,7 @@ def test_the_largest_and_the_smallest_index_have_intervals_that_do_not_overlap(s
     assert abs(right["rash"] - right["base"]) < 0.05, "rash knows as much"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
     names = list(TRUTH)
     refused = np.stack([siblings[name].refused[0] for name in names])
@@ -89,7 +89,7 @@ def test_a_ranking_tells_rash_apart_and_ties_what_a_hundred_draws_tie(siblings):
     assert letters["base"] & letters["small"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
     for name, draws in siblings.items():
         corrected = corrected_refusal_index(draws.refused, ~draws.forced_right)
@@ -99,7 +99,7 @@ def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
     assert high < TRUTH["base"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_samples_of_each_hold_what_a_hundred_show_and_a_comparison_agrees(tmp_path):
     runs = {}
     for name, truth in TRUTH.items():

@@ -79,7 +79,7 @@ def tiny():
 TALKS = st.lists(st.tuples(st.booleans(), st.text("abc ", max_size=12)), max_size=12)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @given(TALKS, st.integers(1, 5), st.sampled_from([1, 60, 2560]))
 def test_company_order_and_the_size_of_a_batch_make_no_difference(tiny, drawn, together, most):
     talks = [conversation(SHARED * shares + text) for shares, text in drawn]

@@ -15,7 +15,7 @@ from benchmarks.coverage.gate import (
     correct_rate,
     scenario_rows,
 )
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index.outcomes.gate_policy import MARGINS
 from refusal_index.stats.influence import spearman
@@ -46,7 +46,7 @@ def test_errors_are_bounded_and_power_is_there(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
 
 
-@one_fast("replicates", [30, 400])
+@others_nightly("replicates", [30, 400])
 def test_looks_err_no_more_often_than_one(replicates):
     rng = np.random.default_rng(5)
     assert all(row.holds for row in scenario_rows(Scenario("refusal_index", 1, 1000, looks=5), replicates, rng))
@@ -59,7 +59,7 @@ def test_a_clear_case_takes_fewer_questions_than_are_there():
     assert asked < 1200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=str)
 def test_every_scenario_holds(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 400, np.random.default_rng(4)))

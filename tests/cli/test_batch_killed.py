@@ -47,7 +47,7 @@ def check(server: Server, folders: list[Path]) -> None:
     assert asked.most_common(1)[0][1] == 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1200)
 def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path, command):
     chance, kills, folders = random.Random(14), 0, []

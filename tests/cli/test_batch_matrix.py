@@ -83,7 +83,7 @@ def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fai
         assert there.equals(outcomes(folder / name).select(KNOWN))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_detached_it_is_gone_through_once_and_the_same_command_goes_on(folder, monkeypatch, command):
     with almanac(folder, monkeypatch, faults=BatchFaults(delay=0.5)) as server:
         said = command(*RUN, "--detach")

@@ -12,6 +12,7 @@ import pytest
 
 from refusal_index.outcomes.confidence import read_confidence
 from tests.cli.making import outcomes
+from tests.tiers import others_nightly
 
 HOSTILE = ("=1+1", "[bold]x[/a]", "\x1b[31mred", "@SUM(A1)", "a\x00b", "safe\u202egnp", "one\r\ntwo", "x" * 5000)
 
@@ -59,7 +60,7 @@ def test_a_name_is_given_to_what_has_none(command, ran):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("out", ["o.csv", "o.jsonl", "o.parquet", "o.csv.gz"])
+@others_nightly("out", ["o.csv.gz", "o.csv", "o.jsonl", "o.parquet"])
 def test_what_goes_out_comes_in_again(command, ran, out):
     for text in HOSTILE:
         row = {"question_id": outcomes(ran)["question_id"][0], "method": text, "confidence": 0.5}

@@ -9,7 +9,7 @@ MODEL = ("--model", "openai-api/almanac/base")
 DRAWN = ("--limit", "12", "--variants", "low", "--draws", "3", "--logprobs")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_three_methods_of_one_run_take_one_set_of_draws(server, command, monkeypatch):
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")

@@ -426,7 +426,7 @@ def test_whatever_value_stands_in_the_store_every_reader_ends_well_or_says_why(f
     read_it_all(work)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @FUZZED
 @given(st.integers(0, 2**20), VALUES)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 LIMIT = 60
 SIZE = ("--limit", str(LIMIT))
@@ -42,7 +42,7 @@ def tokens(found: dict, which: str) -> float:
     return sum(found[kind][which]["expected"] for kind in ("first", "forced", "grading"))
 
 
-@one_fast(("model", "limit"), [("small", 15), ("base", 60), ("small", 60), ("rash", 60)])
+@others_nightly(("model", "limit"), [("small", 15), ("base", 60), ("small", 60), ("rash", 60)])
 def test_on_the_almanac_requests_are_exact_and_tokens_within_ten_percent(command, model, limit):
     arguments = ("--model", f"almanac/{model}", "--limit", str(limit))
     found = estimate(command, *arguments)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.making import outcomes
 from tests.cli.serving import finish, start
+from tests.tiers import others_nightly
 
 COUNT = 30
 
@@ -32,7 +33,7 @@ def write(path: Path, task: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["unanswerable", "inconsistent", "counterfactual"])
+@others_nightly("task", ["counterfactual", "unanswerable", "inconsistent"])
 def test_a_task_asks_no_more_than_it_must_and_nothing_again(server, tmp_path, task):
     file = write(tmp_path / "test.parquet", task)
     arguments = ("--dataset", f"faitheval_{task}", "--data", str(file), "--grader", "exact", "--variants", "highest")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.making import outcomes, stored, write_sums
-from tests.tiers import one_fast
+from tests.tiers import one_fast, others_nightly
 
 HERE = "python:tests.cli.some_pipeline"
 COUNT = 12
@@ -25,7 +25,7 @@ def run(command, pipeline, monkeypatch):
 
 @one_fast(
     ("engine", "name"),
-    [("local", "answer"), ("local", "answer_in_time"), ("inspect", "answer"), ("inspect", "answer_in_time")],
+    [("local", "answer"), ("local", "answer_in_time"), ("inspect", "answer_in_time")],
 )
 def test_a_function_is_measured_like_any_model(run, pipeline, engine, name):
     result = run(f"{HERE}:{name}", "--engine", engine)
@@ -42,7 +42,7 @@ def test_a_function_is_measured_like_any_model(run, pipeline, engine, name):
     assert len(pipeline.asked) == COUNT + COUNT // 3, "and nothing is asked twice"
 
 
-@one_fast("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run, pipeline, engine):
     pipeline.stops_after = 3
     result = run(f"{HERE}:answer", "--engine", engine, "--max-connections", "1")
@@ -67,7 +67,7 @@ def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(ru
     )
 
 
-@one_fast("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_a_function_that_returns_no_text_is_named_with_what_came(run, engine):
     result = run(f"{HERE}:speechless", "--engine", engine)
     assert result.exit_code == 1
@@ -75,7 +75,7 @@ def test_a_function_that_returns_no_text_is_named_with_what_came(run, engine):
     assert set(outcomes("r")["unscored_reason"]) == {"request_failed"}
 
 
-@one_fast("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline, engine):
     result = run(f"{HERE}:answer", "--engine", engine, grader=f"{HERE}:grade")
     assert result.exit_code == 0, result.stderr
@@ -94,7 +94,7 @@ def test_two_graders_may_be_a_function_and_a_model_of_another_engine(run, pipeli
     assert set(outcomes("r")["unscored_reason"].drop_nulls()) & {"first_graders_disagree", "first_grade_unreadable"}
 
 
-@one_fast("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_a_grade_that_is_none_is_named_with_those_that_are(run, engine):
     result = run(f"{HERE}:answer", "--engine", engine, grader=f"{HERE}:undecided")
     assert result.exit_code == 1

@@ -16,7 +16,7 @@ from refusal_index.evaluation.progress import counting, progress_bar
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.price import Prices
 from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes, write_outcomes
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 HOSTILE = {
     "markup": "[/a] [bold]b",
@@ -33,6 +33,8 @@ HOSTILE = {
     "a path": "../../../../tmp/owned",
     "megabyte": "x" * 2**20,
 }
+ALL_AT_ONCE = "".join(["=1+1 ", *(text for kind, text in HOSTILE.items() if kind != "megabyte")])
+"""Every kind of text but the long one, as a formula is one only at the beginning."""
 COMMANDS = (
     *(["score", "one.parquet"], ["score", "one.csv"], ["score", "one.jsonl", "--json"], ["sensitivity", "one.parquet"]),
     *(["compare", "one.parquet", "two.parquet"], ["compare", "one.parquet", "two.parquet", "--json"]),
@@ -69,10 +71,10 @@ def write(place: str, text: str) -> None:
         write_outcomes(outcome_table(rows), Path(f"{place}.{suffix}"))
 
 
-@one_fast("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
+@others_nightly("kind", ["all at once", *HOSTILE])
 def test_hostile_text_is_harmless_in_every_output(command, kind):
     for place in ("one", "two", "three"):
-        write(place, HOSTILE[kind])
+        write(place, HOSTILE.get(kind, ALL_AT_ONCE))
     frame = read_outcomes("one.parquet")
     assert frame.equals(read_outcomes("one.csv"))
     assert frame.equals(read_outcomes("one.jsonl"))

@@ -9,10 +9,11 @@ import pytest
 
 from tests.cli.making import LOCAL, outcomes
 from tests.cli.serving import finish, kill_once, start
+from tests.tiers import others_nightly
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "kills"), [(20, (25,)), (150, (60, 200))], ids=["40", "300"])
+@others_nightly(("size", "kills"), [(20, (25,)), (150, (60, 200))], ids=["40", "300"])
 def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same_result(
     server,
     command,
@@ -43,7 +44,7 @@ def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same
     assert outcomes(tmp_path / "killed").select(known).equals(whole), "and as within one process, never killed"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_knows_nothing_of_simpleqa_is_told_so_plainly(server, tmp_path):
     shared = Path(__file__).parents[3] / "shared" / "data" / "simpleqa" / "simple_qa_test_set.csv"
     if not shared.exists():

@@ -19,7 +19,7 @@ from refusal_index.outcomes.table import read_outcomes, write_outcomes
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE
 from tests.outcomes.test_threshold import planted
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 QUESTIONS = 400
 
@@ -187,7 +187,7 @@ def test_a_full_disk_while_writing_is_told(command, scored):
     assert "v.csv is there already" in done.stderr
 
 
-@one_fast("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
+@others_nightly("kind", ["markup", *(kind for kind in HOSTILE if kind != "markup")])
 def test_whatever_a_method_is_called_nothing_obeys_it(command, scored, kind):
     name = HOSTILE[kind][:300].encode("utf-8", "replace").decode()
     scores = pl.read_parquet("r/confidence.parquet").filter(method="likelihood").with_columns(method=pl.lit(name))

@@ -14,7 +14,7 @@ from refusal_index.engines.failures import Failure, Kind
 from tests.engines.conftest import run
 from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 COUNT = 40
 NO = Failure("no", "openai/any", Kind.LASTING)
@@ -115,7 +115,7 @@ def refuse(status: int, code: str | None = None) -> web.Response:
     return web.json_response({"error": {"message": "bad key sk-very-secret", "type": "t", "code": code}}, status=status)
 
 
-@one_fast(
+@others_nightly(
     ("status", "code", "advice"),
     [
         (401, None, "check FAKE_API_KEY; the same command resumes"),

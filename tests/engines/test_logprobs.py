@@ -56,6 +56,7 @@ from refusal_index.protocol import (
 )
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
+from tests.tiers import others_nightly
 
 EXACT = 1e-4  # float32 sums in other company: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
@@ -125,7 +126,7 @@ def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_o
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none(engine):
     asked, plain = (
         ri.evaluate("almanac/small", engine=engine, out=str(logprobs), logprobs=logprobs, **SMALL)

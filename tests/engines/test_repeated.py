@@ -153,7 +153,7 @@ def test_draws_killed_on_the_way_are_not_asked_again(plan_for):
         assert len(api.answered) == sent
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_draws_that_are_missing_in_a_row_are_asked_for_together(plan_for):
     with FakeApi(Die(), max_choices=100) as api:
         plan = plan_for(api.url, count=COUNT)

@@ -12,6 +12,7 @@ from inspect_ai.log import read_eval_log
 from refusal_index.engines.store import StoreError
 from tests.engines.conftest import VARIANTS, cells, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
+from tests.tiers import others_nightly
 
 
 def sums(message: str) -> str:
@@ -123,7 +124,7 @@ TRANSIENT = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", TRANSIENT)
+@others_nightly("fault", TRANSIENT)
 def test_a_fault_that_passes_changes_nothing(fault, plan_for):
     def first_time_of_q3(message: str, sent_before: int) -> web.StreamResponse | float | None:
         return TRANSIENT[fault]() if "3 plus 3" in question_of(message) and sent_before == 0 else None

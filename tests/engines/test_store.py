@@ -226,7 +226,7 @@ def test_replies_that_were_set_aside_are_found_by_an_index(path):
     assert "retired_of" in plan[-1]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_store_is_gone_through_in_little_memory_however_large_it_is(path):
     text = "It was a person of some name. " * 20
     with ReplyStore(path) as store:

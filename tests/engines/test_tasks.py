@@ -91,7 +91,7 @@ def test_a_choice_task_is_graded_without_a_model(tmp_path):
     assert task.dataset[0].metadata["choices"] == ["an oak", "a yew"]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects_own_command(tmp_path):
     (tmp_path / "q.csv").write_text("question,answer\nWho?,I\nWhat?,It\n")
 

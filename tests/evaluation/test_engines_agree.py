@@ -16,7 +16,7 @@ from refusal_index.almanac.pool import ModelPool
 from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.server import create_app, listening
 from tests.evaluation.test_two_engines import completions
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 SMALL = {"limit": 12, "variants": "low,high", "draws": 2}
 
@@ -73,7 +73,7 @@ def test_the_same_table_and_the_same_requests_row_for_row(served):
     assert local.summary == http.summary
 
 
-@one_fast("second", ["local", "inspect", "http"])
+@others_nightly("second", ["local", "inspect", "http"])
 def test_what_one_began_the_others_finish(served, second):
     """The name of the folder and all that it holds are the same, whoever asks."""
     begun = ri.evaluate("almanac/base", engine="http", out="run", **SMALL | {"variants": "low"})
@@ -84,7 +84,7 @@ def test_what_one_began_the_others_finish(served, second):
     assert kept == completions(begun), "nothing is asked again"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_default_run_is_the_same_row_for_row(served):
     local, http = (ri.evaluate(engine=engine, out=engine) for engine in ("local", "http"))
     assert local.outcomes.equals(http.outcomes)

@@ -27,7 +27,7 @@ from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.stopping import Until
 from tests.evaluation.models import ASKED, number_in
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(300)]
 SETTINGS = {
@@ -99,7 +99,7 @@ def test_where_it_stopped_is_said_wherever_its_numbers_are():
     assert ri.open_run(run.path).stopped == run.stopped
 
 
-@one_fast("engine", ["local", "inspect", "http", "batch"])
+@others_nightly("engine", ["local", "inspect", "http", "batch"])
 def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
     first = measure(until="half-width=.25", looks=6, out="run", engine=engine)
     assert first.stopped.asked == 100
@@ -172,7 +172,7 @@ def test_each_question_is_told_to_be_finished_once():
     assert set(finished.values()) == {1}
 
 
-@one_fast("engine", ["local", "inspect"])
+@others_nightly("engine", ["local", "inspect"])
 def test_an_interruption_in_the_middle_of_a_look_is_resumed_there(engine):
     settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "engine": engine, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):

@@ -63,7 +63,7 @@ def unseen(_plan: Plan) -> Iterator[Progress]:
     yield unwatched
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(2400)
 def test_its_checkpoints_are_watched_and_answer_as_the_model_in_memory_did(trained: tuple[Path, Any], tmp_path: Path):
     place, _ = trained

@@ -19,7 +19,7 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
-from tests.tiers import one_fast
+from tests.tiers import one_fast, others_nightly
 
 SMALL = {"limit": 30, "variants": "low,high"}
 
@@ -46,7 +46,7 @@ def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws
 
 
 @pytest.mark.parametrize("first", ["local", "inspect", "http"])
-@one_fast("second", ["local", "inspect", "http"])
+@others_nightly("second", ["local", "inspect", "http"])
 def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishes_it(first, second):
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):

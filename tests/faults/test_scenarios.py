@@ -7,6 +7,7 @@ and the outcome table beside that of the undisturbed run.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,40 @@ PAGE = ROOT / "docs" / "what-happens-when.md"
 QUICK = frozenset({("the store of replies is scrambled", "local")})
 """Scenarios of the fast tier, by name and engine."""
 
+KEPT = frozenset(
+    {
+        "a fifth of 500 (first)",
+        "a fifth of dropped connections (forced)",
+        "a fifth of truncated JSON (grader)",
+        "the key is refused (401)",
+        "one reply is null whenever it is asked for",
+        "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX",
+        "kill -9 (forced)",
+        "interrupted (SIGINT) (first)",
+        "full while models are asked",
+        "outcomes.parquet is cut",
+        "the store of replies is scrambled",
+        "behind a symbolic link",
+        "output into a closed pipe",
+        "it gives both letters for two questions",
+        "the same server under another base URL",
+        "a call of the API does what it should, and its answer is lost (a batch is submitted)",
+        "kill -9 at a call (a batch is submitted)",
+        "results come in half, once",
+        "the disk is full at a call (results are fetched)",
+        "the journal ends in the middle of a line",
+    }
+)
+"""Scenarios of `make test-all`, one or more of each kind, with every engine; `make nightly` plays the whole table."""
+
 BY_HAND = frozenset({"ray"})
 """Engines whose rows take half a minute each, most of it to start: ``python -m benchmarks.faults`` plays them."""
+
+
+def tier(scenario: Scenario, engine: Engine) -> Sequence[pytest.MarkDecorator]:
+    if (scenario.title, engine.name) in QUICK:
+        return ()
+    return [pytest.mark.slow if scenario.title in KEPT else pytest.mark.nightly]
 
 
 def played() -> list[object]:
@@ -33,7 +66,7 @@ def played() -> list[object]:
             scenario,
             engine,
             id=f"{engine.name}: {scenario.title}",
-            marks=() if (scenario.title, engine.name) in QUICK else pytest.mark.slow,
+            marks=tier(scenario, engine),
         )
         for scenario in SCENARIOS
         for engine in ENGINES
@@ -50,7 +83,7 @@ def test_a_scenario_keeps_its_promise(scenario: Scenario, engine: Engine):
     assert not row.broken, row
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("engine", SOAKED, ids=lambda engine: engine.name)
 def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
     soaked = soak(engine, 2000)
@@ -58,9 +91,10 @@ def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
     assert soaked.growth < 40, soaked
 
 
-def test_quick_scenarios_are_in_the_table():
+def test_quick_and_kept_scenarios_are_in_the_table():
     known = {(scenario.title, name) for scenario in SCENARIOS for name in scenario.engines}
     assert known >= QUICK
+    assert {title for title, _ in known} >= KEPT
 
 
 def test_every_scenario_has_a_title_of_its_own_and_engines_that_exist():

@@ -36,6 +36,7 @@ from tests.engines.conftest import cells, run
 from tests.engines.test_run import sums
 from tests.engines.waves.cut_off import kill_once, settled, start
 from tests.faults.api import FakeApi, question_of
+from tests.tiers import others_nightly
 
 pytestmark = [
     # Ray's own: names that it will rename, and sockets that it leaves to the garbage collector
@@ -78,7 +79,7 @@ def test_the_embedded_model_gives_the_same_table_as_the_local_engine(here, tmp_p
     assert shards(ours.path) == [], "what is in the store lies nowhere else"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray_plan, plan_for):
     with FakeApi(sums, max_choices=8) as api:
         ours = run(ray_plan(api.url, count=20, draws=3, repeat_questions=5))
@@ -95,7 +96,7 @@ def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray
     assert any(one.stat().st_size for one in session.rglob("*.log")), "they were looked through"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(here, ray_plan):
     asked: list[tuple[str, float]] = []
 
@@ -130,7 +131,7 @@ def test_a_refused_request_a_burst_of_429_and_a_hang_are_values_and_end_nothing(
     assert {one.question_id for one in filtered} == {"q4"}, "a prompt that is refused is a reply, as of every engine"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_refused_key_ends_the_run_after_few_requests(here, ray_plan):
     def fault(_message: str, _sent_before: int):
         return web.json_response({"error": {"message": "bad key"}}, status=401)
@@ -143,7 +144,7 @@ def test_a_refused_key_ends_the_run_after_few_requests(here, ray_plan):
     assert sum(api.received.values()) <= 40
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_shards_that_an_earlier_command_left_are_taken_and_only_the_others_asked(here, ray_plan, tmp_path):
     with FakeApi(sums) as api:
         first = ray_plan(api.url, f"storage=file://{tmp_path}/far", count=12)
@@ -184,7 +185,7 @@ def ids_of(plan) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [0, 7, 23, 41, 58])
+@others_nightly("after", [23, 0, 7, 41, 58])
 def test_a_killed_driver_repeats_only_its_own_shards(here, after, ray_plan, tmp_path):
     """Moments are counted in answers, and a little later by chance: within and between shards, waves and groups."""
     count = 60
@@ -242,7 +243,7 @@ def test_an_address_without_a_cluster_is_told_within_seconds():
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_is_no_cluster_is_told_within_seconds():
     silent = socket.create_server(("127.0.0.1", 0))
     with silent, FakeApi(sums) as api:
@@ -344,12 +345,12 @@ def test_a_name_that_leads_elsewhere_is_refused(tmp_path):
         own_name(tmp_path / "waves")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_nothing_is_told_to_the_makers_of_ray(here):
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_interruption_keeps_all_that_was_on_its_way(tmp_path):
     with FakeApi(sums, lambda _message, _sent: 0.3) as api:
         given = {"model": "openai-api/fake/any", "variants": "normal", "max_connections": 4, "engine": "ray"}

@@ -90,7 +90,7 @@ def test_a_reply_of_the_greatest_length_counts_as_cut(read, written, longest, re
     assert (found.input_tokens, found.output_tokens) == (read, written)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_batches_around_the_stage_are_kept_as_they_come_and_failures_are_values(tmp_path):
     shards = Shards(str(tmp_path))
     place = Place(shards.place, shards.make())
@@ -117,7 +117,7 @@ def test_what_the_stage_does_not_hand_on_is_refused(setting, value):
         ray_engine(Settings.of(model=NAME, **{setting: value}), {Asked.MODEL: NAME}, {})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_weights_on_a_cluster_without_a_gpu_are_told_in_one_line():
     with cluster(None), pytest.raises(ModelError, match="expected a GPU on a node of the cluster, found none"):
         check_gpus(NAMES.values())
