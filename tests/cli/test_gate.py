@@ -21,6 +21,7 @@ from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.gate_changes import ChangedQuestion
 from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from tests.tiers import others_nightly
 
 N = 500
 
@@ -200,7 +201,7 @@ def started(arguments: tuple[str, ...], stdout: int) -> subprocess.CompletedProc
     return subprocess.run(line, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False)
 
 
-@pytest.mark.parametrize(("bound", "status"), [("0", 0), ("0.9", 1)], ids=["pass", "fail"])
+@others_nightly(("bound", "status"), [("0.9", 1), ("0", 0)], ids=["fail", "pass"])
 def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
     reading, writing = os.pipe()
     os.close(reading)
@@ -210,6 +211,7 @@ def test_the_verdict_stands_where_whoever_reads_it_has_gone(bound, status):
     assert Path("g.json").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_an_output_that_cannot_be_written_is_bad_input_and_no_failure():
     with open("/dev/full", "w") as full:  # noqa: PTH123 - a device

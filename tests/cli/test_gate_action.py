@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,6 @@ import yaml
 
 from refusal_index.outcomes.table import write_outcomes
 from tests.cli.test_gate import write
-from tests.tiers import one_fast
 
 ACTION = yaml.safe_load((Path(__file__).parents[2] / "action.yml").read_text())
 STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
@@ -23,11 +23,19 @@ EXPRESSION = re.compile(r"\$\{\{ inputs\.([\w-]+) \}\}")
 HOSTILE = '$(touch owned) `touch owned` ";touch owned;" \' && touch owned'
 
 
+STAND_IN = r"""#!/bin/sh
+# Stands in for refusal-index: notes what it is told, hands out a document made before, and ends with a status.
+printf '%s\n' "$@" > told
+cp -f made.json refusal-index-gate/gate.json 2>/dev/null
+exit "$(cat status)"
+"""
+
+
 def run_step(name: str, folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """Run one step as GitHub does: its text unchanged, its environment made of the inputs."""
     given = {key: one["default"] for key, one in ACTION["inputs"].items()} | inputs
     env = {key: EXPRESSION.sub(lambda match: given[match[1]], one) for key, one in STEPS[name]["env"].items()}
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(folder / "first"), str(Path(sys.executable).parent), os.environ["PATH"]])
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS[name]["run"]],
         check=False,
@@ -43,11 +51,36 @@ def outputs(folder: Path) -> dict[str, str]:
     return dict(line.split("=", 1) for line in (folder / "outputs").read_text().splitlines())
 
 
-@pytest.fixture(autouse=True)
-def runs(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return a folder with the outcomes of several models, which nobody changes."""
+    folder = tmp_path_factory.mktemp("written")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, error in {"base": 0.2, "same": 0.2, "worse": -0.4, "slightly": 0.1}.items():
+            write(name, error)
+    return folder
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch, written):
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    for name, error in {"base": 0.2, "same": 0.2, "worse": -0.4, "slightly": 0.1}.items():
-        write(name, error)
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
+
+
+@pytest.fixture
+def judged(tmp_path, runs, command):
+    """Judge in this process, and have the steps meet with what came of it instead of starting the command."""
+
+    def judge(candidate: str, *more: str) -> None:
+        done = command("gate", f"{candidate}.parquet", "--baseline", "base.parquet", "--json", "made.json", *more)
+        (tmp_path / "status").write_text(str(done.exit_code))
+        (tmp_path / "first").mkdir()
+        (tmp_path / "first/refusal-index").write_text(STAND_IN)
+        (tmp_path / "first/refusal-index").chmod(0o755)
+
+    return judge
 
 
 def test_no_input_is_part_of_a_script():
@@ -55,10 +88,10 @@ def test_no_input_is_part_of_a_script():
     assert {step["shell"] for step in ACTION["runs"]["steps"] if "run" in step} == {"bash"}
 
 
-@pytest.mark.slow
-def test_every_input_is_used_and_every_output_is_set(tmp_path):
+def test_every_input_is_used_and_every_output_is_set(tmp_path, judged):
     used = set(re.findall(r"inputs\.([\w-]+)", yaml.safe_dump(ACTION["runs"])))
     assert used == set(ACTION["inputs"])
+    judged("same")
     assert run_step("Judge it", tmp_path, candidate="same.parquet", baseline="base.parquet").returncode == 0
     assert set(outputs(tmp_path)) == set(ACTION["outputs"])
     assert all(one["value"] == f"${{{{ steps.judge.outputs.{name} }}}}" for name, one in ACTION["outputs"].items())
@@ -84,19 +117,28 @@ def test_a_candidate_beside_a_model_is_refused_before_anything_is_asked(tmp_path
     assert not (tmp_path / "refusal-index-gate").exists()
 
 
-@one_fast(
+@pytest.mark.parametrize(
     ("candidate", "verdict", "status"), [("worse", "fail", 1), ("same", "pass", 0), ("slightly", "inconclusive", 3)]
 )
-def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, candidate, verdict, status):
-    for name in ("json", "pip", "sys"):  # of a checkout that would like to pass
-        (tmp_path / f"{name}.py").write_text("print('verdict=pass')\nraise SystemExit\n")
-    done = run_step("Judge it", tmp_path, candidate=f"{candidate}.parquet", baseline="base.parquet")
-    assert done.returncode == status
+def test_the_verdict_is_an_output_and_the_status_of_the_job(tmp_path, judged, candidate, verdict, status):
+    judged(candidate)
+    assert run_step("Judge it", tmp_path, candidate=f"{candidate}.parquet").returncode == status
     found = outputs(tmp_path)
     assert found["verdict"] == verdict
     assert 0 < float(found["refusal-index"]) < 1
+
+
+@pytest.mark.slow
+def test_the_command_judges_writes_every_file_and_heeds_no_module_of_the_checkout(tmp_path, runs):
+    for name in ("json", "pip", "sys"):  # of a checkout that would like to pass
+        (tmp_path / f"{name}.py").write_text("print('verdict=pass')\nraise SystemExit\n")
+    done = run_step("Judge it", tmp_path, candidate="worse.parquet", baseline="base.parquet")
+    assert done.returncode == 1
+    found = outputs(tmp_path)
+    assert found["verdict"] == "fail"
+    assert 0 < float(found["refusal-index"]) < 1
     assert (tmp_path / found["report"]).exists()
-    assert (tmp_path / "summary.md").read_text().startswith(f"## Refusal Index gate: {verdict}\n")
+    assert (tmp_path / "summary.md").read_text().startswith("## Refusal Index gate: fail\n")
     assert {one.name for one in (tmp_path / "refusal-index-gate").iterdir()} == {
         *("gate.json", "gate.xml", "report.html")
     }
@@ -106,7 +148,7 @@ def test_the_candidate_is_asked_once_unless_the_arguments_say_otherwise():
     assert "draws" not in STEPS["Ask the candidate"]["run"]
 
 
-def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path):
+def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path, judged):
     """The corrected index is guarded and has a number, which is not handed out as RI."""
     for name in ("base", "same"):
         once = pl.read_parquet(f"{name}.parquet").with_columns(
@@ -116,22 +158,23 @@ def test_the_index_that_is_an_output_is_ri_and_no_other(tmp_path):
         again = once.with_columns(pl.lit(1, once["draw"].dtype).alias("draw"), refused=flipped)
         write_outcomes(pl.concat([once, again]), tmp_path / f"{name}.parquet")
     (tmp_path / "gate.toml").write_text('metric = "corrected_refusal_index"\n')
-    run_step("Judge it", tmp_path, candidate="same.parquet", baseline="base.parquet", policy="gate.toml")
+    judged("same", "--policy", "gate.toml")
+    run_step("Judge it", tmp_path, candidate="same.parquet")
     guards = json.loads((tmp_path / "refusal-index-gate/gate.json").read_text())["guards"]
     assert [one["metric"] for one in guards if one["metric"].endswith("refusal_index")] == ["corrected_refusal_index"]
     assert guards[0]["candidate"] > 0
     assert outputs(tmp_path)["refusal-index"] == ""
 
 
-@pytest.mark.slow
-def test_an_inconclusive_verdict_passes_the_job_where_that_is_wanted(tmp_path):
+def test_an_inconclusive_verdict_passes_the_job_where_that_is_wanted(tmp_path, judged):
+    judged("slightly")
     given = {"candidate": "slightly.parquet", "baseline": "base.parquet", "inconclusive": "pass"}
     assert run_step("Judge it", tmp_path, **given).returncode == 0
     assert outputs(tmp_path)["verdict"] == "inconclusive"
 
 
-@pytest.mark.slow
-def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path):
+@pytest.mark.nightly
+def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path, runs):
     (tmp_path / "gate.toml").write_text("[at_least]\ncorrect_rate = 0.1\n")
     assert run_step("Judge it", tmp_path, candidate="base.parquet", policy="gate.toml").returncode == 0
     (tmp_path / "outputs").unlink()
@@ -142,11 +185,19 @@ def test_a_policy_is_handed_on_and_bad_input_fails_without_a_verdict(tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
-def test_nothing_that_an_input_says_is_executed(tmp_path):
+def test_nothing_that_an_input_says_is_executed(tmp_path, judged):
+    """It reaches the command as it is, and the command refuses it."""
+    judged(HOSTILE)
     hostile = dict.fromkeys(("candidate", "baseline", "policy", "variant"), HOSTILE)
     assert run_step("Judge it", tmp_path, **hostile).returncode == 2
+    told = (tmp_path / "told").read_text().splitlines()
+    assert {f"--{name}={HOSTILE}" for name in ("baseline", "policy", "variant")} < set(told)
+    assert told[-2:] == ["--", HOSTILE]
+    assert not (tmp_path / "outputs").exists(), "no verdict"
     hostile = dict.fromkeys(("model", "data", "variant", "arguments"), HOSTILE)
     assert run_step("Ask the candidate", tmp_path, **hostile).returncode == 2
+    told = (tmp_path / "told").read_text().splitlines()
+    assert {f"--{name}={HOSTILE}" for name in ("model", "data", "variants")} | {HOSTILE} < set(told)
     assert not (tmp_path / "owned").exists()
 
 

@@ -29,6 +29,9 @@ ASKING = frozenset(
 )
 """Pages on which the embedded models answer many questions; `docs/python.md`, a few, is in the fast tier."""
 
+BEFORE_A_CHANGE_LANDS = frozenset({"README.md", "docs/tutorial.md", "docs/how-to/release-gate.md"})
+"""Those of them that `make test-all` runs; `make nightly` runs the others, too."""
+
 README = {
     "make run": "tests/cli/test_main_job.py runs it with fewer questions",
     ".venv/bin/pip install anthropic": "needs a key",
@@ -40,7 +43,12 @@ README = {
 
 
 def marked_pages() -> list[Any]:
-    return [pytest.param(page, marks=pytest.mark.slow if page in ASKING else ()) for page in pages()]
+    def tier(page: str) -> Sequence[pytest.MarkDecorator]:
+        if page not in ASKING:
+            return ()
+        return [pytest.mark.slow if page in BEFORE_A_CHANGE_LANDS else pytest.mark.nightly]
+
+    return [pytest.param(page, marks=tier(page)) for page in pages()]
 
 
 @pytest.mark.parametrize("page", marked_pages())

@@ -109,7 +109,7 @@ def planned(found: GateResult) -> list[float]:
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(asked):
     assert decide(*(part_of(asked["base"], draws) for draws in ((0, 1), (2, 3))), Policy()).verdict != "fail"
@@ -124,7 +124,7 @@ def test_base_against_itself_passes_at_the_planned_rate_and_never_fails(asked):
     assert binom.ppf(0.005, BLOCKS, least) <= passed <= binom.ppf(0.995, BLOCKS, most)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_rash_fails_against_base_by_the_index_or_by_its_errors(asked):
     found = decide(asked["rash"], part_of(asked["base"], (0, 1)), Policy())
@@ -132,7 +132,7 @@ def test_rash_fails_against_base_by_the_index_or_by_its_errors(asked):
     assert failed(found) & {"refusal_index", "correct_given_attempted"}
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_virtual_models_that_answer_all_and_refuse_all_fail_by_the_named_guard(asked):
     base = asked["base"]

@@ -359,7 +359,7 @@ def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
         variant_to_ask(Policy(), None)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_embedded_models_are_judged_as_they_are():
     asked = {"limit": 1000, "variants": "normal", "engine": "local", "temperature": 0}
     base = read_one(ri.evaluate("almanac/base", out="base", **asked), "baseline")

@@ -53,6 +53,7 @@ def test_every_number_of_the_summary_is_in_the_store(drawn, client):
     assert said.endswith(f"experiment refusal-index, run {found.info.run_id}")
 
 
+@pytest.mark.nightly
 def test_parameters_table_and_files_are_there(drawn, client):
     export_runs([drawn.path], "mlflow")
     (found,) = runs_of(client)
@@ -65,6 +66,7 @@ def test_parameters_table_and_files_are_there(drawn, client):
     assert [tuple(row) for row in table["data"]] == drawn.outcomes.rows()
 
 
+@pytest.mark.nightly
 def test_the_table_is_one_to_mlflow(drawn, client, monkeypatch):
     pytest.importorskip("pandas")
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "refusal-index")
@@ -73,6 +75,7 @@ def test_the_table_is_one_to_mlflow(drawn, client, monkeypatch):
     assert frame["question_id"].tolist() == drawn.outcomes["question_id"].to_list()
 
 
+@pytest.mark.nightly
 def test_exporting_again_is_the_same_run(drawn, client):
     export_runs([drawn.path], "mlflow")
     export_runs([drawn.path], "mlflow")
@@ -80,6 +83,7 @@ def test_exporting_again_is_the_same_run(drawn, client):
     assert found.data.metrics == numbers(json.loads(drawn.folder.summary.read_text()))
 
 
+@pytest.mark.nightly
 def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_no_number(drawn, client):
     (run,) = read_exported([drawn.path])
     before = {**run.document, "penalty": 7.0, "low": {"no_longer_defined": 3.0}}
@@ -94,6 +98,7 @@ def test_what_is_logged_later_is_what_is_shown_and_what_is_undefined_by_then_is_
     assert math.isnan(found.data.metrics["low/no_longer_defined"])
 
 
+@pytest.mark.nightly
 def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, incomplete, client):
     (run,) = read_exported([incomplete])
     for one, said in (
@@ -105,6 +110,7 @@ def test_a_tag_says_whether_a_run_is_complete_and_is_replaced_when_it_is(drawn, 
         assert found.data.tags["refusal_index.status"] == said
 
 
+@pytest.mark.nightly
 def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, client):
     (run,) = read_exported([drawn.path])
     open_tracker("mlflow", Subject(run.key, "waits")).wait()
@@ -113,6 +119,7 @@ def test_a_run_that_waits_is_no_failure_and_the_same_one_when_it_goes_on(drawn, 
     assert [one.info.status for one in runs_of(client)] == ["FINISHED"]
 
 
+@pytest.mark.nightly
 def test_the_experiment_is_the_one_that_its_settings_name(drawn, client, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "of mine")
     export_runs([drawn.path], "mlflow")
@@ -127,6 +134,7 @@ def test_a_server_that_is_down_is_told_on_one_line_without_its_password(drawn, m
         export_runs([drawn.path], "mlflow")
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_down_is_tried_for_a_moment_unless_its_own_settings_say_longer(drawn, monkeypatch):
     from mlflow.utils import rest_utils
 
@@ -149,6 +157,7 @@ def test_a_server_that_is_down_is_tried_for_a_moment_unless_its_own_settings_say
         assert os.environ.get("MLFLOW_HTTP_REQUEST_MAX_RETRIES") == own  # files, and whoever else asks, are not hurried
 
 
+@pytest.mark.nightly
 def test_a_run_that_fails_on_its_way_is_no_running_one(drawn, client, monkeypatch):
     def full(*_args):
         raise OSError("No space left on device")
@@ -159,6 +168,7 @@ def test_a_run_that_fails_on_its_way_is_no_running_one(drawn, client, monkeypatc
     assert [one.info.status for one in runs_of(client)] == ["FAILED"]
 
 
+@pytest.mark.nightly
 def test_variants_of_any_name_are_metrics(drawn, client, tmp_path):
     import polars as pl
 

@@ -42,11 +42,13 @@ def test_every_number_of_the_summary_is_in_the_offline_run(drawn, offline):
     assert logged.exit_code == 0
 
 
+@pytest.mark.nightly
 def test_the_summary_says_beside_its_numbers_that_a_run_is_incomplete(incomplete, offline):
     export_runs([incomplete], "wandb")
     assert logged_in(offline).summary["status"] == "incomplete: high, 10 of 40 questions not scored"
 
 
+@pytest.mark.nightly
 def test_a_number_that_is_undefined_by_now_is_withdrawn_and_others_are_left_alone(drawn, offline):
     (run,) = read_exported([drawn.path])
     tracker = open_tracker("wandb", Subject(run.key, "logged before"))
@@ -55,6 +57,7 @@ def test_a_number_that_is_undefined_by_now_is_withdrawn_and_others_are_left_alon
     assert logged_in(offline).removed == ["low/no_longer_defined"]
 
 
+@pytest.mark.nightly
 def test_a_run_that_waits_is_no_failure(offline):
     open_tracker("wandb", Subject("0123456789abcdef", "waits")).wait()
     assert logged_in(offline).exit_code == 0
@@ -72,6 +75,7 @@ def test_configuration_table_and_files_are_there(drawn, offline):
     assert {"report.html", "summary.json", "outcomes.parquet", "replies.sqlite", "run.json"} <= set(files)
 
 
+@pytest.mark.nightly
 def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / "no netrc"))
@@ -82,6 +86,7 @@ def test_a_run_without_a_key_of_its_own_is_told_on_one_line(drawn, monkeypatch, 
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
@@ -93,6 +98,7 @@ def test_a_server_that_is_down_is_told_by_its_address_soon(drawn, monkeypatch, t
     assert time.monotonic() - began < 60  # W&B's own patience is 90 s
 
 
+@pytest.mark.nightly
 def test_a_tracker_that_is_switched_off_says_that_nothing_is_logged(drawn, monkeypatch, tmp_path):
     monkeypatch.setenv("WANDB_DIR", str(tmp_path))
     monkeypatch.setenv("WANDB_MODE", "disabled")
@@ -100,6 +106,7 @@ def test_a_tracker_that_is_switched_off_says_that_nothing_is_logged(drawn, monke
         export_runs([drawn.path], "wandb")
 
 
+@pytest.mark.nightly
 def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, capfd):
     export_runs([drawn.path], "wandb")
     assert not list(offline.rglob("wandb-metadata.json"))
@@ -108,6 +115,7 @@ def test_neither_the_command_line_nor_the_terminal_is_logged(drawn, offline, cap
     assert printed.out + printed.err == ""
 
 
+@pytest.mark.nightly
 def test_hostile_names_and_keys_come_through_harmless(drawn, offline, monkeypatch):
     import polars as pl
 
