@@ -2,10 +2,14 @@
 
 import signal
 from collections.abc import Generator
+from functools import cache, lru_cache
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from refusal_index.almanac import models, runtime
+from refusal_index.almanac.chat import ChatTokenizer
 from refusal_index.engines import retrying
 
 # A busy machine makes any example slow; how long tests take is told by their durations. `make test` finds the same
@@ -19,6 +23,21 @@ settings.load_profile("fast")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 retrying.FIRST_WAIT = 0.001  # nobody waits for a server of a test to recover
+
+
+@cache
+def _remembering(folder: Path) -> ChatTokenizer:
+    tokenizer = ChatTokenizer(folder)
+    tokenizer._encode = lru_cache(maxsize=2**15)(tokenizer._encode)  # type: ignore[method-assign]
+    return tokenizer
+
+
+def _tokenizer(folder: Path) -> ChatTokenizer:
+    """Encode each prompt of an embedded model once, as most tests ask about the same few questions."""
+    return _remembering(folder) if folder.parent == models.model_folder("base").parent else ChatTokenizer(folder)
+
+
+models.ChatTokenizer = runtime.ChatTokenizer = _tokenizer  # type: ignore[assignment, misc]
 
 
 @pytest.hookimpl(wrapper=True)
