@@ -1,4 +1,4 @@
-"""Which of several cases each tier of the tests runs."""
+"""Which of several cases, and how many examples, each tier of the tests runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+
+def dear_examples(share: float) -> settings:
+    """Give a property whose examples are dear a share of those that its tier takes of others."""
+    return settings(max_examples=max(1, round(share * settings().max_examples)))
 
 
 def one_fast(names: str | Sequence[str], values: Iterable[Any], **options: Any) -> pytest.MarkDecorator:

@@ -9,7 +9,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.outcomes.test_summary import (
     REFUSED_RIGHT,
@@ -51,7 +51,6 @@ def completed(rows: list[tuple[bool | None, bool | None]]) -> list[float]:
     return refusal_index_many(*np.array(sorted(counts)).T).tolist()
 
 
-@settings(deadline=None, max_examples=200)
 @given(st.lists(st.sampled_from(ROWS), min_size=1, max_size=8))
 def test_the_range_is_that_of_every_way_to_fill_in_the_questions(rows) -> None:
     found, known = missing_range(outcomes(rows)), [index for index in completed(rows) if not math.isnan(index)]

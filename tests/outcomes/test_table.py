@@ -73,7 +73,7 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=rows)
 def test_property_every_format_gives_back_exactly_what_was_written(tmp_path, suffix, rows):
     table = outcome_table(rows)

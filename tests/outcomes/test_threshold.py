@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index.outcomes.comparison import CompareOptions, compare_pair
 from refusal_index.outcomes.confidence import CONFIDENCE_SCHEMA, ConfidenceError
@@ -617,7 +617,7 @@ def rate_above(profile: str, cut: float) -> float:
     return float(PROFILES[profile](scores).mean())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("coarse", [False, True], ids=["continuous", "ten values"])
 @pytest.mark.parametrize("profile", PROFILES)
@@ -649,7 +649,7 @@ def test_the_bound_holds_in_the_stated_share_of_simulated_choices(profile, coars
         assert found_some > 0.6 * times  # the rest begin with a cut at which chance shows too many errors
 
 
-@one_fast("seed", range(4))
+@others_nightly("seed", range(4))
 def test_the_promise_is_kept_by_single_splits(seed):
     found = find_threshold(planted(3000, seed), replace(MAX_ERROR, seed=seed))
     assert (1 - found.found.cut) / 2 <= 0.2

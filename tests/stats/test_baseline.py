@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.stats import norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import (
@@ -235,7 +235,7 @@ def test_a_refusal_index_at_the_boundary_is_passed_on() -> None:
     assert metric.reason == "zero_cell:refused_right"
 
 
-@one_fast(("n", "correct", "refused"), [(200, 0.05, 0.74), (1000, 0.34, 0.06), (200, 0.02, 0.93)])
+@others_nightly(("n", "correct", "refused"), [(200, 0.05, 0.74), (1000, 0.34, 0.06), (200, 0.02, 0.93)])
 def test_coverage_of_nominal_95_per_cent(n: int, correct: float, refused: float) -> None:
     truth = {
         "correct_given_attempted": correct / (1 - refused),

@@ -281,14 +281,14 @@ def test_a_table_takes_no_clusters() -> None:
         refusal_index(ContingencyTable(1, 2, 3, 4), cluster=[1, 2])
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", [simulation.SCENARIOS[4], simulation.SCENARIOS[9]], ids=str)
 def test_coverage_of_one_run(scenario: simulation.Scenario) -> None:
     rows = list(simulation.of_one_run(scenario, 600, np.random.default_rng(1)))
     assert [f"{row.quantity}: {row.value}" for row in rows if not row.holds] == []
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_coverage_with_weights() -> None:
     assert all(row.holds for row in simulation.of_weights(600, np.random.default_rng(2)))
 

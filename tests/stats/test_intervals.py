@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage.intervals import coverage_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.optimize import brentq, minimize
 from scipy.stats import chi2, norm
-from tests.tiers import one_fast
+from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
 from refusal_index.stats import profile, upper_orthant
@@ -65,7 +65,6 @@ def test_profile_of_a_zero_cell_against_brute_force(counts) -> None:
     assert profile_by_brute_force(counts, rho) == pytest.approx(-2 * math.log(0.05), abs=1e-6)
 
 
-@settings(deadline=None)
 @given(COUNTS | st.tuples(*[st.integers(1, 6)] * 4), st.sampled_from([0.2, 0.68, 0.95, 0.999]))
 def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, level: float) -> None:
     result = refusal_index(ContingencyTable(*counts))
@@ -83,7 +82,6 @@ def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, leve
         assert 2 * point.fall == pytest.approx(chi2.ppf(level, 1), rel=1e-5)
 
 
-@settings(deadline=None)
 @given(COUNTS)
 def test_ridge_search_agrees_with_the_joint_newton_iteration(counts) -> None:
     # The search is the way out where the iteration fails, which it hardly ever does.
@@ -119,7 +117,6 @@ def test_profile_of_a_few_questions_at_a_high_level_against_brute_force(counts) 
         assert profile_by_brute_force(counts, rho) == pytest.approx(fall, abs=1e-4)
 
 
-@settings(deadline=None)
 @given(COUNTS, st.sampled_from(["profile", "delta"]))
 def test_intervals_turn_with_the_table(counts, method: str) -> None:
     a, b, c, d = counts
@@ -128,7 +125,7 @@ def test_intervals_turn_with_the_table(counts, method: str) -> None:
     assert turned == pytest.approx((-high, -low), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=20)
+@dear_examples(0.8)
 @given(COUNTS, st.sampled_from(METHODS))
 def test_a_higher_level_gives_a_wider_interval(counts, method: str) -> None:
     result = refusal_index(ContingencyTable(*counts))
@@ -240,14 +237,15 @@ def covered(method: str, scenario, replicates: int) -> float:
 SCENARIOS = [(200, 0.42, 0.8, 0.5), (1000, 0.74, 0.92, 0.5), (4326, 0.06, 0.65, 0.3)]
 
 
-@one_fast("scenario", SCENARIOS)
+@others_nightly("scenario", SCENARIOS)
 @pytest.mark.parametrize("method", ["profile", "delta"])
 def test_coverage(method: str, scenario) -> None:
     # The standard error of the share is .005.
     assert 0.935 < covered(method, scenario, replicates=2000) < 0.97
 
 
-@one_fast("scenario", SCENARIOS[:2])
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", SCENARIOS[:2])
 @pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
 def test_coverage_of_the_resampling_methods(method: str, scenario) -> None:
     # The standard error of the share is .011, and the bootstrap's coverage is .92 to .96.
@@ -259,7 +257,7 @@ def test_profile_keeps_its_coverage_where_cells_are_often_empty() -> None:
     assert covered("profile", scenario, replicates=1000) > 0.92
 
 
-@one_fast("n", [840, 1080, 4326])
+@others_nightly("n", [840, 1080, 4326])
 def test_profile_coverage_where_a_cell_is_often_empty(n: int) -> None:
     # Two questions or fewer expected in the smallest cell: a fall of half a chi-squared quantile would cover .90.
     row = coverage_of((0.16, 0.95, 0.3, n), "profile", 1500, np.random.default_rng(n))

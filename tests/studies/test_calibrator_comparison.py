@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 from tests.studies.scores_made import forced_answers, with_scores
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index.outcomes.confidence import Score, confidence_table
 from refusal_index.stats import corrected_refusal_index, refusal_index
@@ -211,7 +211,7 @@ def test_a_score_that_separates_has_a_curve_through_the_corner():
     assert {row["auroc"] for row in rows} == {1.0}
 
 
-@one_fast("count", [1, 3, 4, 9])
+@others_nightly("count", [1, 3, 4, 9])
 def test_it_draws_and_prints_few_methods_and_many(drawn, count):
     names = ["p-answering", "topic", "p-ik", "likelihood", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     study = make([with_scores(drawn, names)], OPTIONS)

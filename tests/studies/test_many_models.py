@@ -96,8 +96,9 @@ def cut_texts(figure):
             yield text.get_text()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2, MANY])
+@pytest.mark.parametrize(
+    "count", [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, MANY))]
+)
 def test_nothing_is_cut_and_no_legend_lies_on_a_panel(runs, options, count) -> None:
     drawn, problems = 0, []
     for study in studies(runs, count, options):

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, make_run, run_of, table_rows
 from tests.studies.scores_made import forced_answers, with_scores
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index.outcomes.confidence import Score, confidence_table
 from refusal_index.stats import compare_with_refusals
@@ -134,7 +134,7 @@ def test_the_table_says_what_becomes_of_the_refusals(study):
     assert "3 of 9 comparisons have the refusals beaten" in study.caption
 
 
-@one_fast("count", [1, 9])
+@others_nightly("count", [1, 9])
 def test_it_draws_and_prints_few_methods_and_many_runs(count):
     names = ["p-answering", "topic", "p-ik", HOSTILE, *(f"method-{i}" for i in range(9))][:count]
     alone = with_scores(make_run(HOSTILE, n=90), names)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import ndtri
 from scipy.stats import norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import compare_metrics, tetrachoric, upper_orthant
@@ -139,7 +139,7 @@ def test_a_wide_tie_at_the_cut_has_its_own_share_of_errors_and_no_other() -> Non
     assert found.standard_error == pytest.approx(expected, rel=1e-12)
 
 
-@one_fast("ends", [SIX_VALUES, None])
+@others_nightly("ends", [SIX_VALUES, None])
 def test_standard_errors_against_a_bootstrap_over_questions(ends) -> None:
     rng = np.random.default_rng(2)
     score, refused, wrong = drawn(500, rng, correlations=(0.4, 0.8, 0.2), ends=ends)
@@ -254,7 +254,7 @@ def true_differences(correlations, rates, ends) -> tuple[float, float, float]:
     return score - refusals, (both[0] - both[1]) / (1 - r), both[1] - both[0]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("ends", [None, SIX_VALUES, norm.ppf([0.5, 0.6, 0.7, 0.8, 0.9])], ids=["all", "six", "edge"])
 @pytest.mark.parametrize("correlations", [(0.5, 0.7, 0.4), (0.6, 0.3, 0.2)])
 @pytest.mark.parametrize("rates", [(0.3, 0.6), (0.5, 0.6)])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats as scipy_stats
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index.stats.calibration.brier import brier_score
 
@@ -96,7 +96,7 @@ def test_invalid_input_is_an_error() -> None:
         brier_score([], []).confidence_interval(95)
 
 
-@one_fast(("n", "low"), [(200, 0.93), (50, 0.91), (1000, 0.93)])
+@others_nightly(("n", "low"), [(200, 0.93), (50, 0.91), (1000, 0.93)])
 def test_coverage(n: int, low: float) -> None:
     # Claims of p ** 1.3 where p is uniform: mean of p (1 - p) + (p - p ** 1.3) ** 2.
     truth = 1 / 2 - 1 / 3 + 1 / 3 - 2 / 3.3 + 1 / 3.6

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from tests.tiers import one_fast
 
 from refusal_index.stats import expected_calibration_error
 from refusal_index.stats.calibration.calibration_interval import calibration_error_interval
@@ -55,7 +54,8 @@ def test_invalid_input_is_an_error() -> None:
         calibration_error_interval([0.5], [True], confidence_level=95)
 
 
-@one_fast(
+@pytest.mark.nightly
+@pytest.mark.parametrize(
     ("claim", "n", "error"),
     [
         (lambda p: p, 200, 0.0),

@@ -10,7 +10,7 @@ from benchmarks.coverage import comparison as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
@@ -218,7 +218,7 @@ def test_errors_say_what_is_wrong() -> None:
         compare_metrics(refused, wrong)["f_score"].confidence_interval(95)
 
 
-@one_fast("scenario", [simulation.SCENARIOS[i] for i in (0, 6, 9, 15)], ids=str)
+@others_nightly("scenario", [simulation.SCENARIOS[i] for i in (0, 6, 9, 15)], ids=str)
 def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     rows = list(simulation.scenario_rows(scenario, 400, np.random.default_rng(7)))
     assert len(rows) == {0: 20, 6: 10, 9: 11, 15: 10}[simulation.SCENARIOS.index(scenario)]

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import joint as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import influence_function
@@ -96,7 +96,6 @@ def test_one_variant_is_its_own_joint_estimate() -> None:
     assert result.homogeneity.pvalue is None
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 1000), st.permutations(range(3)))
 def test_order_of_variants_does_not_matter(seed: int, order) -> None:
     refused, wrong = drawn(seed)
@@ -174,7 +173,6 @@ def test_prompts_that_differ_widen_the_interval_and_have_a_standard_deviation() 
     assert widths[1] > 2 * widths[0]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 5), st.integers(1, 14))
 def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
     refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5
@@ -250,7 +248,6 @@ def test_prompts_of_another_kind_are_an_error() -> None:
         joint_refusal_index(*drawn(1)).confidence_interval(prompts="mixed")
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 1000))
 def test_what_is_not_scored_does_not_matter(seed: int) -> None:
     refused, wrong = drawn(seed)
@@ -303,21 +300,21 @@ def test_no_variants_are_undefined() -> None:
     assert (result.status, result.reason, result.variants) == ("undefined", "no_variants", ())
 
 
-@one_fast("scenario", simulation.FAST_SCENARIOS, ids=str)
+@others_nightly("scenario", simulation.FAST_SCENARIOS, ids=str)
 def test_coverage_and_size(scenario: simulation.Scenario) -> None:
     rows = list(simulation.rows_of(scenario, 400, np.random.default_rng(9)))
     assert len(rows) == 3
     assert all(row.holds for row in rows), rows
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", simulation.MANY, ids=str)
 def test_size_of_the_copula_test_with_many_prompts(scenario: simulation.Scenario) -> None:
     row = simulation.copula_row(scenario, 400, np.random.default_rng(4))
     assert row.holds, row
 
 
-@one_fast("spread", simulation.SPREADS, ids=str)
+@others_nightly("spread", simulation.SPREADS, ids=str)
 def test_coverage_of_prompts_that_differ(spread: simulation.Spread) -> None:
     rows = list(simulation.spread_rows(spread, 300, np.random.default_rng(6)))
     assert len(rows) == 4

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm, power_divergence
-from tests.tiers import one_fast
 
 from refusal_index.stats import compare_metrics, equal_index_test, rank_runs, upper_orthant
 
@@ -146,7 +145,8 @@ def test_a_ranking_tests_its_runs_at_the_boundary_by_the_same_test() -> None:
     assert rank_runs(refused, wrong, metric="refusal_rate").boundary_pairs == ()
 
 
-@one_fast(("shared", "stratified"), list(itertools.product((None, 0.7), (False, True))))
+@pytest.mark.nightly
+@pytest.mark.parametrize(("shared", "stratified"), list(itertools.product((None, 0.7), (False, True))))
 def test_simulated_size_is_near_its_level(shared, stratified: bool) -> None:
     rows = list(simulation.sparse_rows(shared, 800, np.random.default_rng(3), stratified=stratified))
     assert all(row.holds for row in rows), rows

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
@@ -23,7 +23,6 @@ def saturated(table: ContingencyTable) -> float:
     return sum(count * math.log(count / table.n) for count in table.counts if count)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.tuples(*[st.integers(1, 1500)] * 4))
 def test_all_families_that_cover_reach_one_likelihood_against_facts(counts) -> None:
     table = ContingencyTable(*counts)

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from benchmarks.coverage import copula_test as simulation
 from benchmarks.coverage import joint as many
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import ndtr, ndtri
 from scipy.stats import chi2
-from tests.tiers import one_fast
+from tests.tiers import dear_examples, others_nightly
 
 from refusal_index.stats import upper_orthant
 from refusal_index.stats.bivariate_normal import density
@@ -90,7 +90,7 @@ def test_a_table_that_a_family_predicts_exactly_has_statistic_zero() -> None:
         assert by_moments.strength[0] == pytest.approx(0.4, abs=1e-5)
 
 
-@one_fast("name", ["C", "A"])
+@others_nightly("name", ["C", "A"])
 def test_size_and_power_against_facts(name: str) -> None:
     rng = np.random.default_rng(17)
     truths = ("gaussian", "gumbel", "t") if name == "A" else ("gaussian", "frank")
@@ -99,13 +99,13 @@ def test_size_and_power_against_facts(name: str) -> None:
     assert all(row.holds for row in rows), rows
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_size_where_nothing_is_nested() -> None:
     row = simulation.free_row(simulation.SCENARIOS["B"], 1000, 400, np.random.default_rng(11))
     assert row.holds, row
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_power_against_facts_of_all_truths() -> None:
     rng = np.random.default_rng(13)
     cells = [(name, truth) for name, power in simulation.POWER.items() for truth in power]
@@ -123,7 +123,7 @@ def test_families_are_sorted_by_fit() -> None:
     assert next(result for result in results if result.family == "gaussian").pvalue < 0.01
 
 
-@settings(deadline=None, max_examples=15)
+@dear_examples(0.6)
 @given(st.integers(0, 1000), st.permutations(range(3)))
 def test_order_of_prompts_and_questions_does_not_matter(seed: int, order) -> None:
     refused, wrong = drawn(300, 0.4, seed)
@@ -164,7 +164,6 @@ def test_a_degenerate_prompt_is_left_out() -> None:
     assert (alone.status, alone.reason, alone.pvalue) == ("undefined", "fewer_than_two_tables", None)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(3, 12))
 def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
     refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from benchmarks.coverage import curves as simulation
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import correct_given_attempted, f_score, tetrachoric, weighted_score
@@ -39,7 +39,6 @@ def test_a_curve_falls(rho: float, mu: float) -> None:
     assert ((curve >= 0) & (curve <= 1 - GRID + 1e-15)).all()
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.floats(-0.99, 0.99), st.floats(0.01, 0.99), st.floats(0.001, 0.01), st.floats(0.1, 0.9))
 def test_a_curve_is_strictly_higher_for_a_higher_rho(rho: float, mu: float, step: float, r: float) -> None:
     # Proposition 2, with its identity: the slope in rho is the bivariate density.
@@ -93,7 +92,6 @@ def test_every_point_of_an_iso_score_line_has_its_score(name, value: float, metr
         assert not scores.min() <= value <= scores.max()
 
 
-@settings(deadline=None)
 @given(COUNTS)
 def test_a_fitted_curve_runs_through_its_table(counts) -> None:
     table = ContingencyTable(*counts)
@@ -102,7 +100,6 @@ def test_a_fitted_curve_runs_through_its_table(counts) -> None:
     assert (curve.status, curve.rho) == ("ok", refusal_index(table).rho)
 
 
-@settings(deadline=None, max_examples=50)
 @given(COUNTS, st.booleans())
 def test_a_band_holds_its_curve_and_stays_in_the_plane(counts, simultaneous: bool) -> None:
     curve = accuracy_refusal_curve(ContingencyTable(*counts))
@@ -162,7 +159,7 @@ def test_impossible_arguments_are_errors() -> None:
             accuracy_refusal_curve(table).confidence_band(95, simultaneous=simultaneous)
 
 
-@one_fast("scenario", simulation.SCENARIOS[:2])
+@others_nightly("scenario", simulation.SCENARIOS[:2])
 def test_coverage_of_the_bands(scenario) -> None:
     for row in simulation.band_rows(*scenario, 600, np.random.default_rng(11)):
         assert row.holds, row

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 from benchmarks.coverage import curves as simulation
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import one_fast
 
 from refusal_index import ContingencyTable
 from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
@@ -18,7 +17,6 @@ PENALTY = st.sampled_from([0, 0.5, 1, 3, 9])
 GRID = np.linspace(0, 1, 2001)
 
 
-@settings(deadline=None)
 @given(RHO, RATE, PENALTY)
 def test_no_refusal_rate_is_better_against_brute_force(rho: float, mu: float, penalty: float) -> None:
     best = best_refusal_rate(rho, mu, penalty)
@@ -59,7 +57,6 @@ def test_a_free_wrong_answer_and_a_price_beyond_measure() -> None:
     assert dear.utility == pytest.approx(0, abs=1e-12)
 
 
-@settings(deadline=None, max_examples=50)
 @given(COUNTS, PENALTY)
 def test_the_regret_is_what_today_lacks(counts, penalty: float) -> None:
     table = ContingencyTable(*counts)
@@ -113,7 +110,8 @@ def test_impossible_arguments_are_errors() -> None:
         best_refusal_rate(2, 0.5, 1)
 
 
-@one_fast(
+@pytest.mark.nightly
+@pytest.mark.parametrize(
     "scenario", [(200, PlanningScenario(0.42, 0.6, 0.5), 1.0), (1000, simulation.at_its_best(0.5, 0.6, 1.0), 1.0)]
 )
 def test_coverage_of_the_regret(scenario) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from tests.tiers import one_fast
 
 from refusal_index.stats import ContingencyTable, best_operating_point, best_refusal_rate, response_to_penalty
 
@@ -88,7 +87,8 @@ def test_targets_that_are_none_are_refused(targets) -> None:
         response_to_penalty([[True, False]] * 2, [[True, False]] * 2, targets)
 
 
-@one_fast(("rates", "n"), [((0.55, 0.65, 0.7, 0.7), 400), (None, 400), (None, 2000)])
+@pytest.mark.nightly
+@pytest.mark.parametrize(("rates", "n"), [((0.55, 0.65, 0.7, 0.7), 400), (None, 400), (None, 2000)])
 def test_coverage_of_nominal_95_per_cent(rates, n: int) -> None:
     best = np.array([float(best_refusal_rate(0.5, 0.6, penalty)) for penalty in PENALTIES])
     own = best if rates is None else np.array(rates)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import metrics
@@ -71,7 +71,7 @@ def test_impossible_confidences_are_errors(confidence) -> None:
         penalty_from_confidence(confidence)
 
 
-@one_fast(("penalty", "n"), [(3, 200), (1, 200), (9, 1000)])
+@others_nightly(("penalty", "n"), [(3, 200), (1, 200), (9, 1000)])
 def test_coverage(penalty: float, n: int) -> None:
     cells = np.array([0.3, 0.1, 0.1, 0.5])
     truth = cells[3] - penalty * cells[2]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import corrected_difference as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -98,7 +98,6 @@ def test_questions_compared_with_themselves_give_a_narrower_interval() -> None:
     assert width(paired) < 0.8 * width(compared(*unpaired(first, second)))
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.integers(0, 10_000), st.integers(10, 400), st.floats(0.5, 0.999))
 def test_the_test_rejects_exactly_where_the_interval_excludes_zero(seed, n, level) -> None:
     found = compared(model(2, n, seed), model(2, n, seed + 1, rho=0.2))
@@ -261,7 +260,7 @@ def test_small_tables_with_empty_cells_have_a_pvalue() -> None:
     assert 0 <= compare_corrected(*results).pvalue <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("scenario", [simulation.SCENARIOS[i] for i in (1, 2, 4)], ids=str)
 def test_simulated_coverage_beside_the_bias_of_first_draws(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, RNG(11)):

@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import corrected_index as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 from scipy.stats import spearmanr
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.outcomes.gate_guards import index_interval
@@ -102,7 +102,6 @@ def test_all_pairs_of_draws_against_brute_force(seed: int) -> None:
     assert result.n_repeated == np.count_nonzero(scored.sum(axis=0) >= 2)
 
 
-@settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000))
 def test_neither_the_order_of_draws_nor_that_of_questions_matters(seed: int) -> None:
     refused, wrong = draws(3, 300, seed, scale=2)
@@ -315,7 +314,6 @@ def test_six_questions_with_two_empty_cells_are_at_minus_one_and_hardly_bounded(
     assert -1 < high < 1
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(5, 60), st.floats(0.02, 0.98), st.floats(0.02, 0.98), st.floats(0.2, 9))
 def test_property_the_estimate_lies_in_every_interval(seed: int, n: int, r: float, mu: float, slope: float) -> None:
     rng = np.random.default_rng(seed)
@@ -423,7 +421,7 @@ def test_coverage_of_prompts_of_which_one_has_an_empty_cell(rates) -> None:
         assert row.holds, row
 
 
-@one_fast("scenario", simulation.SPARSE[:3], ids=str)
+@others_nightly("scenario", simulation.SPARSE[:3], ids=str)
 def test_coverage_where_cells_are_empty(scenario: simulation.Scenario) -> None:
     rng = np.random.default_rng(6)
     results = [simulation.corrected(simulation.draw(scenario, rng)) for _ in range(200)]
@@ -432,7 +430,7 @@ def test_coverage_where_cells_are_empty(scenario: simulation.Scenario) -> None:
         assert row.holds, row
 
 
-@one_fast("scenario", simulation.AT_TEMPERATURE_0, ids=str)
+@others_nightly("scenario", simulation.AT_TEMPERATURE_0, ids=str)
 def test_coverage_at_temperature_0(scenario) -> None:
     refusal, error, index, n = scenario
     rng, rho = np.random.default_rng(7), 2 * math.sin(index * math.asin(0.5))
@@ -644,7 +642,7 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@one_fast("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
+@others_nightly("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row

@@ -10,7 +10,7 @@ from benchmarks.coverage import planning as simulation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
@@ -167,7 +167,7 @@ def test_impossible_arguments_are_errors(call, message: str) -> None:
         call()
 
 
-@one_fast("scenario", simulation.SCENARIOS)
+@others_nightly("scenario", simulation.SCENARIOS)
 def test_profile_intervals_come_out_as_wide_as_planned(scenario) -> None:
     row = simulation.half_width_row(scenario, 0.1, 150, np.random.default_rng(2))
     assert row.holds, row

@@ -8,7 +8,7 @@ from benchmarks.coverage import planning as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
 from refusal_index.stats.planning.power import (
@@ -122,7 +122,7 @@ def test_impossible_arguments_are_errors(call, message: str) -> None:
         call()
 
 
-@one_fast("shared", [0.7, 0.0])
+@others_nightly("shared", [0.7, 0.0])
 def test_simulated_power_is_the_planned_one(shared: float) -> None:
     row = simulation.power_row((0.5, 0.4), shared, 1000, np.random.default_rng(4))
     assert row.holds, row

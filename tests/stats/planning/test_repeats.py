@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import planning as simulation
-from tests.tiers import one_fast
 
 from refusal_index.stats import (
     PlanningScenario,
@@ -89,7 +88,8 @@ def test_bad_arguments_are_refused(call, message: str) -> None:
         call()
 
 
-@one_fast("repeats", simulation.REPEATS, ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("repeats", simulation.REPEATS, ids=str)
 def test_simulated_scatter_is_as_planned(repeats) -> None:
     scenario, refusal_slope, error_slope, n, repeated = repeats
     rng = np.random.default_rng(4)

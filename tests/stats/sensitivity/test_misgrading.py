@@ -6,10 +6,10 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import misgrading as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import one_fast
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
@@ -30,7 +30,6 @@ def graded(cells, f_c, f_w) -> ContingencyTable:
     return ContingencyTable(*np.round(np.array(groups).ravel(), 6))
 
 
-@settings(deadline=None)
 @given(HUNDREDS, *[st.tuples(PERCENT, PERCENT)] * 2)
 def test_exact_shares_are_corrected_exactly(hundreds, f_c, f_w) -> None:
     cells = np.array(hundreds) * 100
@@ -58,7 +57,6 @@ def test_what_a_grader_makes_of_an_index_against_facts(rate: float, seen: float)
     assert correct_misgrading(table, rate, rate).estimate == pytest.approx(0.492, abs=1e-5)
 
 
-@settings(deadline=None)
 @given(HUNDREDS)
 def test_a_faultless_grader_needs_no_correction(counts) -> None:
     result, plain = correct_misgrading(ContingencyTable(*counts), 0, 0), refusal_index(ContingencyTable(*counts))
@@ -101,7 +99,6 @@ def test_guessing_is_undone() -> None:
     assert correct_guessing(table, 4) == correct_misgrading(table, 0, 0.25)
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.tuples(*[st.integers(20, 400)] * 4), *[st.tuples(st.floats(0, 0.08), st.floats(0, 0.08))] * 2)
 def test_range_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
@@ -135,7 +132,6 @@ def test_rates_that_may_differ_leave_more_open_against_facts(counts, same_rates:
     assert (bounds.low, bounds.high) == pytest.approx((low, high), abs=5e-4)
 
 
-@settings(deadline=None, max_examples=40)
 @given(st.tuples(*[st.integers(0, 400)] * 4), *[st.tuples(st.floats(0, 0.2), st.floats(0, 0.2))] * 2)
 def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
@@ -172,7 +168,6 @@ def test_the_reason_of_a_range_is_that_of_the_corner_that_is_undefined() -> None
     assert bounds.reason == "negative_cell:refused_right+answered_right"
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=8, max_size=8))
 def test_labels_of_the_whole_run_give_back_what_the_person_said(cells) -> None:
     by_group = np.array(cells).reshape(2, 2, 2)  # refused or answered, graded wrong or right, is wrong or right
@@ -184,7 +179,6 @@ def test_labels_of_the_whole_run_give_back_what_the_person_said(cells) -> None:
     assert result.estimate == pytest.approx(refusal_index(ContingencyTable(*truth.tolist())).estimate, abs=1e-8)
 
 
-@settings(deadline=None)
 @given(st.tuples(*[st.integers(1, 60)] * 4), st.integers(2, 9))
 def test_a_slice_may_hold_any_number_of_each_grade(labels, factor: int) -> None:
     table = ContingencyTable(220, 60, 180, 540)
@@ -248,7 +242,7 @@ def test_fewer_labels_give_a_wider_interval() -> None:
     assert many == pytest.approx(known, abs=0.02)
 
 
-@one_fast("design", simulation.DESIGNS)
+@others_nightly("design", simulation.DESIGNS)
 def test_simulated_bias_and_coverage(design: str) -> None:
     for row in simulation.design_rows(design, simulation.SCENARIOS[0], 200, np.random.default_rng(3)):
         assert row.holds, row

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
@@ -44,7 +44,6 @@ def test_bounds_of_all_small_tables_against_brute_force(missing: tuple[int, int,
             assert (bounds.status == "boundary") == (-1 in (bounds.low, bounds.high) or 1 in (bounds.low, bounds.high))
 
 
-@settings(deadline=None, max_examples=50)
 @given(COUNTS, st.integers(0, 12), st.integers(0, 6), st.integers(0, 4))
 def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int, unknown_answered: int) -> None:
     indices = refusal_index_many(*completions(counts, unknown_refused, unscored, unknown_answered).T)
@@ -55,7 +54,6 @@ def test_bounds_against_brute_force(counts, unknown_refused: int, unscored: int,
     assert bounds.low_table.n == bounds.high_table.n == sum(counts) + missing
 
 
-@settings(deadline=None, max_examples=50)
 @given(COUNTS, *[st.integers(0, 40)] * 3, st.sampled_from(["refused", "either", "answered"]), st.integers(0, 3))
 def test_bounds_shrink_as_answers_come(counts, refused: int, either: int, answered: int, came: str, cell: int) -> None:
     before = missing_bounds(ContingencyTable(*counts), refused + 1, either + 1, answered + 1)
@@ -85,7 +83,6 @@ def test_bounds_against_facts(share: float, low: float, high: float) -> None:
     assert (bounds.low, bounds.high) == pytest.approx((low, high), abs=0.002)
 
 
-@settings(deadline=None)
 @given(COUNTS, st.integers(0, 30), st.integers(0, 30))
 def test_bounds_widen_with_what_is_missing(counts, unknown_refused: int, unscored: int) -> None:
     table = ContingencyTable(*counts)
@@ -166,7 +163,6 @@ def test_scoring_rules_against_their_tables() -> None:
         assert tables[f"{prefix}_highest"] == tuple(every[indices.argmax()])
 
 
-@settings(deadline=None)
 @given(st.tuples(*[st.integers(0, 60)] * 8))
 def test_scoring_rules_give_the_index_of_their_tables_and_the_bounds_hold_them(counts) -> None:
     results = dict(scoring_rules(OutcomeCounts(*counts)))

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import topics as simulation
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import chi2, nchypergeom_fisher, norm
-from tests.tiers import one_fast
+from tests.tiers import dear_examples
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
@@ -64,7 +64,6 @@ def test_topics_of_the_same_rates_against_r() -> None:
     assert odds_ratio(within_topics(*tables).rho, tables[0]) == pytest.approx(2.79405771374, rel=2e-4)
 
 
-@settings(deadline=None)
 @given(st.tuples(*[st.integers(200, 3000)] * 4))
 def test_a_single_large_topic_is_the_plain_index(counts) -> None:
     result, plain = within_topics(counts), refusal_index(ContingencyTable(*counts))
@@ -75,7 +74,7 @@ def test_a_single_large_topic_is_the_plain_index(counts) -> None:
     assert interval.high - interval.low == pytest.approx(profile.high - profile.low, rel=0.06)
 
 
-@settings(deadline=None, max_examples=20)
+@dear_examples(0.8)
 @given(st.lists(st.tuples(*[st.integers(1, 20)] * 4), min_size=1, max_size=4), st.randoms())
 def test_neither_the_order_nor_the_names_of_topics_matter(tables, random) -> None:
     shuffled = random.sample(tables, len(tables))
@@ -85,7 +84,7 @@ def test_neither_the_order_nor_the_names_of_topics_matter(tables, random) -> Non
     assert sorted(table.counts for table in renamed.tables.values()) == sorted(tables)
 
 
-@settings(deadline=None, max_examples=20)
+@dear_examples(0.8)
 @given(st.lists(st.tuples(*[st.integers(1, 20)] * 4), min_size=1, max_size=4))
 def test_exchanging_refused_and_answered_turns_the_sign(tables) -> None:
     result, turned = within_topics(*tables), within_topics(*[(c, d, a, b) for a, b, c, d in tables])
@@ -131,7 +130,8 @@ def test_no_topic_that_says_anything_is_undefined() -> None:
     assert np.isnan(result.confidence_interval()).all()
 
 
-@one_fast("scenario", simulation.SCENARIOS, ids=lambda s: f"{s.n_topics} of {s.n_questions}")
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", simulation.SCENARIOS, ids=lambda s: f"{s.n_topics} of {s.n_questions}")
 def test_simulated_bias_and_coverage_against_facts(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 100, np.random.default_rng(6)):
         assert row.holds, row

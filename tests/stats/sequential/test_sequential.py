@@ -10,7 +10,7 @@ from benchmarks.coverage.corrected_index import both
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal, norm
-from tests.tiers import one_fast
+from tests.tiers import dear_examples, others_nightly
 
 from refusal_index.outcomes import stopping
 from refusal_index.stats import AtLook, GroupSequential
@@ -63,6 +63,7 @@ def test_one_look_is_an_ordinary_test() -> None:
     assert design.pvalue(700, 2.3) == pytest.approx(norm.sf(2.3), rel=1e-9)
 
 
+@dear_examples(0.2)
 @given(st.integers(1, 12), st.floats(0.001, 0.2))
 def test_a_boundary_is_crossed_as_often_as_stated(looks: int, alpha: float) -> None:
     design = GroupSequential.planned(1200, looks, alpha)
@@ -130,7 +131,7 @@ def test_simulated_size_power_and_questions_against_facts() -> None:
     assert [row for row in rows if not row.holds] == []
 
 
-@one_fast("replicates", [20, 400])
+@others_nightly("replicates", [20, 400])
 def test_looks_at_repeated_draws_keep_coverage_and_size(replicates: int) -> None:
     margins = both(2, 0.4, 0.55)
     found = list(
