@@ -29,9 +29,11 @@ from refusal_index.outcomes.summary import summarise, summary_document, with_con
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
 from refusal_index.report.text import percent
+from refusal_index.studies import ranking_stability
 from refusal_index.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores
+from tests.tiers import dear_examples
 
 SLACK = 1e-9
 RATES = st.sampled_from((0.02, 0.2, 0.5, 0.9))
@@ -96,6 +98,7 @@ def run_of(table: pl.DataFrame) -> ComparedRun:
     return run
 
 
+@dear_examples(0.6)
 @given(outcomes("a"), st.booleans())
 def test_property_every_number_of_a_run_lies_in_its_interval(table, is_deterministic):
     scored = with_scores(run_of(table))
@@ -106,6 +109,7 @@ def test_property_every_number_of_a_run_lies_in_its_interval(table, is_determini
             check(one.name, Found(one.estimate, one.low, one.high, one.reason))
 
 
+@dear_examples(0.6)
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interval(first, second, metric):
     runs = [run_of(first), run_of(second)]
@@ -114,6 +118,7 @@ def test_property_every_number_of_a_comparison_and_a_ranking_lies_in_its_interva
         check_document(rank_all(runs, CompareOptions(variant="low", metric=metric)).to_document())
 
 
+@dear_examples(0.4)
 @given(outcomes("a"), outcomes("b"), st.sampled_from(("refusal_index", "corrected_refusal_index")))
 def test_property_every_number_of_a_gate_lies_between_its_limits(first, second, metric):
     policy = Policy(metric=metric, at_least={metric: 0.0}, variant="low", max_missing=0.99)
@@ -224,6 +229,7 @@ def of_scores(score: np.ndarray, refused: np.ndarray, wrong: np.ndarray) -> Iter
     yield "compare_with_refusals", stats.compare_with_refusals(score, refused, wrong)
 
 
+@dear_examples(0.6)
 @given(SEEDS, st.integers(3, 40), RATES, st.sampled_from((0, 0.5, 1)))
 def test_property_every_estimate_lies_in_its_interval(seed, n, rate, noise):
     for name, returned in calls(np.random.default_rng(seed), n, rate, noise):
@@ -301,7 +307,8 @@ def runs(tmp_path_factory) -> list[ComparedRun]:
 
 
 @pytest.mark.parametrize("name", STUDY_NAMES)
-def test_property_every_number_of_a_study_lies_in_its_interval(runs, name):
+def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monkeypatch):
+    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 20)  # of which no estimate depends
     try:
         frame = study_spec(name).make(runs, StudyOptions()).frame
     except NotPossibleError:

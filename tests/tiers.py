@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings
 
 
-def dear_examples(share: float) -> settings:
+def dear_examples(share: float, **options: Any) -> settings:
     """Give a property whose examples are dear a share of those that its tier takes of others."""
-    return settings(max_examples=max(1, round(share * settings().max_examples)))
+    return settings(max_examples=max(1, round(share * settings().max_examples)), **options)
 
 
 def one_fast(names: str | Sequence[str], values: Iterable[Any], **options: Any) -> pytest.MarkDecorator:

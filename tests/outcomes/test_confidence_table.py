@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import dear_examples
 
 from refusal_index.datasets.imports.confidence import (
     MINUS_LOG_PROBABILITY,
@@ -378,6 +379,7 @@ class TestWriting:
         write_confidence(table, tmp_path / f"t.{suffix}")
         assert read_scores(tmp_path / f"t.{suffix}").equals(table)
 
+    @dear_examples(0.4)  # each in every format
     @given(
         st.lists(
             st.tuples(st.text(min_size=1).filter(str.strip), st.floats(0, 1) | st.none(), st.booleans() | st.none()),

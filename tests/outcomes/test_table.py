@@ -12,8 +12,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from tests.tiers import dear_examples
 
 from refusal_index.outcomes import Grade, Outcome, Question, files
 from refusal_index.outcomes.errors import NotWrittenError
@@ -73,7 +74,7 @@ def written(path: Path, text: str, encoding: str = "utf-8") -> Path:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@dear_examples(0.4, suppress_health_check=[HealthCheck.function_scoped_fixture])  # in each of the formats
 @given(rows=rows)
 def test_property_every_format_gives_back_exactly_what_was_written(tmp_path, suffix, rows):
     table = outcome_table(rows)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.tiers import others_nightly
 
 from refusal_index.stats import metrics, refusal_index
 from refusal_index.stats.change_point import _splits
@@ -25,7 +26,7 @@ def share(reached: list[bool]) -> float:
     return float(np.mean(reached))
 
 
-@pytest.mark.parametrize("metric", ["refusal_rate", "refusal_index", "error_rate"])
+@others_nightly("metric", ["refusal_index", "refusal_rate", "error_rate"])
 def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
     rng = np.random.default_rng(1)
     found = [metric_over_steps(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]
@@ -33,7 +34,7 @@ def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
     assert 0.015 < rejected < 0.09  # two Monte-Carlo errors are .025
 
 
-@pytest.mark.parametrize("metric", ["refusal_rate", "refusal_index"])
+@others_nightly("metric", ["refusal_index", "refusal_rate"])
 def test_the_bands_hold_all_true_values_at_once(metric: str):
     rng = np.random.default_rng(3)
     many = steps(1, 1_000_000, rng)

@@ -18,14 +18,14 @@ from refusal_index.studies.scores import COMPARED
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()
-SHUFFLES = 120
+SHUFFLES = 60
 NAMES = ("a", "b", "c", "d")
 
 
 @pytest.fixture
 def few_shuffles(monkeypatch):
     """For what does not depend on how many random rankings there are."""
-    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 20)
+    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 5)
 
 
 @pytest.fixture(scope="module")

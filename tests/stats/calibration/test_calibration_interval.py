@@ -26,7 +26,7 @@ def test_the_gaps_are_those_of_the_bins_also_of_frequencies_at_their_ends() -> N
     # 0.07 * 100 is not 7 in floating point; with so many questions the interval is next to the estimate.
     share = np.repeat(np.arange(101) / 100, 400)
     right = np.tile(np.arange(400) < 100, 101)
-    found = calibration_error_interval(share, right, n_bins=100, rng=0, n_resamples=200)
+    found = calibration_error_interval(share, right, n_bins=100, rng=0, n_resamples=100)
     error = expected_calibration_error(share, right, n_bins=100).estimate
     assert error == pytest.approx(np.mean(np.abs(np.arange(101) / 100 - 0.25)), abs=1e-3)
     assert found.low == pytest.approx(error, abs=0.01)

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
+from tests.tiers import others_nightly
 
 from refusal_index.stats.calibration.risk_control import RiskThreshold, risk_controlling_threshold
 
@@ -85,7 +86,7 @@ PROFILES = {
 }
 
 
-@pytest.mark.parametrize("name", PROFILES)
+@others_nightly("name", PROFILES)
 def test_the_bound_holds_in_the_stated_share_of_samples(name: str) -> None:
     rng, risk, broken = np.random.default_rng(5), PROFILES[name], 0
     for _ in range(1000):

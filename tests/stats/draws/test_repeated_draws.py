@@ -415,7 +415,7 @@ def test_an_empty_cell_over_clusters_counts_them_as_one_question_each() -> None:
     assert lows[1] == pytest.approx(effective.confidence_interval().low, abs=0.05)
 
 
-@pytest.mark.parametrize("rates", simulation.SEVERAL_PROMPTS)
+@others_nightly("rates", simulation.SEVERAL_PROMPTS)
 def test_coverage_of_prompts_of_which_one_has_an_empty_cell(rates) -> None:
     for row in simulation.joint_rows(rates, 1000, 60, np.random.default_rng(5)):
         assert row.holds, row
@@ -642,7 +642,8 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@others_nightly("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
+@pytest.mark.nightly
+@pytest.mark.parametrize("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import others_nightly
 
 from refusal_index.stats import ContingencyTable, labels_for_half_width, prediction_powered
 from refusal_index.stats.sensitivity.label_plan import equal_numbers
@@ -11,7 +12,7 @@ from refusal_index.stats.sensitivity.label_plan import equal_numbers
 TABLE = ContingencyTable(900, 100, 700, 300)
 
 
-@pytest.mark.parametrize("half_width", [0.12, 0.09])
+@others_nightly("half_width", [0.12, 0.09])
 def test_a_plan_comes_true_on_average(half_width: float) -> None:
     rng = np.random.default_rng(5)
     f_c, f_w = 0.1, 0.01
@@ -20,7 +21,7 @@ def test_a_plan_comes_true_on_average(half_width: float) -> None:
     refused, graded = codes < 2, codes % 2 == 0
     drawn = equal_numbers(np.array(TABLE.counts), plan.n)
     widths = []
-    for _ in range(300):
+    for _ in range(150):
         # Truth given the grade: of those graded wrong so many are right, and the other way round.
         wrong_share = [(np.mean(graded[group]) - f_c) / (1 - f_c - f_w) for group in (refused, ~refused)]
         wrong = np.where(refused, *wrong_share)

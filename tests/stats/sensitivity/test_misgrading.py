@@ -9,7 +9,7 @@ from benchmarks.coverage import misgrading as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
-from tests.tiers import others_nightly
+from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
@@ -132,6 +132,7 @@ def test_rates_that_may_differ_leave_more_open_against_facts(counts, same_rates:
     assert (bounds.low, bounds.high) == pytest.approx((low, high), abs=5e-4)
 
 
+@dear_examples(0.6)
 @given(st.tuples(*[st.integers(0, 400)] * 4), *[st.tuples(st.floats(0, 0.2), st.floats(0, 0.2))] * 2)
 def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
