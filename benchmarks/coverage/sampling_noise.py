@@ -33,7 +33,7 @@ def correlation_rows(n_models: int, replicates: int, rng: np.random.Generator) -
     root = np.linalg.cholesky(errors)
     plain, corrected, reliable = [], [], []
     for _ in range(replicates):
-        x, y = rng.multivariate_normal([0, 0], [[0.5, 0.3], [0.3, 0.5]], size=n_models).T
+        x, y = rng.multivariate_normal([0, 0], [[0.5, 0.3], [0.3, 0.5]], size=n_models, method="cholesky").T
         first, other = root @ rng.standard_normal(n_models), root @ rng.standard_normal(n_models)
         found = disattenuated_correlation(x + first, y + 0.8 * first + 0.6 * other, errors, errors, 0.8 * errors)
         if found.estimate is not None and found.observed is not None and found.first.estimate is not None:
