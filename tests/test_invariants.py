@@ -29,7 +29,7 @@ from refusal_index.outcomes.summary import summarise, summary_document, with_con
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
 from refusal_index.report.text import percent
-from refusal_index.studies import ranking_stability
+from refusal_index.studies import grading_sensitivity, ranking_stability
 from refusal_index.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record, with_scores
@@ -308,7 +308,9 @@ def runs(tmp_path_factory) -> list[ComparedRun]:
 
 @pytest.mark.parametrize("name", STUDY_NAMES)
 def test_property_every_number_of_a_study_lies_in_its_interval(runs, name, monkeypatch):
-    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 20)  # of which no estimate depends
+    # Neither estimates nor the order of the ends depend on how many there are.
+    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 20)
+    monkeypatch.setattr(grading_sensitivity, "_RESAMPLES", 200)
     try:
         frame = study_spec(name).make(runs, StudyOptions()).frame
     except NotPossibleError:

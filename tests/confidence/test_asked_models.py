@@ -21,6 +21,7 @@ from refusal_index.outcomes.confidence import read_confidence
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
 from tests.confidence import answering
 from tests.evaluation.models import ASKED, LOCAL, ROWS
+from tests.tiers import one_fast
 
 METHODS = ["p-true", "verbalised-number", "verbalised-words", "verbalised-number-after", "verbalised-words-after"]
 STATING = "python:tests.confidence.answering:stating"
@@ -95,7 +96,7 @@ def test_nothing_is_asked_twice_and_the_methods_share_the_forced_answers():
     assert again.usage.requests == 0
 
 
-@pytest.mark.parametrize("name", METHODS)
+@one_fast("name", METHODS)
 def test_what_is_asked_are_the_words_of_the_prompt(name):
     run = ri.evaluate(STATING, ROWS, **LOCAL)
     measured(run.path, name)

@@ -41,7 +41,7 @@ def test_no_errors_leave_the_index_as_it_is_and_more_move_it_away_from_zero():
     assert len(both) == len(RATES)
 
 
-def test_impossible_rates_are_undefined_and_said():
+def test_impossible_rates_are_undefined_and_said(few_resamples):
     # 1 in 100 answers graded right: a grader that passes 5 in 100 wrong ones cannot have passed so few.
     n = 400
     refused, wrong = np.arange(n) % 2 == 0, np.arange(n) % 100 > 1
@@ -93,5 +93,5 @@ def test_a_run_without_an_index_is_said():
         make([silent], OPTIONS)
 
 
-def test_it_draws_and_prints_names_that_are_code_elsewhere():
+def test_it_draws_and_prints_names_that_are_code_elsewhere(few_resamples):
     check_files(make([make_run(HOSTILE, n=150), make_run("b", n=150, seed=1, rho=-0.3)], OPTIONS))

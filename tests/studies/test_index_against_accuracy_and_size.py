@@ -74,7 +74,7 @@ def test_a_single_variant_keeps_its_own_intervals():
     assert (row["value_low"], row["value_high"]) == pytest.approx((middle - half, middle + half), abs=1e-6)
 
 
-def test_too_few_models_is_said_and_simpleqa_brings_the_papers(runs):
+def test_too_few_models_is_said_and_simpleqa_brings_the_papers(runs, few_resamples):
     with pytest.raises(NotPossibleError, match="three models or more"):
         index_and_accuracy.make(runs[:2], OPTIONS)
     study = index_and_accuracy.make([made_run("openai/gpt-x", dataset="simpleqa", n=80)], OPTIONS)
@@ -173,7 +173,7 @@ def test_size_on_simpleqa_stands_among_the_papers():
     assert frame.filter(source="run")["parameters_billion"].to_list() == [72]
 
 
-def test_names_of_others_are_drawn(runs):
+def test_names_of_others_are_drawn(runs, few_resamples):
     study = index_and_accuracy.make([*runs[:2], made_run(HOSTILE, n=100, seed=9)], OPTIONS)
     figure = study.figure()
     figure.draw_without_rendering()

@@ -22,12 +22,6 @@ SHUFFLES = 60
 NAMES = ("a", "b", "c", "d")
 
 
-@pytest.fixture
-def few_shuffles(monkeypatch):
-    """For what does not depend on how many random rankings there are."""
-    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 5)
-
-
 @pytest.fixture(scope="module")
 def models():
     return [make_run(name, rho=0.2 * i, error=0.2 - 0.3 * i, n=300, seed=i) for i, name in enumerate(NAMES)]
@@ -113,7 +107,7 @@ def test_random_rankings_agree_as_theory_says(study):
     assert row["random_kendall_w_low"] < row["random_kendall_w"] < row["random_kendall_w_high"]
 
 
-def test_the_same_seed_gives_the_same_frame(models, few_shuffles):
+def test_the_same_seed_gives_the_same_frame(models, few_resamples):
     scores = grid_of(models, 1.0).scores
     assert stability_frame(scores, 1).equals(stability_frame(scores, 1))
     assert not stability_frame(scores, 1).equals(stability_frame(scores, 2))
@@ -142,7 +136,7 @@ def test_the_ceiling_of_w_is_below_one_and_above_w_of_settings_that_disagree(stu
     )
 
 
-def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_shuffles):
+def test_a_setting_that_a_model_lacks_or_in_which_it_has_no_index_is_left_out_and_said(models, few_resamples):
     unfinished = make_run("e", variants=("low", "normal"), n=300, seed=8)
     study = make([*models, unfinished], OPTIONS)
     assert study.frame["n_settings"].unique().to_list() == [2]
@@ -164,5 +158,5 @@ def test_one_model_or_one_setting_is_said_in_a_sentence(models):
 
 
 @pytest.mark.slow
-def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_shuffles):
+def test_it_draws_and_prints_names_that_are_code_elsewhere(models, few_resamples):
     check_files(make([*models[:2], make_run(HOSTILE, seed=5, n=300)], OPTIONS))

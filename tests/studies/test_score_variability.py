@@ -108,7 +108,7 @@ def test_the_same_seed_gives_the_same_intervals(runs, study):
     assert not score_variability.make(runs, StudyOptions(seed=1)).frame.equals(study.frame)
 
 
-def test_a_mean_that_cannot_be_told_from_zero_is_said_and_not_averaged():
+def test_a_mean_that_cannot_be_told_from_zero_is_said_and_not_averaged(few_resamples):
     runs = [made_run("none", rho=0.0, n=300), made_run("some", rho=0.6, n=300, seed=3)]
     study = score_variability.make(runs, OPTIONS)
     assert any(note.startswith("The mean of RI cannot be told from 0 for none:") for note in study.notes)
@@ -174,7 +174,7 @@ def test_the_interval_of_the_ratio_takes_chance_out():
     assert covered >= 0.93 * 150
 
 
-def test_what_chance_alone_spreads_is_the_spread_of_a_metric_that_no_prompt_moves():
+def test_what_chance_alone_spreads_is_the_spread_of_a_metric_that_no_prompt_moves(few_resamples):
     """Prompts that are independent repetitions of one: all of their spread is chance."""
     found, chance = [], []
     for seed in range(6):

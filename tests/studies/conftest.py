@@ -1,0 +1,12 @@
+"""Cheaper studies, for tests of what does not depend on how often questions are drawn again."""
+
+import pytest
+
+from refusal_index.studies import grading_sensitivity, ranking_stability, resampling
+
+
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resampling, "RESAMPLES", 200)
+    monkeypatch.setattr(grading_sensitivity, "_RESAMPLES", 200)
+    monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 5)
