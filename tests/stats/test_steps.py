@@ -26,7 +26,7 @@ def share(reached: list[bool]) -> float:
     return float(np.mean(reached))
 
 
-@others_nightly("metric", ["refusal_index", "refusal_rate", "error_rate"])
+@others_nightly("metric", ["refusal_rate", "refusal_index", "error_rate"])
 def test_of_equal_steps_about_one_in_twenty_shows_a_change(metric: str):
     rng = np.random.default_rng(1)
     found = [metric_over_steps(*steps(8, 300, rng), metric=metric, n_resamples=1000, rng=2) for _ in range(300)]

@@ -22,6 +22,11 @@ def runs():
     return [made_run(f"m{i}", rho=0.15 * i, right=0.2 + 0.1 * i, n=250, seed=i) for i in range(5)]
 
 
+@pytest.fixture(scope="module")
+def study(runs):
+    return index_and_accuracy.make(runs, OPTIONS)
+
+
 def test_a_line_is_that_of_scipy():
     rng = np.random.default_rng(1)
     x = rng.uniform(size=12)
@@ -46,15 +51,14 @@ def test_no_line_through_two_points_or_without_spread():
     assert perfect.r_squared == pytest.approx(1)
 
 
-def test_points_are_joint_indices_and_mean_accuracies(runs):
-    frame = index_and_accuracy.make(runs, OPTIONS).frame
+def test_points_are_joint_indices_and_mean_accuracies(runs, study):
+    frame, indices = study.frame, [run_index(run, OPTIONS) for run in runs]
     for metric in index_and_accuracy.METRICS:
         own = frame.filter(metric=metric)
-        for run, row in zip(runs, own.iter_rows(named=True), strict=True):
+        for run, overall, row in zip(runs, indices, own.iter_rows(named=True), strict=True):
             values = [rates(outcomes)[metric] for outcomes in run.variants.values()]
             assert row["value"] == pytest.approx(np.mean(values))
             assert row["value_low"] < row["value"] < row["value_high"]
-            overall = run_index(run, OPTIONS)
             index = overall.index
             assert (row["refusal_index"], row["low"], row["high"]) == (index.estimate, index.low, index.high)
             assert row["mean_refusal_index"] == overall.mean
@@ -93,8 +97,8 @@ def test_a_run_without_an_index_is_left_out(runs):
     assert any("undefined: never" in note for note in study.notes)
 
 
-def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_only(runs):
-    before = index_and_accuracy.make(runs, OPTIONS)
+def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_only(runs, study):
+    before = study
     rare = made_run("rare", rho=0.999, right=0.05, n=60, variants=["low"])
     study = index_and_accuracy.make([*runs, rare], OPTIONS)
     for metric in index_and_accuracy.METRICS:
@@ -110,8 +114,8 @@ def test_a_run_with_an_empty_cell_is_drawn_apart_and_is_in_the_second_numbers_on
     assert all("With 1 more, at the boundary" in note for note in study.notes if "R squared" in note)
 
 
-def test_the_noise_ceiling_is_the_product_of_both_reliabilities_by_resampled_questions(runs):
-    rows = index_and_accuracy.make(runs, OPTIONS).frame.filter(metric="refusal_rate")
+def test_the_noise_ceiling_is_the_product_of_both_reliabilities_by_resampled_questions(runs, study):
+    rows = study.frame.filter(metric="refusal_rate")
     refused = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs]).mean(axis=1)
     wrong = np.array([[t["wrong"].to_numpy() for t in run.variants.values()] for run in runs])
     variants = np.array([[t["refused"].to_numpy() for t in run.variants.values()] for run in runs])

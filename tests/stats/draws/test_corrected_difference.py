@@ -57,7 +57,7 @@ def resampled_differences(first, second, samples) -> np.ndarray:
 
 def test_paired_interval_and_pvalue_against_their_definition() -> None:
     first, second, rng = model(3, 250, 1), model(2, 250, 2, rho=0.4), RNG(8)
-    samples = [(i, i) for i in rng.integers(0, 250, (250, 250))]
+    samples = [(i, i) for i in rng.integers(0, 250, (500, 250))]
     expected = resampled_differences(first, second, samples)
     found = compared(first, second)
     assert found.confidence_interval(0.8) == pytest.approx(tuple(np.quantile(expected, [0.1, 0.9])), abs=0.025)
@@ -76,9 +76,10 @@ def unpaired(first, second) -> list[tuple[np.ndarray, ...]]:
     return wide
 
 
+@pytest.mark.slow
 def test_unpaired_interval_against_its_definition_and_wider_than_paired() -> None:
     first, second, rng = model(3, 250, 1), model(3, 200, 2), RNG(8)
-    samples = [(rng.integers(0, 250, 250), rng.integers(0, 200, 200)) for _ in range(250)]
+    samples = [(rng.integers(0, 250, 250), rng.integers(0, 200, 200)) for _ in range(500)]
     expected = np.quantile(resampled_differences(first, second, samples), [0.1, 0.9])
     found = compared(*unpaired(first, second))
     assert found.n_shared == 0

@@ -481,7 +481,7 @@ def test_answers_of_the_first_pass_are_not_taken_for_forced_ones() -> None:
 def test_interval_against_resampled_questions() -> None:
     refused, wrong, scored, single = two_phase(5)
     rng, found = np.random.default_rng(8), []
-    for _ in range(400):
+    for _ in range(200):
         i = np.concatenate([rng.integers(0, 500, 500), rng.integers(500, 3000, 2500)])
         drawn = corrected_refusal_index(refused[:, i], wrong[:, i], scored[:, i], single=(single[0][i], single[1][i]))
         found.append(drawn.estimate)
