@@ -5,6 +5,8 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage import planning as simulation
+from benchmarks.coverage.corrected_index import Scenario as Drawn
+from benchmarks.coverage.corrected_index import corrected, draw, probit
 
 from refusal_index.stats import (
     PlanningScenario,
@@ -86,6 +88,17 @@ def test_what_cannot_be_planned_says_why(scenario, requests: float, status: str,
 def test_bad_arguments_are_refused(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(("scenario", "slopes"), [(SCENARIO, (2, 2)), (PlanningScenario(0.3, 0.7, 0.3), (1, 3))])
+@pytest.mark.parametrize("repeated", [100_000, 20_000])
+def test_half_width_against_the_interval_of_one_large_sample(scenario, slopes, repeated: int) -> None:
+    rates, rho = (scenario.refusal_rate, scenario.error_rate), 2 * math.sin(math.pi / 6 * scenario.refusal_index)
+    run = Drawn("", 100_000, *map(probit, slopes, rates), rho=rho, n_repeated=repeated)
+    low, high = corrected(draw(run, np.random.default_rng(3))).confidence_interval()
+    plan = repeats_half_width(scenario, 100_000, repeated, refusal_slope=slopes[0], error_slope=slopes[1])
+    # A standard deviation that 20,000 questions estimate errs by about 1 %.
+    assert plan.half_width == pytest.approx((high - low) / 2, rel=0.02)
 
 
 @pytest.mark.nightly
