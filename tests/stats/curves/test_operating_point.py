@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from refusal_index import ContingencyTable
+from refusal_index.stats import refusal_index_many
 from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
 from refusal_index.stats.planning.scenario import PlanningScenario
 
@@ -78,6 +79,17 @@ def test_a_model_at_its_best_has_a_regret_that_may_be_zero() -> None:
     low, high = point.confidence_interval(rng=3)
     assert low == 0
     assert 0 < high < 1e-4
+
+
+def test_interval_of_the_regret_against_a_grid_over_posterior_draws() -> None:
+    counts = np.array([900, 300, 600, 1200])
+    cells = np.random.default_rng(8).dirichlet(counts + 0.5, 1000).T
+    rho = 2 * np.sin(np.pi / 6 * refusal_index_many(*np.round(1e9 * cells)))
+    along = utility_at(np.linspace(0, 1, 201), rho[:, np.newaxis], (cells[0] + cells[2])[:, np.newaxis], 1.0)
+    regrets = along.max(axis=1) - (cells[3] - cells[2])
+    interval = best_operating_point(ContingencyTable(*counts.tolist()), 1).confidence_interval(rng=1)
+    # An end of 1,000 draws errs by .08 of their standard deviation.
+    assert interval == pytest.approx(tuple(np.quantile(regrets, [0.025, 0.975])), abs=0.3 * regrets.std())
 
 
 def test_a_table_at_the_boundary_and_one_without_a_curve() -> None:

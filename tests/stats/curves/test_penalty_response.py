@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.special import ndtri
+from tests.tiers import others_nightly
 
 from refusal_index.stats import ContingencyTable, best_operating_point, best_refusal_rate, response_to_penalty
 
@@ -41,6 +42,19 @@ def test_two_prompts_alike_have_the_best_points_of_their_one_table() -> None:
         assert point.best_utility.estimate == pytest.approx(expected.utility, abs=1e-9)
         assert point.utility.estimate == pytest.approx(expected.utility_today, abs=1e-12)
         assert point.best_refusal_rate.low < expected.refusal_rate < point.best_refusal_rate.high
+
+
+def test_intervals_of_the_move_and_of_what_is_earned_against_closed_forms() -> None:
+    refused, wrong = asked(0.5, 0.6, [0.3, 0.6], 2000, 7)
+    found = response_to_penalty(refused, wrong, [0.5, 0.75], rng=1)
+    # Means of what each question adds: to the share refused, and to what is earned at a price of 3.
+    moved = refused[1].astype(float) - refused[0]
+    earned = np.where(refused[1], 0.0, np.where(wrong[1], -3.0, 1.0))
+    for estimate, values in ((found.move, moved), (found.points[1].utility, earned)):
+        assert estimate.estimate == pytest.approx(values.mean(), abs=1e-12)
+        # An end of 2,000 resamples errs by .06 standard errors.
+        reach = 1.96 * values.std() / np.sqrt(2000)
+        assert (estimate.low, estimate.high) == pytest.approx(values.mean() + np.array([-reach, reach]), abs=reach / 8)
 
 
 def test_targets_are_put_in_rising_order_with_their_rows() -> None:
@@ -87,8 +101,8 @@ def test_targets_that_are_none_are_refused(targets) -> None:
         response_to_penalty([[True, False]] * 2, [[True, False]] * 2, targets)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("rates", "n"), [((0.55, 0.65, 0.7, 0.7), 400), (None, 400), (None, 2000)])
+@pytest.mark.slow
+@others_nightly(("rates", "n"), [((0.55, 0.65, 0.7, 0.7), 400), (None, 400), (None, 2000)])
 def test_coverage_of_nominal_95_per_cent(rates, n: int) -> None:
     best = np.array([float(best_refusal_rate(0.5, 0.6, penalty)) for penalty in PENALTIES])
     own = best if rates is None else np.array(rates)
