@@ -123,7 +123,7 @@ def test_families_are_sorted_by_fit() -> None:
     assert next(result for result in results if result.family == "gaussian").pvalue < 0.01
 
 
-@dear_examples(0.6)
+@dear_examples(0.4)
 @given(st.integers(0, 1000), st.permutations(range(3)))
 def test_order_of_prompts_and_questions_does_not_matter(seed: int, order) -> None:
     refused, wrong = drawn(300, 0.4, seed)
@@ -164,6 +164,7 @@ def test_a_degenerate_prompt_is_left_out() -> None:
     assert (alone.status, alone.reason, alone.pvalue) == ("undefined", "fewer_than_two_tables", None)
 
 
+@dear_examples(0.6)
 @given(st.integers(0, 10_000), st.integers(2, 4), st.integers(3, 12))
 def test_a_handful_of_questions_gives_numbers_or_a_reason(seed: int, k: int, n: int) -> None:
     refused, wrong = np.random.default_rng(seed).random((2, k, n)) < 0.5

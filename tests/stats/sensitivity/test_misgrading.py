@@ -137,7 +137,7 @@ def test_rates_that_may_differ_leave_more_open_against_facts(counts, same_rates:
 def test_range_of_differing_rates_against_brute_force(counts, f_c, f_w) -> None:
     table, (f_c, f_w) = ContingencyTable(*counts), (sorted(f_c), sorted(f_w))
     bounds = misgrading_range(table, tuple(f_c), tuple(f_w))
-    rates = itertools.product(np.linspace(*f_c, 4), np.linspace(*f_c, 4), np.linspace(*f_w, 4), np.linspace(*f_w, 4))
+    rates = itertools.product(np.linspace(*f_c, 3), np.linspace(*f_c, 3), np.linspace(*f_w, 3), np.linspace(*f_w, 3))
     results = [correct_misgrading(table, (c1, c0), (w1, w0)) for c1, c0, w1, w0 in rates]
     found = [result.estimate for result in results if result.estimate is not None]
     if bounds.status == "undefined":
