@@ -11,6 +11,7 @@ from benchmarks.coverage import clusters as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import linalg, stats
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, SampledTable, SamplingDesign, clustered_covariance, metrics
@@ -281,14 +282,14 @@ def test_a_table_takes_no_clusters() -> None:
         refusal_index(ContingencyTable(1, 2, 3, 4), cluster=[1, 2])
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", [simulation.SCENARIOS[4], simulation.SCENARIOS[9]], ids=str)
+@pytest.mark.slow
+@others_nightly("scenario", [simulation.SCENARIOS[4], simulation.SCENARIOS[9]], ids=str)
 def test_coverage_of_one_run(scenario: simulation.Scenario) -> None:
     rows = list(simulation.of_one_run(scenario, 600, np.random.default_rng(1)))
     assert [f"{row.quantity}: {row.value}" for row in rows if not row.holds] == []
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_coverage_with_weights() -> None:
     assert all(row.holds for row in simulation.of_weights(600, np.random.default_rng(2)))
 

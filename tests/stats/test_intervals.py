@@ -244,8 +244,8 @@ def test_coverage(method: str, scenario) -> None:
     assert 0.935 < covered(method, scenario, replicates=2000) < 0.97
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", SCENARIOS[:2])
+@pytest.mark.slow
+@others_nightly("scenario", SCENARIOS[:2])
 @pytest.mark.parametrize("method", ["jeffreys", "bootstrap"])
 def test_coverage_of_the_resampling_methods(method: str, scenario) -> None:
     # The standard error of the share is .011, and the bootstrap's coverage is .92 to .96.

@@ -8,6 +8,7 @@ from benchmarks.coverage.calibration import SCENARIOS, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import mannwhitneyu, norm
+from tests.tiers import others_nightly
 
 from refusal_index.stats.calibration.auroc import auroc
 
@@ -117,8 +118,8 @@ def test_invalid_options_are_errors() -> None:
         result.confidence_interval(95)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("right", [0.05, 0.3])
+@pytest.mark.slow
+@others_nightly("right", [0.05, 0.3])
 def test_coverage_of_nominal_95_per_cent(right: float) -> None:
     chosen = tuple(scenario for scenario in SCENARIOS if scenario.right == right)
     for row in rows(400, np.random.default_rng(1), chosen):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.tiers import others_nightly
 
 from refusal_index.stats import expected_calibration_error
 from refusal_index.stats.calibration.calibration_interval import calibration_error_interval
@@ -62,8 +63,8 @@ def test_of_calibrated_scores_the_error_of_nought_is_covered() -> None:
     assert sum(interval.low == 0 for interval in found) >= 34
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
+@pytest.mark.slow
+@others_nightly(
     ("claim", "n", "error"),
     [
         (lambda p: p, 200, 0.0),

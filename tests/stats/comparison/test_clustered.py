@@ -171,7 +171,7 @@ def test_joint_indices_of_one_cluster_and_of_fewer_clusters_than_prompts() -> No
     assert (few.homogeneity.status, few.homogeneity.reason) == ("undefined", "fewer_clusters_than_variants")
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_coverage_of_two_runs_and_of_prompts() -> None:
     scenario = simulation.OF_SEVERAL[0]
     rng = np.random.default_rng(3)

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from benchmarks.coverage.joint_comparison import EQUAL, SCENARIOS, difference_rows, ranking_row
+from tests.tiers import others_nightly
 
 from refusal_index.stats import compare_joint, compare_metrics, joint_refusal_index, rank_joint, rank_runs
 
@@ -89,14 +90,14 @@ def test_arrays_of_another_shape_are_refused(refused, wrong, says) -> None:
         compare_joint(refused, wrong)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("index", [1, 2])
+@pytest.mark.slow
+@others_nightly("index", [1, 2])
 def test_coverage_and_size(index: int) -> None:
     for row in difference_rows(SCENARIOS[index], 400, np.random.default_rng(index)):
         assert row.holds, row
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_family_wise_error_of_a_ranking() -> None:
     row = ranking_row(EQUAL[0], 150, np.random.default_rng(1))
     assert row.holds, row

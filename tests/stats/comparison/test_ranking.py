@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from benchmarks.coverage import ranking as simulation
 from scipy.stats import norm
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
@@ -187,8 +188,8 @@ def test_errors_name_the_argument(options: dict, message: str) -> None:
         rank_runs(*runs(), **options)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", simulation.EQUAL, ids=str)
+@pytest.mark.slow
+@others_nightly("scenario", simulation.EQUAL, ids=str)
 def test_family_wise_error_of_equal_runs(scenario: simulation.Scenario) -> None:
     rows = list(simulation.equal_rows(scenario, 300, np.random.default_rng(12)))
     assert [row.quantity for row in rows if not row.holds] == []
@@ -196,7 +197,7 @@ def test_family_wise_error_of_equal_runs(scenario: simulation.Scenario) -> None:
     assert holm.value <= max_t.value < single.value
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_planted_differences_are_found_and_equals_left_tied() -> None:
     rows = list(simulation.planted_rows(simulation.PLANTED, 300, np.random.default_rng(13)))
     assert len(rows) == 6

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.stats import norm, power_divergence
+from tests.tiers import others_nightly
 
 from refusal_index.stats import compare_metrics, equal_index_test, rank_runs, upper_orthant
 
@@ -145,8 +146,8 @@ def test_a_ranking_tests_its_runs_at_the_boundary_by_the_same_test() -> None:
     assert rank_runs(refused, wrong, metric="refusal_rate").boundary_pairs == ()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(("shared", "stratified"), list(itertools.product((None, 0.7), (False, True))))
+@pytest.mark.slow
+@others_nightly(("shared", "stratified"), list(itertools.product((None, 0.7), (False, True))))
 def test_simulated_size_is_near_its_level(shared, stratified: bool) -> None:
     rows = list(simulation.sparse_rows(shared, 800, np.random.default_rng(3), stratified=stratified))
     assert all(row.holds for row in rows), rows

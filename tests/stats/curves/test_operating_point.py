@@ -6,6 +6,7 @@ from benchmarks.coverage import curves as simulation
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import norm
+from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import refusal_index_many
@@ -122,8 +123,8 @@ def test_impossible_arguments_are_errors() -> None:
         best_refusal_rate(2, 0.5, 1)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize(
+@pytest.mark.slow
+@others_nightly(
     "scenario", [(200, PlanningScenario(0.42, 0.6, 0.5), 1.0), (1000, simulation.at_its_best(0.5, 0.6, 1.0), 1.0)]
 )
 def test_coverage_of_the_regret(scenario) -> None:

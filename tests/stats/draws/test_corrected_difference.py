@@ -8,6 +8,7 @@ from benchmarks.coverage import corrected_difference as simulation
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.tiers import others_nightly
 
 from refusal_index.stats import compare_corrected, corrected_refusal_index, rank_corrected
 from refusal_index.stats.draws.difference import CorrectedDifference
@@ -261,8 +262,8 @@ def test_small_tables_with_empty_cells_have_a_pvalue() -> None:
     assert 0 <= compare_corrected(*results).pvalue <= 1
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", [simulation.SCENARIOS[i] for i in (1, 2, 4)], ids=str)
+@pytest.mark.slow
+@others_nightly("scenario", [simulation.SCENARIOS[i] for i in (1, 2, 4)], ids=str)
 def test_simulated_coverage_beside_the_bias_of_first_draws(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, RNG(11)):
         assert row.holds, row

@@ -642,8 +642,8 @@ def test_mid_rank_spearman_without_variation(refused, wrong, status: str, reason
     assert np.isnan(result.confidence_interval()).all()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
+@pytest.mark.slow
+@others_nightly("scenario", [simulation.ORDINARY[i] for i in (2, 4, 19)] + [*simulation.OTHERS[:2]], ids=str)
 def test_simulated_bias_and_coverage(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 200, np.random.default_rng(11)):
         assert row.holds, row

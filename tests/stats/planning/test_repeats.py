@@ -7,6 +7,7 @@ import pytest
 from benchmarks.coverage import planning as simulation
 from benchmarks.coverage.corrected_index import Scenario as Drawn
 from benchmarks.coverage.corrected_index import corrected, draw, probit
+from tests.tiers import others_nightly
 
 from refusal_index.stats import (
     PlanningScenario,
@@ -101,8 +102,8 @@ def test_half_width_against_the_interval_of_one_large_sample(scenario, slopes, r
     assert plan.half_width == pytest.approx((high - low) / 2, rel=0.02)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("repeats", simulation.REPEATS, ids=str)
+@pytest.mark.slow
+@others_nightly("repeats", simulation.REPEATS, ids=str)
 def test_simulated_scatter_is_as_planned(repeats) -> None:
     scenario, refusal_slope, error_slope, n, repeated = repeats
     rng = np.random.default_rng(4)

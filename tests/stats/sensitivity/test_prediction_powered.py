@@ -5,6 +5,7 @@ import pytest
 from benchmarks.coverage import misgrading as simulation
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.tiers import others_nightly
 
 from refusal_index.stats import (
     METRIC_NAMES,
@@ -135,8 +136,8 @@ def test_bad_arguments_are_refused(change, error, message: str) -> None:
         prediction_powered(arguments.pop("refused"), arguments.pop("wrong"), **arguments)
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", simulation.DIFFERING, ids=str)
+@pytest.mark.slow
+@others_nightly("scenario", simulation.DIFFERING, ids=str)
 def test_simulated_coverage_of_a_grader_that_errs_differently(scenario) -> None:
     rows = list(simulation.differing_rows(scenario, 150, np.random.default_rng(4)))
     assert all(row.holds for row in rows), [row for row in rows if not row.holds]

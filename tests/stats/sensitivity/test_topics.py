@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import chi2, nchypergeom_fisher, norm
-from tests.tiers import dear_examples
+from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
@@ -130,8 +130,8 @@ def test_no_topic_that_says_anything_is_undefined() -> None:
     assert np.isnan(result.confidence_interval()).all()
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("scenario", simulation.SCENARIOS, ids=lambda s: f"{s.n_topics} of {s.n_questions}")
+@pytest.mark.slow
+@others_nightly("scenario", simulation.SCENARIOS, ids=lambda s: f"{s.n_topics} of {s.n_questions}")
 def test_simulated_bias_and_coverage_against_facts(scenario: simulation.Scenario) -> None:
     for row in simulation.scenario_rows(scenario, 100, np.random.default_rng(6)):
         assert row.holds, row
