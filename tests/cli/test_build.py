@@ -61,7 +61,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 
 def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
-    command = ["precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *arguments]
+    engine = () if {"--engine", "--batch"} & set(arguments) else ("--engine", "http")
+    command = ["precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *engine, *arguments]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 

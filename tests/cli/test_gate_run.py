@@ -40,7 +40,12 @@ def test_it_asks_only_until_the_verdict_is_certain(command, base):
     other = command(*gated, "--looks", "3")
     assert other.exit_code == 2
     assert "--looks: expected 5 looks, as planned before the first question" in other.stderr
-    done = command("gate", "three", *gated[2:], "--looks", "3", "--json", "-")
+
+
+@pytest.mark.slow
+def test_looks_that_are_planned_otherwise_are_judged_by_their_plan(command, base):
+    gated = ("gate", "three", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
+    done = command(*gated, "--looks", "3", "--json", "-")
     assert " of 3," in json.loads(done.stdout)["looked"]
     assert command("gate", "three", "--baseline", "base", "--json", "-").stdout == done.stdout
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,15 @@ def plan(function: Any = BASE, name: str = "candidate", **settings: Any) -> Plan
     return plan_of(function, ROWS, model_name=name, out=name, **SETTINGS | settings)
 
 
+@pytest.fixture(scope="module")
+def asked_base(tmp_path_factory):
+    """Return the folder of a run of the base model, which nobody changes."""
+    return ri.evaluate(BASE, ROWS, model_name="base", out=tmp_path_factory.mktemp("asked") / "base", **SETTINGS).path
+
+
 @pytest.fixture
-def baseline():
-    return read_one(ri.evaluate(BASE, ROWS, model_name="base", out="base", **SETTINGS), "baseline")
+def baseline(asked_base):
+    return read_one(ri.open_run(shutil.copytree(asked_base, "base")), "baseline")
 
 
 def failed(found: Gated) -> set[str]:
