@@ -438,7 +438,7 @@ def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(
 
 
 def start(out: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "60", *OPTIONS]
+    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "24", "--engine", "http", *OPTIONS]
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -456,10 +456,10 @@ def test_killed_and_interrupted_a_build_ends_like_one_that_was_not_and_repeats_l
             return error_500()
         return 0.02
 
-    write_pages(Path("pages.jsonl"), 120)
+    write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, sometimes) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        for enough, ending in ((40, signal.SIGKILL), (90, signal.SIGINT)):
+        for enough, ending in ((20, signal.SIGKILL), (40, signal.SIGINT)):
             process = start("killed.jsonl")
             while len(api.answered) < enough:
                 assert process.poll() is None, process.communicate()
@@ -481,7 +481,7 @@ def test_killed_and_interrupted_a_build_ends_like_one_that_was_not_and_repeats_l
         finish(start("whole.jsonl"))
         assert len(api.answered) - before == len(sent)
     assert Path("killed.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
-    assert len(lines("killed.jsonl")) == 60
+    assert len(lines("killed.jsonl")) == 24
     tried = lines("killed.jsonl.build/sections.jsonl")
     assert record("killed.jsonl")["counts"]["rejected"] == dict(expected_reasons(tried))
     same = {**record("killed.jsonl"), "file": None}

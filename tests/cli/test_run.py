@@ -44,7 +44,7 @@ def test_the_same_command_finds_its_folder_and_sends_nothing(command):
     assert len(list(Path("runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize("folder", ["a[red]", "b*", "checkpoint-?"])
+@one_fast("folder", ["a[red]", "b*", "checkpoint-?"])
 def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
     assert command(*LOW, "--out", folder).exit_code == 0
     assert command("score", folder).exit_code == 0

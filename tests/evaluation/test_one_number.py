@@ -1,6 +1,6 @@
 """End to end: RI is one number, and puts runs in one order, wherever this tool shows it.
 
-The three siblings are asked 200 questions twice. In this sample the corrected index puts them in another order, so that
+The three siblings are asked 60 questions twice. In this sample the corrected index puts them in another order, so that
 no surface can show it, or order by it, unnoticed.
 """
 
@@ -44,7 +44,9 @@ def name_of(model: str) -> str:
 def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("siblings")
     for name in NAMES:
-        run = ri.evaluate(f"almanac/{name}", limit=200, draws=2, variants="normal", engine="local", out=folder / name)
+        run = ri.evaluate(
+            f"almanac/{name}", limit=60, seed=2, draws=2, variants="normal", engine="local", out=folder / name
+        )
         assert run.is_complete
     return folder
 
@@ -60,7 +62,7 @@ def expected(place) -> Numbers:
     numbers = {}
     for name in NAMES:
         once = pl.read_parquet(place / name / "outcomes.parquet").filter(draw=0)
-        assert once.height == 200
+        assert once.height == 60
         numbers[name] = ri.refusal_index(refused=once["refused"].to_numpy(), wrong=once["wrong"].to_numpy()).estimate
     return numbers
 
@@ -206,12 +208,12 @@ def test_the_corrected_index_is_another_number_under_its_own_name(expected):
 def shown(name: str) -> Iterator[tuple[str, str, int]]:
     """Yield what is shown, the pattern that finds RI in it, and to how many digits."""
     number = r"(-?\d\.\d+)"
-    yield command("score", name), rf"\nnormal +200 +{number} ", 3
+    yield command("score", name), rf"\nnormal +60 +{number} ", 3
     yield command("compare", *NAMES), rf"\nalmanac/{name} +{number} ", 3
     yield command("compare", name, next(one for one in NAMES if one != name)), rf"\nRI +normal +{number} ", 3
     yield command("gate", name, "--baseline", name), rf"\nRI +{number} +\1 ", 3
     yield command("plan", name), rf"normal: refusal rate .*, RI {number}\n", 3
-    yield str(ri.open_run(name)), rf"\nnormal +200 +{number} ", 3
+    yield str(ri.open_run(name)), rf"\nnormal +60 +{number} ", 3
     yield Path(name, "report.html").read_text(), rf'class="large">{number}<', 2
 
 
