@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import pytest
+from _pytest.doctest import DoctestModule
 from hypothesis import settings
 
 from refusal_index.almanac import models, runtime
@@ -38,6 +39,13 @@ def _tokenizer(folder: Path) -> ChatTokenizer:
 
 
 models.ChatTokenizer = runtime.ChatTokenizer = _tokenizer  # type: ignore[assignment, misc]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file() -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
+    """Look for examples in the package alone: to go through the docstrings of tests takes seconds in every worker."""
+    found = yield
+    return [one for one in found if not isinstance(one, DoctestModule)]
 
 
 @pytest.hookimpl(wrapper=True)
