@@ -233,6 +233,8 @@ def test_a_run_that_was_ended_in_its_second_look_never_passes_by_its_first(basel
     found = gate("candidate", "base", TOLERANT)
     assert found.missing["candidate"] == pytest.approx(0.8)
     assert (found.verdict, found.guards) == ("inconclusive", ())
+    alone = gate("candidate", None, Policy(at_least={"correct_rate": 0}))  # its own folder says how many are absent
+    assert (alone.verdict, alone.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
     Path("elsewhere.parquet").write_bytes(folder.outcomes.read_bytes())
     elsewhere = gate("elsewhere.parquet", "base", TOLERANT)  # the baseline's folder says how many there should be
     assert (elsewhere.verdict, elsewhere.missing["candidate"]) == ("inconclusive", pytest.approx(0.8))
