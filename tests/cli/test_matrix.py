@@ -23,6 +23,7 @@ max_retries = 0
 attempt_timeout = 5
 max_connections = 20
 temperature = 0.5
+engine = "http"
 [[models]]
 model = "openai-api/fake/one"
 [[models]]
@@ -208,7 +209,11 @@ BAD = {
     "no provider": ("openai-api/fake/two", "two", ["[[models]] 2 (Two)", "PROVIDER/NAME"]),
     "an unknown grading model": ('"exact"', '"opnai/x"', ["'opnai'"]),
     "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
-    "a missing key": ("openai-api/fake/two", "openai-api/keyless/two", ["openai-api/keyless/two", "KEYLESS_API_KEY"]),
+    "a missing key": (
+        'model = "openai-api/fake/two"',
+        'model = "openai-api/keyless/two"\nengine = "inspect"',
+        ["openai-api/keyless/two", "KEYLESS_API_KEY"],
+    ),
     "the same model twice": (
         'name = "Two"\nmodel = "openai-api/fake/two"\ntemperature = 1',
         'name = "Two"\nmodel = "openai-api/fake/one"',

@@ -60,6 +60,7 @@ def write_questions(folder: Path, count: int = COUNT) -> None:
 def options(command: str, *more: str) -> list[str]:
     """Return the options that a command takes besides those of a test; the questions are sums."""
     patience = ["--max-retries", "0", "--attempt-timeout", "5", "--max-connections", "8"]
+    patience += [] if "--engine" in more else ["--engine", "http"]
     if command != "run":
         return patience
     variants = "low" if "--draws" in more else "low,high"
