@@ -32,12 +32,11 @@ from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.files import take_replies, write_requests
 from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.reopened import Reopened, reopened
+from refusal_index.evaluation.reopened import Reopened, open_store, reopened
 from refusal_index.evaluation.results import derive_into
-from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 
 SIZES = (250_000, 500_000, 1_000_000)
 VARIANTS = "low,normal,high,highest"

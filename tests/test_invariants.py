@@ -28,7 +28,7 @@ from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.outcomes.summary import summarise, summary_document, with_confidence
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
-from refusal_index.report.text import percent
+from refusal_index.report.tables import percent
 from refusal_index.studies import grading_sensitivity, ranking_stability
 from refusal_index.studies.study import STUDY_NAMES, NotPossibleError, StudyOptions, study_spec
 from tests.studies.made import made_run

@@ -17,7 +17,7 @@ from scipy.special import ndtri
 
 from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_family, copula_upper_orthant
 from refusal_index.stats.copulas.fit import strength_of_table
-from refusal_index.stats.copulas.moments import Moments, fit_common_strength, moments
+from refusal_index.stats.copulas.shared import Moments, fit_common_strength, moments
 
 N = 4326
 # The Gaussian test's power against each truth, from 2,000 replicates. It looks for drifts rather than bends.

@@ -15,10 +15,16 @@ from benchmarks.coverage.row import Row, share
 
 from refusal_index import ContingencyTable
 from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
-from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
-from refusal_index.stats.curves.plane import accuracy_refusal_curve, iso_refusal_index
-from refusal_index.stats.curves.remaining_gap import gap_left, remaining_gap
-from refusal_index.stats.planning.scenario import PlanningScenario
+from refusal_index.stats.curves.operating_point import (
+    accuracy_refusal_curve,
+    best_operating_point,
+    best_refusal_rate,
+    gap_left,
+    iso_refusal_index,
+    remaining_gap,
+    utility_at,
+)
+from refusal_index.stats.planning.sample_size import PlanningScenario
 
 GRID = np.linspace(0.1, 0.9, 9)
 SCENARIOS = (

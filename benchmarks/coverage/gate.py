@@ -25,8 +25,8 @@ from refusal_index.outcomes.comparison import VariantComparison
 from refusal_index.outcomes.draws import CORRECTED, INDEX
 from refusal_index.outcomes.gate_guards import margin_guards
 from refusal_index.outcomes.gate_policy import MARGINS, Policy
-from refusal_index.outcomes.matching import OutcomeMatrix
 from refusal_index.outcomes.runs import Match
+from refusal_index.outcomes.sampling import OutcomeMatrix
 from refusal_index.stats import (
     AtLook,
     GroupSequential,

@@ -19,8 +19,7 @@ from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
 from refusal_index.stats import copula_test
-from refusal_index.stats.comparison.between_prompts import deviation_of_index
-from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
+from refusal_index.stats.comparison.joint import JointRefusalIndexResult, deviation_of_index, joint_refusal_index
 from refusal_index.stats.influence import spearman_slope
 
 QUANTILE_95 = 1.959963984540054

@@ -20,10 +20,13 @@ from scipy.special import ndtri
 
 from refusal_index import ContingencyTable
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.sensitivity.grader_labels import GraderLabels
-from refusal_index.stats.sensitivity.misgrading import MisgradingResult, correct_misgrading
+from refusal_index.stats.sensitivity.misgrading import (
+    GraderLabels,
+    MisgradingResult,
+    correct_misgrading,
+    misgrading_from_labels,
+)
 from refusal_index.stats.sensitivity.prediction_powered import prediction_powered
-from refusal_index.stats.sensitivity.unknown_misgrading import misgrading_from_labels
 
 IntArray = NDArray[np.int64]
 

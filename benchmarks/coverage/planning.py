@@ -22,10 +22,14 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats.planning.power import influence_correlation, questions_to_tell_apart
 from refusal_index.stats.planning.repeats import repeats_half_width
-from refusal_index.stats.planning.sample_size import questions_for_half_width
-from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
+from refusal_index.stats.planning.sample_size import (
+    PlanningScenario,
+    asymptotic_deviation,
+    influence_correlation,
+    questions_for_half_width,
+    questions_to_tell_apart,
+)
 
 Floats = NDArray[np.float64]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from refusal_index import stats
     from refusal_index.evaluation.api import confidence_scores, dry_run, evaluate, evaluate_async
     from refusal_index.evaluation.gate import gate
-    from refusal_index.evaluation.over_runs import compare, export, rank, study, threshold
+    from refusal_index.evaluation.presentation import compare, export, rank, study, threshold
     from refusal_index.evaluation.run import Run, open_run
     from refusal_index.evaluation.trainer_callback import RefusalIndexCallback
     from refusal_index.stats import (
@@ -53,7 +53,7 @@ __all__ = [
 _PLACES = {
     "evaluation.api": ("confidence_scores", "dry_run", "evaluate", "evaluate_async"),
     "evaluation.gate": ("gate",),
-    "evaluation.over_runs": ("compare", "export", "rank", "study", "threshold"),
+    "evaluation.presentation": ("compare", "export", "rank", "study", "threshold"),
     "evaluation.run": ("Run", "open_run"),
     "evaluation.trainer_callback": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),

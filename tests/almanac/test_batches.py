@@ -13,7 +13,7 @@ import openai
 import pytest
 from tests.faults.almanac import BatchFaults, faulty_app
 
-from refusal_index.almanac import batch_api, batches, request_bodies
+from refusal_index.almanac import batches, chat_api, server
 from refusal_index.almanac.server import ModelPool, RequestLog, listening
 
 DATA = Path(__file__).parent / "data"
@@ -336,7 +336,7 @@ def test_files_come_back_as_they_were_and_can_be_listed_and_deleted():
 
 
 def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch):
-    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 4_000)
+    monkeypatch.setattr(server, "MAX_FILE_SIZE", 4_000)
 
     async def use(client):
         for size in (4_001, 200_000):  # one is told by what was read, the other by what was announced
@@ -351,7 +351,7 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch)
 
 
 def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_large(monkeypatch):
-    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 4_000)
+    monkeypatch.setattr(server, "MAX_FILE_SIZE", 4_000)
 
     async def pieces():
         yield b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\n'
@@ -372,7 +372,7 @@ def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_la
 
 def test_a_client_that_uploads_slowly_or_goes_is_let_go_and_leaves_no_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(request_bodies, "PATIENCE", 0.03)
+    monkeypatch.setattr(chat_api, "PATIENCE", 0.03)
     head = (
         "POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
         "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"

@@ -8,8 +8,7 @@ from contextlib import aclosing
 import pytest
 from tests.faults.almanac import BatchFaults
 
-from refusal_index.almanac.asking import in_order
-from refusal_index.almanac.batch_lines import parse_line
+from refusal_index.almanac.batch_lines import in_order, parse_line
 from refusal_index.almanac.batches import NEXT, Batch, BatchRequest, Status
 
 BATCH = Batch("batch_1", BatchRequest("file-1"), 100)

@@ -12,7 +12,7 @@ import aiohttp
 import openai
 import pytest
 
-from refusal_index.almanac import request_bodies
+from refusal_index.almanac import chat_api
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.runtime import Runtime
 from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
@@ -342,7 +342,7 @@ def test_a_body_of_a_hundred_megabytes_is_refused_unread():
 
 
 def test_a_client_that_sends_slowly_is_let_go_and_the_others_are_served(monkeypatch):
-    monkeypatch.setattr(request_bodies, "PATIENCE", 0.2)
+    monkeypatch.setattr(chat_api, "PATIENCE", 0.2)
 
     async def run():
         app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from tests.engines.fake_api import is_forced, question_of
 
 

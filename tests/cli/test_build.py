@@ -61,7 +61,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 
 def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
-    engine = () if {"--engine", "--batch"} & set(arguments) else ("--engine", "http")
+    engine = () if "--engine" in arguments else ("--engine", "http")
     command = ["precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *engine, *arguments]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import SETTINGS, Settings
-from refusal_index.evaluation import configuration
-from refusal_index.evaluation.configuration import ConfigError, config_names, read_config
-from refusal_index.outcomes.price import Price
+from refusal_index.engines.settings import SETTINGS, SettingError, Settings
+from refusal_index.evaluation import sweep
+from refusal_index.evaluation.sweep import ConfigError, config_names, read_config
+from refusal_index.outcomes.settings import Price
 
 CONFIG = """
 [defaults]
@@ -44,7 +43,7 @@ def read(tmp_path, monkeypatch):
 
 
 def test_every_setting_is_a_key_of_exactly_one_table():
-    keys = [*configuration.MODEL_KEYS, *configuration.DATASET_KEYS, *configuration.SET_KEYS]
+    keys = [*sweep.MODEL_KEYS, *sweep.DATASET_KEYS, *sweep.SET_KEYS]
     assert len(set(keys)) == len(keys)
     assert set(keys) == set(SETTINGS)
 

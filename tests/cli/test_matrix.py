@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from refusal_index.outcomes.files import held
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.lock import held
 from refusal_index.outcomes.runs import read_runs
 from tests.cli.making import outcomes, write_sums
 from tests.engines.fake_api import FakeApi, is_grading, question_of

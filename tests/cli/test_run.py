@@ -15,7 +15,7 @@ import pytest
 
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.plan import prepare
-from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.rates import contingency_table
 from refusal_index.stats import refusal_index
 from tests.cli.making import LOCAL, LOW, PIPELINE, outcomes, stored, write_sums
 from tests.engines.fake_api import FakeApi, is_grading

@@ -164,13 +164,13 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
 
 
 def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
-    from refusal_index.almanac import run_batch
+    from refusal_index.almanac import batch_lines
     from refusal_index.almanac.answers import Answer
-    from refusal_index.almanac.asking import AT_ONCE
+    from refusal_index.almanac.batch_lines import AT_ONCE
 
     taken, written, ahead = 0, 0, []
 
-    def read(lines, read_lines=run_batch.read_lines):
+    def read(lines, read_lines=batch_lines.read_lines):
         nonlocal taken
         for one in read_lines(lines):
             taken += 1
@@ -184,9 +184,9 @@ def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
         return Answer(200, {})
 
     write(*(line(number) for number in range(2000)))
-    monkeypatch.setattr(run_batch, "answer", answer)
-    monkeypatch.setattr(run_batch, "count_requests", lambda _: 2000)
-    monkeypatch.setattr(run_batch, "read_lines", read)
+    monkeypatch.setattr(batch_lines, "answer", answer)
+    monkeypatch.setattr(batch_lines, "count_requests", lambda _: 2000)
+    monkeypatch.setattr(batch_lines, "read_lines", read)
     assert command(*RUN).exit_code == 0
     assert len(results()) == 2000
     assert 1 < max(ahead) <= AT_ONCE + 1

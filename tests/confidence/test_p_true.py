@@ -13,7 +13,7 @@ from refusal_index.confidence.method import Answer, Evidence
 from refusal_index.confidence.p_true import believed, choice_probability, chosen, p_true
 from refusal_index.outcomes.confidence import Score
 from refusal_index.protocol import StopReason, TokenLogprob
-from refusal_index.protocol.logprobs import IMPOSSIBLE
+from refusal_index.protocol.replies import IMPOSSIBLE
 
 
 def replied(reply: str, *tokens: TokenLogprob, stop_reason: StopReason = StopReason.STOP) -> Answer:

@@ -13,9 +13,7 @@ import statsmodels.api as sm
 from scipy import special
 
 from refusal_index.confidence.calibrated import isotonic, platt
-from refusal_index.confidence.clusters import cluster_targets
-from refusal_index.confidence.folds import TrainingError
-from refusal_index.confidence.logistic import logistic_fit, logistic_predict
+from refusal_index.confidence.folds import TrainingError, cluster_targets, logistic_fit, logistic_predict
 from refusal_index.confidence.method import Evidence, Need
 from refusal_index.confidence.p_ik import probe
 from refusal_index.confidence.registry import METHODS

@@ -14,7 +14,7 @@ import pytest
 from refusal_index.datasets import Dataset, DatasetError, load_dataset, sample
 from refusal_index.datasets.own import reading
 from refusal_index.outcomes import Question, tabular
-from refusal_index.outcomes.source import Problems
+from refusal_index.outcomes.settings import Problems
 
 
 def file(tmp_path: Path, text: str, name: str = "mine.csv", encoding: str = "utf-8") -> Path:

@@ -18,7 +18,7 @@ from refusal_index.stats import (
     questions_for_half_width,
     refusal_index,
 )
-from refusal_index.stats.bivariate_normal import upper_orthant
+from refusal_index.stats.estimator import upper_orthant
 from tests.docs.blocks import ROOT
 from tests.report.chromium import Browser, Page
 

@@ -14,10 +14,10 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import Plan, prepare
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.results import Derived, derive_into
-from refusal_index.evaluation.stores import open_store
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 
 VARIANTS = ("low", "normal", "high", "highest")
 PlanFor = Callable[..., Plan]

@@ -8,9 +8,8 @@ import socket
 import pytest
 from aiohttp import web
 
-from refusal_index.engines.breaker import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker
 from refusal_index.engines.engine import RunFailedError
-from refusal_index.engines.failures import Failure, Kind
+from refusal_index.engines.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, Kind
 from tests.engines.conftest import run
 from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums

@@ -11,12 +11,11 @@ import pytest
 
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import RunFailedError
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Limits
+from refusal_index.engines.settings import Limits, SettingError
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.run import Run
-from refusal_index.outcomes.price import UNPRICED, Price, Prices
+from refusal_index.outcomes.settings import UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums

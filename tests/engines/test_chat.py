@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from refusal_index.engines.asks import Ask, ask_for
-from refusal_index.engines.chat import chat_body, read_chat
+from refusal_index.engines.asks import Ask, ask_for, chat_body, read_chat
 from refusal_index.engines.failures import NoAnswerError
 from refusal_index.engines.settings import Settings
 from refusal_index.protocol import (

@@ -8,7 +8,7 @@ from inspect_ai.log import read_eval_log
 from refusal_index.datasets import Dataset
 from refusal_index.engines.engine import ModelError
 from refusal_index.evaluation.results import Derived
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import load_prompt_set
 from tests.engines.conftest import finished_logs, results, run
 from tests.engines.fake_api import FakeApi, is_forced

@@ -10,8 +10,8 @@ from aiohttp import web
 from inspect_ai.model import Model, get_model
 from tenacity import Future, RetryError
 
-from refusal_index.engines.error_messages import LONGEST, told
-from refusal_index.engines.inspect.models import resolve_model
+from refusal_index.engines.failures import LONGEST, told
+from refusal_index.engines.inspect.provider import resolve_model
 from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi
 
@@ -106,7 +106,7 @@ def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for):
 
 
 def failures(plan: Any) -> list[str]:
-    from refusal_index.evaluation.stores import open_store
+    from refusal_index.evaluation.reopened import open_store
 
     results(plan.folder)
     with open_store(plan.folder) as store:

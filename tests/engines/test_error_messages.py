@@ -9,7 +9,7 @@ import shutil
 import pytest
 from inspect_ai.log import read_eval_log, write_eval_log
 
-from refusal_index.engines.error_messages import error_line
+from refusal_index.engines.failures import error_line
 from tests.engines.conftest import finished_logs, run
 from tests.engines.fake_api import FakeApi
 

@@ -10,8 +10,7 @@ import pytest
 from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
 from inspect_ai.model import ModelCall, ModelOutput
 
-from refusal_index.engines.error_messages import told
-from refusal_index.engines.failures import Kind, NoAnswerError
+from refusal_index.engines.failures import Kind, NoAnswerError, told
 from refusal_index.engines.inspect import task
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.protocol import Asked

@@ -11,8 +11,8 @@ from aiohttp import web
 from inspect_ai.model import GenerateConfig, ModelOutput
 
 from refusal_index.engines.failures import NoAnswerError
-from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.multi_choice import choices_of, places_without_answer
+from refusal_index.engines.inspect.provider import resolve_model
 from refusal_index.protocol import StopReason
 from tests.engines.conftest import run
 from tests.engines.fake_api import FakeApi, completion

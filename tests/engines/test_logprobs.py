@@ -27,17 +27,16 @@ from refusal_index.almanac.server import ModelPool, RequestLog, create_app, list
 from refusal_index.cli import app
 from refusal_index.engines.asks import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
 from refusal_index.engines.inspect.guard import guard
-from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
+from refusal_index.engines.inspect.provider import resolve_model
 from refusal_index.engines.local.engine import embedded
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import sweep
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.sweep import prepare_sweep
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import (
     Asked,
     Completion,

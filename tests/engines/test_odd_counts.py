@@ -8,11 +8,11 @@ import pytest
 from aiohttp import web
 
 from refusal_index.engines.asks import Ask, Response
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import Assignment, converse
+from refusal_index.engines.failures import CircuitBreaker
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
 from tests.engines.conftest import run
 from tests.engines.fake_api import FakeApi, completion

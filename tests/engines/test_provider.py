@@ -8,9 +8,8 @@ import pytest
 from inspect_ai.model import ChatMessageUser, GenerateConfig, ModelOutput, get_model
 
 from refusal_index.datasets import load_dataset
-from refusal_index.engines.inspect.models import resolve_model
 from refusal_index.engines.inspect.multi_choice import choices_of
-from refusal_index.engines.inspect.provider import AlmanacAPI
+from refusal_index.engines.inspect.provider import AlmanacAPI, resolve_model
 from refusal_index.protocol import load_prompt_set
 
 PROMPT = "\n\n".join(load_prompt_set("default").render("normal", load_dataset("almanac").questions[0].text))

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from refusal_index.engines import retrying
-from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.failures import EndedError, Failure, Kind, RequestFailedError
+from refusal_index.engines.failures import CircuitBreaker, EndedError, Failure, Kind, RequestFailedError
 from refusal_index.engines.retrying import patiently
 
 

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from refusal_index.engines import store as store_module
 from refusal_index.engines.asks import Ask, Response
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.engine import Assignment, Failure, converse
+from refusal_index.engines.failures import CircuitBreaker
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import STORE_VERSION, ReplyStore, StoreError
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import (
     Asked,
     Completion,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from refusal_index.engines import store_check
 from refusal_index.engines.store import TABLES, ReplyStore, StoreError
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 
 pytestmark = pytest.mark.timeout(120)

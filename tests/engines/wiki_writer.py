@@ -13,8 +13,8 @@ from typing import Any
 
 from aiohttp import web
 
-from refusal_index.almanac.pool import ModelPool
-from refusal_index.almanac.sequence import Completion
+from refusal_index.almanac.answers import ModelPool
+from refusal_index.almanac.llama import Completion
 
 THINGS = ("lighthouse", "aqueduct", "observatory", "tannery")
 FILLER = "It stands a short walk from the market and has been repaired more than once since then. "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.evaluation.checkpoints import Settled, checkpoint_at, checkpoints_in, is_whole
+from refusal_index.evaluation.watch import Settled, checkpoint_at, checkpoints_in, is_whole
 from refusal_index.outcomes.errors import RunFolderError
 
 

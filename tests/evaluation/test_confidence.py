@@ -10,17 +10,15 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.events import Finished, Replied
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.engine import Finished, Replied
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.confidence import allowed, prepare_confidence
-from refusal_index.evaluation.confidence_asking import pending
 from refusal_index.evaluation.confidence_evidence import Sources
 from refusal_index.evaluation.confidence_files import add_scores
-from refusal_index.evaluation.confidence_plan import ConfidencePlan
-from refusal_index.evaluation.confidence_refresh import refresh_scores
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.confidence_plan import ConfidencePlan, pending
+from refusal_index.evaluation.confidence_record import refresh_scores
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, GraderKind, Pass

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import refusal_index as ri
+from refusal_index.almanac.answers import ModelPool
+from refusal_index.almanac.batches import RequestLog
 from refusal_index.almanac.models import model_folder, model_names
-from refusal_index.almanac.pool import ModelPool
-from refusal_index.almanac.request_log import RequestLog
 from refusal_index.almanac.server import create_app, listening
 from tests.evaluation.test_two_engines import completions
 from tests.tiers import others_nightly

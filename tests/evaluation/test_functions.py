@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.breaker import QUESTIONS_IN_A_ROW
 from refusal_index.engines.engine import ModelError, RunFailedError
+from refusal_index.engines.failures import QUESTIONS_IN_A_ROW
 from refusal_index.engines.functions import GradingFunction, load_function
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.regrade import prepare_regrade, regrade
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.outcomes.errors import RunFolderError
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
 

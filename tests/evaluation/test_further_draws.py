@@ -10,7 +10,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.exporters.results import read_folder
 from refusal_index.outcomes.summary import summarise

@@ -13,8 +13,7 @@ import refusal_index as ri
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy, PolicyError
 from refusal_index.outcomes.runs import ComparedRun, read_runs
-from refusal_index.outcomes.scored_answers import scored_answers
-from refusal_index.outcomes.virtual_run import virtual_run
+from refusal_index.outcomes.scored_answers import scored_answers, virtual_run
 from tests.evaluation.models import LOCAL, number_in
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(120)]

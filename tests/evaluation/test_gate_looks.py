@@ -14,16 +14,13 @@ import pytest
 from scipy.special import ndtri
 
 import refusal_index as ri
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.gate import gate, read_one
-from refusal_index.evaluation.gate_looks import Gated, gate_while_asking, variant_to_ask
+from refusal_index.evaluation.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.evaluation.plan import Plan, prepare
-from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.run import run_to_end
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
-from refusal_index.outcomes.gate_look import look_of
-from refusal_index.outcomes.gate_policy import Policy, PolicyError
+from refusal_index.outcomes.gate_policy import Policy, PolicyError, look_of
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.stats import GroupSequential
 from tests.evaluation.models import ASKED, number_in

@@ -13,19 +13,17 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.engine import WaitingError
-from refusal_index.engines.events import Event, Finished, unwatched
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.engine import Event, Finished, WaitingError, unwatched
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.looks import in_looks, sizes_of
-from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.gate import in_looks, sizes_of
+from refusal_index.evaluation.run import run_to_end
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
 from refusal_index.evaluation.writing import rebuild
-from refusal_index.outcomes.certainty import half_width_of
 from refusal_index.outcomes.errors import RunFolderError
-from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.files import held
 from refusal_index.outcomes.stopping import Until
+from refusal_index.outcomes.summary import half_width_of
 from tests.evaluation.models import ASKED, number_in
 from tests.tiers import others_nightly
 

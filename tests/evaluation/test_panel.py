@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from refusal_index.evaluation.panel import PanelFolder
 from refusal_index.evaluation.sweep import CellResult
+from refusal_index.evaluation.watch import PanelFolder
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.run_sets import SET_VERSION, set_members
 

@@ -12,7 +12,7 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.events import Progress, unwatched
+from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.settings import Limits
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.watch import CheckpointResult, carry_out_watch, prepare_watch

@@ -15,8 +15,8 @@ from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation import results, writing
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.results import UnfinishedError, derive_into, each_asked
-from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from refusal_index.engines.engine import WaitingError
-from refusal_index.engines.events import Replied, Underway
-from refusal_index.engines.setting import SettingError
+from refusal_index.engines.engine import Replied, Underway, WaitingError
+from refusal_index.engines.settings import SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import checks, tracking
 from refusal_index.evaluation.api import evaluate, plan_of

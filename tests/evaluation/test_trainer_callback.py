@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import SettingError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.run_sets import set_members

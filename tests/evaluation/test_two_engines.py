@@ -11,10 +11,10 @@ import pytest
 import refusal_index as ri
 from refusal_index.engines import store
 from refusal_index.engines.asks import ask_for
-from refusal_index.engines.events import Event, Opened
+from refusal_index.engines.engine import Event, Opened
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models

@@ -17,10 +17,8 @@ import pytest
 
 from refusal_index.almanac.models import model_folder
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError
-from refusal_index.engines.events import Event, Progress, Replied
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Limits
+from refusal_index.engines.engine import Event, ModelError, Progress, Replied
+from refusal_index.engines.settings import Limits, SettingError
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.watch import CheckpointResult, TemplateError, carry_out_watch, prepare_watch
 from refusal_index.outcomes.errors import RunFolderError

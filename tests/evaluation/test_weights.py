@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.evaluation.checkpoints import checkpoint_at
-from refusal_index.evaluation.weights import weights_digest, weights_tag
+from refusal_index.evaluation.watch import checkpoint_at, weights_digest, weights_tag
 from tests.evaluation.test_checkpoints import safetensors, written
 
 

@@ -11,8 +11,7 @@ import pytest
 from junitparser import Error, Failure, JUnitXml
 from markdown_it import MarkdownIt
 
-from refusal_index.exporters.junit import to_junit
-from refusal_index.exporters.markdown import escaped, line, to_markdown
+from refusal_index.exporters.hf_eval_results import escaped, line, to_junit, to_markdown
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.gate import GateResult, decide
 from refusal_index.outcomes.gate_policy import Policy

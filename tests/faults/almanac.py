@@ -17,11 +17,9 @@ from unittest.mock import patch
 from aiohttp import web
 
 from refusal_index.almanac import server
-from refusal_index.almanac.answers import refusal
+from refusal_index.almanac.answers import ModelPool, refusal
 from refusal_index.almanac.batch_lines import BatchLine, as_line, read_lines
-from refusal_index.almanac.batches import Batches, Status, _Results, _Run
-from refusal_index.almanac.pool import ModelPool
-from refusal_index.almanac.request_log import RequestLog
+from refusal_index.almanac.batches import Batches, RequestLog, Status, _Results, _Run
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from functools import cache
 
 from openai import AsyncOpenAI
 
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Grade, Question
 from refusal_index.protocol.grading import grader_prompt, read_verdict
 
 

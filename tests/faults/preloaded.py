@@ -9,7 +9,7 @@ for _name in (
     "refusal_index.engines.http.engine",
     "refusal_index.engines.inspect.engine",
     "refusal_index.engines.local.engine",
-    "refusal_index.engines.waves.batch",
+    "refusal_index.engines.waves.batch_executor",
     "refusal_index.evaluation.dry_run",
     "refusal_index.evaluation.sweep",
     "refusal_index.report",

@@ -25,7 +25,7 @@ WAITS = (
     ("refusal_index.engines.retrying", "FIRST_WAIT", 0.02),
     ("refusal_index.engines.waves.engine", "FIRST_WAIT", 0.02),
     ("refusal_index.engines.waves.batch_lane", "SETTLED", 0.3),
-    ("refusal_index.engines.waves.batch_looks", "OUTAGE", 3.0),
+    ("refusal_index.engines.waves.batch_lane", "OUTAGE", 3.0),
 )
 """Seconds to wait for the first time until something is done again, or given up, and where they stand."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from refusal_index.outcomes.counts import completeness, contingency_table
+from refusal_index.outcomes.rates import completeness, contingency_table
 from refusal_index.outcomes.table import read_outcomes
 from refusal_index.stats import refusal_index
 

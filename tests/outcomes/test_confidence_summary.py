@@ -14,11 +14,11 @@ import pytest
 from tests.report.making import HOSTILE, rows
 
 from refusal_index.outcomes.confidence import Score, confidence_table
-from refusal_index.outcomes.confidence_comparison import compare_confidence
 from refusal_index.outcomes.confidence_summary import (
     AgainstRefusals,
     Difference,
     MethodSummary,
+    compare_confidence,
     confidence_document,
     summarise_confidence,
 )

@@ -26,11 +26,12 @@ from refusal_index.outcomes.confidence import (
     ConfidenceError,
     Score,
     confidence_table,
+    join_outcomes,
     read_confidence,
+    scores_of_outcomes,
     with_scores,
     write_confidence,
 )
-from refusal_index.outcomes.confidence_join import join_outcomes, scores_of_outcomes
 from refusal_index.outcomes.table import read_outcomes
 
 HOSTILE = (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.counts import (
+from refusal_index.outcomes.rates import (
     NOT_STATED,
     completeness,
     contingency_table,

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from scipy.stats import fisher_exact
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.asked import Asked
 from refusal_index.outcomes.errors import OutcomeTableError
+from refusal_index.outcomes.folder import Asked
 from refusal_index.outcomes.gate import GateResult, decide
-from refusal_index.outcomes.gate_changes import change_limit, most_changed, permutation_pvalue
+from refusal_index.outcomes.gate_guards import change_limit, most_changed, permutation_pvalue
 from refusal_index.outcomes.gate_policy import MARGINS, Policy, PolicyError, read_policy
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.gate import guard_table

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.matching import draw_matrices, draw_matrix, first_draws, outcome_matrix
+from refusal_index.outcomes.sampling import draw_matrices, draw_matrix, first_draws, outcome_matrix
 from refusal_index.outcomes.table import Identification, OutcomeTableError, outcome_table
 
 CELLS = st.sampled_from([None, (False, False), (False, True), (True, False), (True, True)])

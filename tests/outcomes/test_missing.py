@@ -25,9 +25,9 @@ from tests.outcomes.test_summary import (
 
 from refusal_index import refusal_index_many
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.missing import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.outcomes.presentation.summary import lacking, summary_table
+from refusal_index.outcomes.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.outcomes.summary import VariantSummary, is_complete, summarise, summary_to_json
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.stats import ContingencyTable, missing_bounds

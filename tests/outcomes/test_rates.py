@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.rates import Rate, rates_outcomes, read_rates, rounding_range
+from refusal_index.outcomes.rates import Rate, contingency_table, rates_outcomes, read_rates, rounding_range
 
 HEADER = "model,correct_rate,refusal_rate,forced_accuracy,n"
 

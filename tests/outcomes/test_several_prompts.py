@@ -12,8 +12,8 @@ import pytest
 from scipy.special import ndtri
 from tests.report.making import report_run
 
-from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
-from refusal_index.outcomes.presentation.prompts import spread_sentence
+from refusal_index.outcomes.draws import LARGE_SPREAD, PooledSummary
+from refusal_index.outcomes.presentation.summary import spread_sentence
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import Summary, summarise, summary_to_json
 from refusal_index.report.cautions import spoilers

@@ -9,9 +9,9 @@ import pytest
 from polars.testing import assert_frame_equal
 from tests.report.making import rows
 
-from refusal_index.outcomes.counts import each_group, variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.regrading import grade_changes
+from refusal_index.outcomes.labels import grade_changes
+from refusal_index.outcomes.rates import each_group, variant_groups
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import summarise, summary_to_json, with_confidence
 

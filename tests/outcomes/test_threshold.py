@@ -16,14 +16,13 @@ from tests.tiers import others_nightly
 from refusal_index.outcomes.comparison import CompareOptions, compare_pair
 from refusal_index.outcomes.confidence import CONFIDENCE_SCHEMA, ConfidenceError
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
-from refusal_index.outcomes.halves import halves_of
+from refusal_index.outcomes.operating_points import halves_of
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, read_runs
 from refusal_index.outcomes.schema import OPTIONAL, SCHEMA
-from refusal_index.outcomes.scored_answers import ScoredAnswers, scored_answers
+from refusal_index.outcomes.scored_answers import ScoredAnswers, rule_of, scored_answers
 from refusal_index.outcomes.table import read_outcomes, write_outcomes
 from refusal_index.outcomes.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold
-from refusal_index.outcomes.virtual_run import rule_of
 from refusal_index.stats import (
     ContingencyTable,
     SampledTable,

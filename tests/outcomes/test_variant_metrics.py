@@ -8,10 +8,8 @@ from refusal_index.datasets.imports import ReadOptions, read_first_passes, self_
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import compare_two
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Outcome
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.outcomes.presentation.summary import summary_table
-from refusal_index.outcomes.question import Question
 from refusal_index.outcomes.runs import read_runs
 from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.outcomes.summary import Summary, VariantSummary, summarise

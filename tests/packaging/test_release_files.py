@@ -98,7 +98,7 @@ def test_workflows_call_what_the_readme_and_contributing_tell_people_to_call():
         for line in block.text.splitlines()
         if line.startswith("make ")
     }
-    assert called == {"make run", "make test", "make check", "make docs", "make test-all", "make dist"}
+    assert called == {"make run", "make test", "make check", "make docs", "make test-all", "make nightly", "make dist"}
     assert called == told
 
 

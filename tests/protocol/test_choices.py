@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
-from refusal_index.outcomes.question import LETTERS
-from refusal_index.protocol.choices import LABEL, choice_grade, named_choices
+from refusal_index.outcomes.outcome import LETTERS
+from refusal_index.protocol.graders import LABEL, choice_grade, named_choices
 
 CAPITAL = Question(
     "q", "What is the capital of Peru?", "Lima", ("Ciudad de los Reyes",), choices=("Cuzco", "Lima", "Quito")

@@ -22,8 +22,7 @@ from refusal_index.protocol import (
     load_prompt_set,
     next_request,
 )
-from refusal_index.protocol.cost import Assumptions, Foreseen, ToAsk, estimate
-from refusal_index.protocol.ranges import Range
+from refusal_index.protocol.cost import Assumptions, Foreseen, Range, ToAsk, estimate
 
 PROMPTS = load_prompt_set("default")
 QUESTIONS = [Question(f"q{number}", f"What is {number} plus {number}?", str(2 * number)) for number in range(10)]

@@ -18,8 +18,7 @@ from refusal_index.protocol import (
     grade_by_rule,
     next_step,
 )
-from refusal_index.protocol.graders import RULES, Rule, unscored_reason
-from refusal_index.protocol.patterns import pattern_grade
+from refusal_index.protocol.graders import RULES, Rule, pattern_grade, unscored_reason
 
 PLAIN = Question("plain", "Who?", "Ann")
 CHOICES = Question("choices", "Who?", "Ann", choices=("Ann", "Bob"))

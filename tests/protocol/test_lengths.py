@@ -8,7 +8,7 @@ import pytest
 
 from refusal_index.outcomes import Question
 from refusal_index.protocol import FORCED, load_prompt_set
-from refusal_index.protocol.lengths import PromptLengthError, about_tokens, check_lengths, longest_prompt, whole_prompt
+from refusal_index.protocol.replies import PromptLengthError, about_tokens, check_lengths, longest_prompt, whole_prompt
 
 PROMPTS = load_prompt_set("default")
 SHORT = Question("short", "Who?", "Ann")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.report.browser import Cut, payload, questions_of
-from refusal_index.report.embedding import embed_questions, safe_json
+from refusal_index.report.page import embed_questions, safe_json
 from refusal_index.report.runs import sampled
 from refusal_index.stats import CELL_NAMES
 from tests.report.making import HOSTILE, VARIANTS, counts_table, report_run, rows

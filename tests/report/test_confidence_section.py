@@ -20,7 +20,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.summary import summarise, with_confidence
 from refusal_index.report import ReportRun, write_report
 from refusal_index.report.confidence import MOST_POINTS, confidence_view, roc_points
-from refusal_index.report.text import NOTHING, number
+from refusal_index.report.tables import NOTHING, number
 from refusal_index.stats import auroc
 from tests.report.chromium import Page
 from tests.report.making import HOSTILE, report_run, rows

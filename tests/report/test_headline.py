@@ -14,9 +14,8 @@ from scipy import stats as scipy_stats
 from refusal_index.outcomes.summary import summarise
 from refusal_index.report import write_report
 from refusal_index.report.headline import Finding, headline, pair_shares, pairs_sentence, verdict
-from refusal_index.report.overview import overview
+from refusal_index.report.overview import overview, run_view
 from refusal_index.report.tables import sensitivity_rows
-from refusal_index.report.views import run_view
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
 from tests.report.making import counts_table, report_run, rows
 

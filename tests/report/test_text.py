@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes.presentation.blocks import listed
-from refusal_index.report.text import interval, number, percent, plain, visible
+from refusal_index.report.tables import interval, number, percent, plain, visible
 
 _KEPT = "\n\t\u200c\u200d"
 

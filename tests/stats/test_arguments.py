@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many, stats
-from refusal_index.stats.kappa import cohen_kappa
+from refusal_index.stats.estimate import cohen_kappa
 
 REFUSED, WRONG = [True, True, False, False, True], [True, False, True, False, True]
 TABLE = ContingencyTable(710, 30, 210, 50)

@@ -20,7 +20,7 @@ from refusal_index.stats import (
     omniscience_index,
     weighted_score,
 )
-from refusal_index.stats.score_interval import ratio_score_interval, wilson_interval
+from refusal_index.stats.intervals import ratio_score_interval, wilson_interval
 
 ANY_COUNTS = st.tuples(*[st.integers(0, 40) | st.integers(0, 10**6)] * 4)
 

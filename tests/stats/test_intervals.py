@@ -13,7 +13,7 @@ from scipy.stats import chi2, norm
 from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ConfidenceInterval, ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats import profile, upper_orthant
+from refusal_index.stats import intervals, upper_orthant
 
 COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)
 METHODS = ("profile", "jeffreys", "delta", "bootstrap")
@@ -77,7 +77,7 @@ def test_profile_ends_are_where_the_maximised_likelihood_has_fallen(counts, leve
             continue
         n = sum(counts)
         start = (*norm.isf([(counts[0] + counts[1]) / n, (counts[0] + counts[2]) / n]), math.atanh(rho))
-        _, point = profile._climb(tuple(map(float, counts)), start)
+        _, point = intervals._climb(tuple(map(float, counts)), start)
         assert point.h == pytest.approx(0, abs=1e-6 * n)
         assert 2 * point.fall == pytest.approx(chi2.ppf(level, 1), rel=1e-5)
 
@@ -87,16 +87,16 @@ def test_ridge_search_agrees_with_the_joint_newton_iteration(counts) -> None:
     # The search is the way out where the iteration fails, which it hardly ever does.
     result = refusal_index(ContingencyTable(*counts))
     numbers, quantile = tuple(map(float, counts)), norm.ppf(0.975)
-    best = (*profile._thresholds(numbers), math.atanh(result.rho))
-    searched = [math.tanh(profile._ridge_search(numbers, best, side, quantile)) for side in (-1.0, 1.0)]
+    best = (*intervals._thresholds(numbers), math.atanh(result.rho))
+    searched = [math.tanh(intervals._ridge_search(numbers, best, side, quantile)) for side in (-1.0, 1.0)]
     for end, rho in zip(result.confidence_interval(), searched, strict=True):
         assert end == pytest.approx(spearman(rho), abs=1e-9)
 
 
 def test_profile_slopes_and_curvatures_are_derivatives() -> None:
     counts, at, step = (71.0, 10.0, 20.0, 33.0), np.array([0.3, -0.4, 0.6]), 1e-5
-    point = profile._evaluate(counts, tuple(at))
-    moved = [[profile._evaluate(counts, tuple(at + side * step * axis)) for side in (1, -1)] for axis in np.eye(3)]
+    point = intervals._evaluate(counts, tuple(at))
+    moved = [[intervals._evaluate(counts, tuple(at + side * step * axis)) for side in (1, -1)] for axis in np.eye(3)]
     slopes = [(down.fall - up.fall) / (2 * step) for up, down in moved]
     np.testing.assert_allclose(slopes, (point.h, point.k, point.z), rtol=1e-7)
     curvatures = [[(getattr(up, x) - getattr(down, x)) / (2 * step) for x in "hk"] for up, down in moved]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.kappa import cohen_kappa
+from refusal_index.stats.estimate import cohen_kappa
 
 
 def test_it_is_the_textbook_value():

@@ -2,11 +2,11 @@
 
 import pytest
 
-from refusal_index.studies import grading_sensitivity, ranking_stability, resampling
+from refusal_index.studies import grading_sensitivity, ranking_stability, sampling_error
 
 
 @pytest.fixture
 def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resampling, "RESAMPLES", 200)
+    monkeypatch.setattr(sampling_error, "RESAMPLES", 200)
     monkeypatch.setattr(grading_sensitivity, "_RESAMPLES", 200)
     monkeypatch.setattr(ranking_stability, "N_RESAMPLES", 5)

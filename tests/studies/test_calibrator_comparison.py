@@ -15,8 +15,7 @@ from tests.tiers import others_nightly
 from refusal_index.outcomes.confidence import Score, confidence_table
 from refusal_index.stats import corrected_refusal_index, refusal_index
 from refusal_index.studies.calibrator_comparison import curve_rows, make
-from refusal_index.studies.cells import number
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.studies.study import NotPossibleError, StudyOptions, number
 
 OPTIONS = StudyOptions()
 METHODS = {"likelihood": 2.0, "self-consistency": 1.0, "p-ik": 0.5}

@@ -7,7 +7,7 @@ import pytest
 from tests.studies.outcomes_made import HOSTILE, check_files, counts_of, make_run, run_of, table_rows
 
 from refusal_index.stats import ContingencyTable, correct_rate_at, refusal_index
-from refusal_index.stats.curves.remaining_gap import gap_left
+from refusal_index.stats.curves.operating_point import gap_left
 from refusal_index.studies.operating_point import PENALTIES, make, point_rows
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 

@@ -11,8 +11,7 @@ import pytest
 from tests.studies.made import made_run, rates
 
 from refusal_index.studies import score_variability
-from refusal_index.studies.relative_variability import ratio_rows
-from refusal_index.studies.score_variability import AVERAGE, with_averages
+from refusal_index.studies.score_variability import AVERAGE, ratio_rows, with_averages
 from refusal_index.studies.study import NotPossibleError, StudyOptions
 
 OPTIONS = StudyOptions()

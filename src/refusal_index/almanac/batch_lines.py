@@ -1,16 +1,27 @@
-"""Lines of batch files as pure functions: requests in, and what came of them out, as OpenAI's batch API writes them."""
+"""Lines of batch files as pure functions: requests in, and what came of them out, as OpenAI's batch API writes them.
+
+Many requests at once, and no more of them in memory than are under way.
+
+A file of requests into a file of what came of them, in their order, as ``vllm run-batch`` writes it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
 
-from refusal_index.almanac.answers import Answer
+from refusal_index.almanac.answers import Answer, ModelPool, answer
 from refusal_index.almanac.chat_api import Json
 from refusal_index.almanac.errors import BatchLineError
+from refusal_index.outcomes.files import replacing
 
 ENDPOINT = "/v1/chat/completions"
 
@@ -149,3 +160,79 @@ def _filled(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 _FIELDS: dict[str, type] = {"custom_id": str, "method": str, "url": str, "body": dict}
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+AT_ONCE = 256
+"""Requests under way at a time: twice what a runtime has in the making, so that it never waits."""
+
+
+async def in_order(
+    items: Iterable[T], ask: Callable[[T], Awaitable[R]], most: int = AT_ONCE
+) -> AsyncGenerator[R, None]:
+    """Ask for each item with at most `most` under way, and yield what comes in the order of the items.
+
+    What is under way when the caller leaves is cancelled.
+    """
+    waiting: deque[asyncio.Future[R]] = deque()
+    try:
+        for item in items:
+            waiting.append(asyncio.ensure_future(ask(item)))
+            if len(waiting) >= most:
+                yield await waiting.popleft()
+        while waiting:
+            yield await waiting.popleft()
+    finally:
+        for one in waiting:
+            one.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What came of a request: its line, and the failure that this tells of."""
+
+    line: bytes
+    failure: str | None = None
+
+
+def count_requests(source: Path) -> int:
+    """Return how many requests a file holds; raises BatchLineError at the first line that is none."""
+    with source.open("rb") as file:
+        return sum(1 for _ in read_lines(file))
+
+
+async def run_batch(pool: ModelPool, source: Path, target: Path, answered: Callable[[], None]) -> Counter[str]:
+    """Answer every request of `source` into `target`, which is there whole or not at all, and return what failed.
+
+    No more requests than are under way are in memory; `answered` is called for each that is written. Raises
+    BatchLineError if a line is no request, NotWrittenError if the target cannot be written.
+    """
+    failed = Counter[str]()
+    with replacing(target) as temporary, source.open("rb") as requests, temporary.open("xb") as results:
+        async with aclosing(in_order(read_lines(requests), partial(_ask, pool))) as outcomes:
+            async for outcome in outcomes:
+                results.write(outcome.line)
+                if outcome.failure is not None:
+                    failed[outcome.failure] += 1
+                answered()
+    return failed
+
+
+async def _ask(pool: ModelPool, line: BatchLine) -> _Outcome:
+    if line.url != ENDPOINT:
+        told = f"URL {line.url} was used. Supported endpoints: {ENDPOINT}."
+        return _Outcome(_result(line, 400, None, told), told)
+    found = await answer(pool, line.body, {})
+    if found.failed:
+        error = {"error": found.body["error"] | {"code": found.status}}  # as vLLM, which knows no other code
+        return _Outcome(_result(line, found.status, None, error), f"{found.status}: {found.body['error']['message']}")
+    return _Outcome(_result(line, found.status, found.body, None))
+
+
+def _result(line: BatchLine, status: int, body: Json | None, error: Json | str | None) -> bytes:
+    identity = uuid.uuid4().hex
+    response = {"status_code": status, "request_id": f"almanac-batch-{identity}", "body": body}
+    return as_line({"id": f"almanac-{identity}", "custom_id": line.custom_id, "response": response, "error": error})

@@ -1,36 +1,73 @@
 """The server's files and batches; nothing of them outlives it.
 
 Each batch is a task of the server's own, which goes on after the client has disconnected.
+
+The request log of the server: a line of JSON for each request, with no word of what was said.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-from refusal_index.almanac.answers import Answer, answer
-from refusal_index.almanac.asking import AT_ONCE, in_order
+from refusal_index.almanac.answers import Answer, ModelPool, answer
 from refusal_index.almanac.batch_lines import (
+    AT_ONCE,
     ENDPOINT,
     BatchLine,
     Checked,
     check_lines,
+    in_order,
     read_lines,
     result_line,
 )
 from refusal_index.almanac.chat_api import Json
 from refusal_index.almanac.errors import BatchLineError, RequestError
-from refusal_index.almanac.pool import ModelPool
-from refusal_index.almanac.request_log import RequestLog
+
+# What the request that is being answered adds to its line.
+_fields: ContextVar[dict[str, Any]] = ContextVar("_fields")
+
+
+class RequestLog:
+    """Appends to the file at `path`; without a path it does nothing."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._file = path.open("a", encoding="utf-8", buffering=1) if path else None
+
+    def write(self, **fields: Any) -> None:
+        """Append a line with the time and `fields`."""
+        if self._file:
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            self._file.write(json.dumps({"time": time, **fields}) + "\n")
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file:
+            self._file.close()
+
+
+def begin_fields() -> dict[str, Any]:
+    """Return what the handler of the request that begins is going to note."""
+    fields: dict[str, Any] = {}
+    _fields.set(fields)
+    return fields
+
+
+def noted() -> dict[str, Any]:
+    """Return the fields of the request that is being answered, for its handler to add to."""
+    return _fields.get()
 
 
 @dataclass(frozen=True)

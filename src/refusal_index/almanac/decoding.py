@@ -10,9 +10,8 @@ import numpy as np
 
 from refusal_index.almanac.cache import Cohort, Prefix, compute_prefix, run
 from refusal_index.almanac.checkpoint import FloatArray
-from refusal_index.almanac.llama import IntArray, Llama
+from refusal_index.almanac.llama import IntArray, Llama, Request, Sequence
 from refusal_index.almanac.sampling import sample
-from refusal_index.almanac.sequence import Request, Sequence
 
 # Tokens that a longer prefix must spare a request before it is worth a cohort of its own.
 _MIN_GAIN = 64

@@ -17,10 +17,9 @@ from threadpoolctl import OpenBLASController, ThreadpoolController
 from refusal_index.almanac.chat import ChatTokenizer, Message
 from refusal_index.almanac.decoding import Decoder
 from refusal_index.almanac.errors import AlmanacError, ContextLengthError
-from refusal_index.almanac.llama import Llama
+from refusal_index.almanac.llama import Completion, Llama, Request, Sequence
 from refusal_index.almanac.models import model_folder
 from refusal_index.almanac.sampling import Settings
-from refusal_index.almanac.sequence import Completion, Request, Sequence
 
 
 class _OneBlasThread:

@@ -2,19 +2,25 @@
 
 All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything. No key comes
 through, whoever writes it.
+
+Bad input ends a command with one clear line and exit status 2.
 """
 
 from __future__ import annotations
 
+import errno
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, TextIO, TypeVar, cast
 
 import typer
 
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import NotWrittenError, suggestion
 from refusal_index.outcomes.presentation.blocks import Block, escape
 from refusal_index.outcomes.presentation.blocks import Table as PlainTable
 from refusal_index.redaction import redacted, redacted_in
@@ -135,3 +141,72 @@ def _print_table(table: PlainTable) -> None:
 
 def _shown(text: object) -> str:
     return escape(redacted(str(text)))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+INCOMPLETE = 1
+BAD_INPUT = 2
+INTERRUPTED = 130
+EVAL_PACKAGES = frozenset({"aiohttp", "inspect_ai", "openai", "safetensors", "threadpoolctl", "tokenizers"})
+
+
+def option(name: str) -> str:
+    """Return what a setting is called on the command line.
+
+    Examples
+    --------
+    >>> option("max_tokens")
+    '--max-tokens'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
+class OptionError(RefusalIndexError, ValueError):
+    """An option that cannot be used as given."""
+
+
+def one_of(option: str, given: str, known: Sequence[str]) -> str:
+    """Return `given` if it is known.
+
+    Raises
+    ------
+    OptionError
+        If it is not; the message names the known ones, and the nearest.
+    """
+    if given in known:
+        return given
+    raise OptionError(f"{option}: expected one of {', '.join(known)}, got {given!r}{suggestion(given, known)}")
+
+
+def tells_bad_input(command: Callable[P, R]) -> Callable[P, R]:
+    """Print the message of an error about the user's input, or of a missing extra, instead of its traceback.
+
+    Such errors have `RefusalIndexError` as their root: each message says what was expected, what came and what to do.
+    Settings that it names are shown as options.
+    """
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except NotWrittenError as caught:
+            error(caught)
+            raise typer.Exit(INCOMPLETE) from caught
+        except RefusalIndexError as caught:
+            shown = getattr(caught, "shown", None)
+            error(shown(option) if shown else caught)
+            raise typer.Exit(BAD_INPUT) from caught
+        except OSError as caught:
+            if caught.errno == errno.EPIPE or caught.filename is None:  # whoever read what is printed has gone
+                raise
+            error(f"{caught.filename}: {caught.strerror}; check the place, and what may be done there")
+            raise typer.Exit(INCOMPLETE) from caught
+        except ModuleNotFoundError as caught:
+            if caught.name is None or caught.name.partition(".")[0] not in EVAL_PACKAGES:
+                raise
+            error(f"this needs the package {caught.name}: pip install 'refusal-index[eval]'")
+            raise typer.Exit(BAD_INPUT) from caught
+
+    return wrapped

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from refusal_index.cli.bad_input import tells_bad_input
+from refusal_index.cli.console import tells_bad_input
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 

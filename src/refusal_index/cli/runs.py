@@ -15,15 +15,13 @@ from typing import Any, TypeVar
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, INTERRUPTED
+from refusal_index.cli.console import INCOMPLETE, INTERRUPTED
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import RunFailedError, WaitingError
-from refusal_index.engines.events import Progress
+from refusal_index.engines.engine import Progress, RunFailedError, WaitingError
 from refusal_index.engines.registry import BATCH
 from refusal_index.engines.settings import Sending
-from refusal_index.evaluation.confidence_asking import pending
-from refusal_index.evaluation.confidence_plan import ConfidencePlan
-from refusal_index.evaluation.confidence_refresh import outdated_lines
+from refusal_index.evaluation.confidence_plan import ConfidencePlan, pending
+from refusal_index.evaluation.confidence_record import outdated_lines
 from refusal_index.evaluation.display import run_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan
@@ -32,7 +30,7 @@ from refusal_index.evaluation.progress import counting, progress_bar
 from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
 from refusal_index.evaluation.writing import DISAGREEMENTS
-from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.files import held
 from refusal_index.outcomes.run_sets import SUMMARY
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, one_of
+from refusal_index.cli.console import OptionError, one_of
 
 if TYPE_CHECKING:
     from refusal_index.studies.study import Study

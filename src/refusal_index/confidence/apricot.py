@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from refusal_index.confidence.clusters import cluster_targets
-from refusal_index.confidence.folds import FloatArray, IntArray, folds_of
+from refusal_index.confidence.folds import FloatArray, IntArray, cluster_targets, folds_of
 from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.confidence.transformers_states import WeightsError, quietly
 from refusal_index.outcomes.confidence import Score

@@ -13,9 +13,8 @@ from functools import partial
 import numpy as np
 from scipy import special
 
-from refusal_index.confidence.folds import EXTRA, PACKAGES, FloatArray, folds_of
+from refusal_index.confidence.folds import EXTRA, PACKAGES, FloatArray, folds_of, logistic_fit, logistic_predict
 from refusal_index.confidence.likelihood import likelihood
-from refusal_index.confidence.logistic import logistic_fit, logistic_predict
 from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.outcomes.confidence import Score
 

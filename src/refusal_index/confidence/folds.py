@@ -3,12 +3,17 @@
 A question is scored once, by a predictor that was trained on the other folds. What lies in one group, as questions
 about one person do, lies in one fold, for else a predictor could know a question's neighbours. Folds follow from the
 questions, their grades and groups and the seed alone, so that all methods of a run are held against the same questions.
+
+Logistic regression on targets between 0 and 1, as several trained methods fit it.
+
+Targets of a classifier of answers: how often the model is right about questions such as this one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -187,3 +192,92 @@ def _check_kinds(trained: FloatArray, number: int, method: str) -> None:
             f"{method}: needs right and wrong answers in every training part, and with fold {number} held out all "
             f"{trained.size} that are left are {kind}; group the questions otherwise, or not at all"
         )
+
+
+def logistic_fit(features: Any, targets: FloatArray, strength: float) -> Any:
+    """Fit a logistic regression to targets between 0 and 1.
+
+    A row with the target t stands in the likelihood as a right answer of weight t and a wrong one of weight 1 - t: so
+    the cross entropy of t is what is least.
+
+    Parameters
+    ----------
+    features
+        Shape (n, p), an array or a sparse matrix.
+    targets
+        Shape (n,).
+    strength
+        The inverse of the ridge penalty, scikit-learn's C: the prior variance of each coefficient.
+
+    Returns
+    -------
+    LogisticRegression
+        Its `predict_proba` gives the probability of a wrong and a right answer.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> fitted = logistic_fit(np.zeros((4, 1)), np.array([0.25, 0.25, 0.5, 1.0]), strength=1.0)
+    >>> round(float(fitted.predict_proba(np.zeros((1, 1)))[0, 1]), 3)  # with nothing to tell by, the mean target
+    0.5
+    """
+    from sklearn.linear_model import LogisticRegression  # noqa: PLC0415 - of an extra, and slow to load
+
+    above, below = np.flatnonzero(targets > 0), np.flatnonzero(targets < 1)
+    rows = np.concatenate([above, below])
+    kinds = np.concatenate([np.ones(above.size, np.int64), np.zeros(below.size, np.int64)])
+    weights = np.concatenate([targets[above], 1 - targets[below]])
+    return LogisticRegression(C=strength, max_iter=1000).fit(features[rows], kinds, sample_weight=weights)
+
+
+def logistic_predict(fitted: Any, features: Any) -> FloatArray:
+    """Return the probability of a right answer for each row, shape (n,)."""
+    return np.asarray(fitted.predict_proba(features)[:, 1], np.float64)
+
+
+def cluster_targets(embeddings: Any, right: FloatArray) -> FloatArray:
+    """Return for each answer the share of right ones among the questions of its cluster, or its own where it has none.
+
+    Parameters
+    ----------
+    embeddings
+        Of the questions, shape (n, size).
+    right
+        Shape (n,), 1 or 0.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+
+    References
+    ----------
+    Ulmer et al. (2024). Calibrating large language models using their generations only. :arxiv:`2403.05973`. As there,
+    embeddings are standardised and clustered by HDBSCAN with clusters of three and more. Otherwise than in its code,
+    the questions that are held out take no part, for their answers would be in the targets; and the cluster that comes
+    first has its share as all have, where that code takes each question's own.
+
+    Examples
+    --------
+    >>> places = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
+    >>> cluster_targets(places, np.array([1.0, 1.0, 0.0, 0.0, 0.0, 0.0])).round(2).tolist()
+    [0.67, 0.67, 0.67, 0.0, 0.0, 0.0]
+    """
+    from sklearn.cluster import HDBSCAN  # noqa: PLC0415 - of an extra, and slow to load
+
+    places = np.asarray(embeddings, np.float64)
+    if len(places) < SMALLEST:
+        return right.copy()
+    spread = places.std(axis=0)
+    standardised = (places - places.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    labels = HDBSCAN(min_cluster_size=SMALLEST, min_samples=1, copy=True).fit(standardised).labels_
+    targets = right.copy()
+    for label in set(labels.tolist()) - {NOISE}:
+        targets[labels == label] = right[labels == label].mean()
+    return targets
+
+
+SMALLEST = 3
+"""Questions of a cluster at least."""
+
+NOISE = -1
+"""What HDBSCAN labels a question with that lies in no cluster."""

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from refusal_index.outcomes.confidence import Score
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import StopReason, TokenLogprob
 
 

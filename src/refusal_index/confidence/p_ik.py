@@ -11,8 +11,15 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from refusal_index.confidence.folds import EXTRA, PACKAGES, FloatArray, TrainingError, folds_of
-from refusal_index.confidence.logistic import logistic_fit, logistic_predict
+from refusal_index.confidence.folds import (
+    EXTRA,
+    PACKAGES,
+    FloatArray,
+    TrainingError,
+    folds_of,
+    logistic_fit,
+    logistic_predict,
+)
 from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.outcomes.confidence import Score
 

@@ -10,9 +10,9 @@ from refusal_index.confidence.likelihood import answer_tokens
 from refusal_index.confidence.method import Answer, Evidence, Method, Need, score_each
 from refusal_index.confidence.prompts import shipped
 from refusal_index.outcomes.confidence import Score
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import TokenLogprob, read_reply
-from refusal_index.protocol.choices import named_choices
+from refusal_index.protocol.graders import named_choices
 from refusal_index.protocol.replies import DECORATION
 
 NAME = "p-true"

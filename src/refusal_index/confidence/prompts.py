@@ -73,7 +73,7 @@ def read_prompts(content: bytes, source: str) -> Asking:
     >>> read_prompts(b'[prompts.sure]\ntemplate = "{answer}: sure?"', "own.toml")
     Traceback (most recent call last):
         ...
-    refusal_index.protocol.prompt_set.PromptSetError: own.toml, prompts.sure: 'template' must have the field {question}
+    refusal_index.protocol.prompts.PromptSetError: own.toml, prompts.sure: 'template' must have the field {question}
     and may have {answer}, found {answer}; write a literal brace twice
     """
     try:

@@ -12,9 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from refusal_index.confidence.clusters import cluster_targets
-from refusal_index.confidence.folds import EXTRA, PACKAGES, FloatArray, IntArray, folds_of
-from refusal_index.confidence.logistic import logistic_fit, logistic_predict
+from refusal_index.confidence.folds import (
+    EXTRA,
+    PACKAGES,
+    FloatArray,
+    IntArray,
+    cluster_targets,
+    folds_of,
+    logistic_fit,
+    logistic_predict,
+)
 from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.outcomes.confidence import Score
 

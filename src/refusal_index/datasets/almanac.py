@@ -11,7 +11,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, question_rows
 from refusal_index.outcomes.files import sha256_of
 
 FILE = "almanac.jsonl"

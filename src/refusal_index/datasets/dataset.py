@@ -12,8 +12,8 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from refusal_index.outcomes.errors import TableError
-from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.text import check_ids
+from refusal_index.outcomes.files import check_ids
+from refusal_index.outcomes.outcome import Question
 
 FIELDS = tuple(field.name for field in fields(Question))
 ALWAYS = frozenset({"question_id", "text", "gold", "aliases", "topic"})

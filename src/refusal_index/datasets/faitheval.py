@@ -23,9 +23,9 @@ from pathlib import Path
 from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, question_rows
 from refusal_index.outcomes.files import sha256_of
-from refusal_index.outcomes.source import Row, read_content
+from refusal_index.outcomes.settings import Row, read_content
 
 HUB = "https://huggingface.co/datasets/Salesforce"
 LICENCE = "see the publisher's page"

@@ -1,21 +1,236 @@
-"""A user's own questions: any CSV, JSON Lines or Parquet file, data frame, or dictionaries of questions and answers."""
+"""A user's own questions: any CSV, JSON Lines or Parquet file, data frame, or dictionaries of questions and answers.
+
+From the rows of a file to questions, all of them checked before the first is asked.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from refusal_index.datasets.columns import missing_column, resolve_columns
+from refusal_index.datasets.columns import (
+    Choices,
+    answers_cell,
+    choices_cell,
+    flag_cell,
+    id_cell,
+    list_cell,
+    missing_column,
+    resolve_columns,
+    text_cell,
+)
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName, drawn, questions_sha256, sample
-from refusal_index.datasets.questions import Sheet
+from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.files import sha256_of
-from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.source import Problems, Row, Source, opened, present_columns
-from refusal_index.outcomes.tabular import iter_rows, no_rows
+from refusal_index.outcomes.outcome import Question
+from refusal_index.outcomes.patterns import SECONDS, PatternError, compiled, matches
+from refusal_index.outcomes.settings import Problems, Row, Source, opened, present_columns
+from refusal_index.outcomes.tabular import iter_rows, no_rows, read_rows
+
+T = TypeVar("T")
+_NOTHING: tuple[str, ...] = ()
+
+
+def question_rows(path: str | Path, content: bytes) -> list[Row]:
+    """Read the rows of a file of questions, whose suffix says the format, or raise `DatasetError`."""
+    return read_rows(Source.of(path, "question", DatasetError), content)
+
+
+def build_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[Question, ...]:
+    """Make a question of every row.
+
+    Raises TableError for the first of the problems that `read_questions` finds.
+
+    - `rows`: all of them, of one source.
+    - `columns`: column by role, as `own.load` tells. Without a `question_id` the id is made of what is asked.
+    """
+    questions, problems = read_questions(rows, columns)
+    if problems:
+        raise problems[0]
+    return questions
+
+
+def read_questions(rows: Sequence[Row], columns: Mapping[str, str]) -> tuple[tuple[Question, ...], Problems]:
+    """Make a question of every row, or say everything that is wrong, in the order of the lines.
+
+    - `rows`, `columns`: as for `build_questions`.
+    - returned `questions`: None of them where there are problems.
+    - returned `problems`: a row lacks a question, an answer or an id; an id occurs twice, or cannot be written down; an
+      answer is none of the choices; a pattern is none, or does not match its own answer; or a cell is not what its role
+      expects.
+    """
+    sheet = Sheet(rows[0].source, columns)
+    questions = tuple(sheet.question(row) for row in rows)
+    problems = sheet.problems()
+    return (() if problems else questions), problems
+
+
+class ContentIds:
+    """Makes ids of questions' texts, as `content_ids` tells; remembers what it has seen."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self.repeated = 0
+        """How many texts occurred before."""
+
+    def of(self, text: str) -> str:
+        """Make the id of the next text."""
+        normal = " ".join(unicodedata.normalize("NFC", text).split())
+        digest = hashlib.sha256(normal.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        times = self._seen[digest] = self._seen.get(digest, 0) + 1
+        self.repeated += times > 1
+        return digest if times == 1 else f"{digest}-{times}"
+
+
+def content_ids(texts: Sequence[str]) -> list[str]:
+    """Make ids of the questions' texts, so that they survive reordering and additions.
+
+    Twelve hexadecimal digits of the SHA-256 of the text in Unicode's composed form with single spaces. A text that
+    occurs again gets ``-2``, ``-3`` and so on in the order of the file.
+
+    >>> content_ids(["Who?", "Who ?", "Who?"])
+    ['d991a24e8e04', '92984b2f5b40', 'd991a24e8e04-2']
+    """
+    ids = ContentIds()
+    return [ids.of(text) for text in texts]
+
+
+STEPS = ("choices", "question", "answerable", "answer", "context", "question_id", "aliases", "topic", "pattern")
+"""The roles in the order in which what is wrong in one line is told."""
+
+
+class Sheet:
+    """Makes questions of rows, one by one; gathers what is wrong, and what only the whole of them can tell.
+
+    - `source`, `columns`: where the rows come from, and column by role.
+    """
+
+    def __init__(self, source: Source, columns: Mapping[str, str]) -> None:
+        self._source, self._columns = source, columns
+        self._found: list[tuple[int, int, TableError]] = []
+        self._empty: dict[str, list[int]] = {}
+        self._lines: dict[str, int] = {}
+        self._again: dict[str, list[int]] = {}
+        self._topics: dict[str, str] = {}
+        self.made_ids = ContentIds()
+
+    def question(self, row: Row) -> Question:
+        """Make a question of a row; it is worth nothing where there are problems."""
+        choices = self._cell(row, "choices", choices_cell, None)
+        text = self._filled(row, "question")
+        gold, accepted = self._answers(row, choices)
+        context = self._cell(row, "context", text_cell, "")
+        texts = choices.texts if choices else ()
+        question_id = self._id(row, text, context, texts)
+        aliases = self._cell(row, "aliases", list_cell, _NOTHING)
+        topic = self._cell(row, "topic", text_cell, "")
+        pattern = self._cell(row, "pattern", text_cell, "")
+        if pattern and (said := _wrong_pattern(pattern, gold)) is not None:
+            self._tell("pattern", row.wrong(said, self._columns["pattern"]))
+        others = _others((*accepted, *aliases), gold) if accepted or aliases else ()
+        topic = self._topics.setdefault(topic, topic)  # one text for all questions of a topic
+        return Question(question_id, text, gold, others, topic or None, context or None, texts, pattern or None)
+
+    def problems(self) -> Problems:
+        """Return everything that is wrong, in the order of the lines."""
+        found = [*self._found, *self._repeated_ids()]
+        for role, lines in self._empty.items():
+            said = f"expected the {role} of every row, got an empty cell; fill it in or remove the row"
+            unless = ", or mark questions without a right answer in a column answerable" if role == "answer" else ""
+            problem = self._source.wrong(said + unless, lines, self._columns.get(role, role))
+            found.append((lines[0], STEPS.index(role), problem))
+        return [problem for _, _, problem in sorted(found, key=lambda one: one[:2])]
+
+    def _cell(self, row: Row, role: str, cell: Callable[[Row, str], T], otherwise: T) -> T:
+        """Read the cell of a role; `otherwise` stands for that of no column and for one that is wrong."""
+        column = self._columns.get(role)
+        if column is None:
+            return otherwise
+        try:
+            return cell(row, column)
+        except TableError as error:
+            self._tell(role, error.with_traceback(None))
+            return otherwise
+
+    def _tell(self, role: str, problem: TableError) -> None:
+        self._found.append((problem.line, STEPS.index(role), problem))
+
+    def _filled(self, row: Row, role: str, cell: Callable[[Row, str], str] = text_cell) -> str:
+        """Read a text that may not be empty."""
+        text = self._cell(row, role, cell, "")
+        if not text:
+            self._refuse_empty(row, role)
+        return text
+
+    def _refuse_empty(self, row: Row, role: str) -> None:
+        column = self._columns.get(role, role)
+        if not any(line == row.line and told.column == column for line, _, told in self._last_found()):
+            self._empty.setdefault(role, []).append(row.line)
+
+    def _last_found(self) -> list[tuple[int, int, TableError]]:
+        return self._found[-len(STEPS) :]  # a row has no more problems than that
+
+    def _answers(self, row: Row, choices: Choices | None) -> tuple[str | None, tuple[str, ...]]:
+        """Read the gold answer, None where there is none, and further accepted ones."""
+        is_answerable = self._cell(row, "answerable", flag_cell, True)
+        cells = self._cell(row, "answer", answers_cell, _NOTHING)
+        if is_answerable and not cells:
+            self._refuse_empty(row, "answer")
+        if not (is_answerable and cells):
+            return None, ()
+        return (cells[0] if choices is None else self._keyed(row, choices, cells[0])), cells[1:]
+
+    def _keyed(self, row: Row, choices: Choices, answer: str) -> str | None:
+        """Return the gold answer, which is one of the choices."""
+        gold = choices.keyed(answer)
+        if gold is None:
+            names = ", ".join(choices.labels or choices.texts)
+            said = f"expected one of the choices, by its text or its letter, got {shortened(answer)}; "
+            self._tell("answer", row.wrong(f"{said}the choices are {shortened(names)}", self._columns["answer"]))
+        return gold
+
+    def _id(self, row: Row, text: str, context: str, choices: tuple[str, ...]) -> str:
+        """Read the id, or make it of all that is asked; that of a question alone is made of its text."""
+        if "question_id" not in self._columns:
+            return self.made_ids.of("\x1f".join(part for part in (text, context, *choices) if part))
+        question_id = self._filled(row, "question_id", id_cell)
+        if question_id and self._lines.setdefault(question_id, row.line) != row.line:
+            self._again.setdefault(question_id, []).append(row.line)
+        return question_id
+
+    def _repeated_ids(self) -> Iterator[tuple[int, int, TableError]]:
+        for question_id, again in self._again.items():
+            lines = [self._lines[question_id], *again]
+            said = f"expected every question_id once, got {question_id!r} {len(lines)} times; "
+            advice = "give each question an id of its own, or remove the column to have ids made of the texts"
+            yield lines[0], STEPS.index("question_id"), self._source.wrong(said + advice, lines)
+
+
+def _others(answers: Sequence[str], gold: str | None) -> tuple[str, ...]:
+    return () if gold is None else tuple(answer for answer in dict.fromkeys(answers) if answer not in ("", gold))
+
+
+def _wrong_pattern(pattern: str, gold: str | None) -> str | None:
+    """Say what is wrong with a pattern, if anything is."""
+    if not pattern:
+        return None
+    try:
+        if gold is None or matches(pattern, gold):
+            compiled(pattern)
+            return None
+    except PatternError as error:
+        return f"expected a regular expression, got {shortened(pattern)} ({error})"
+    except TimeoutError:
+        why = f"expected a pattern that can be matched with the answer {shortened(gold)} within {SECONDS:g} s"
+        return f"{why}, got {shortened(pattern)}; do not nest what repeats"
+    return f"expected a pattern that matches the answer {shortened(gold)} from end to end, got {shortened(pattern)}"
+
 
 USUAL_NAMES = {
     "question": ("question", "problem", "query", "prompt"),

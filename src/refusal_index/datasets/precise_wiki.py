@@ -12,10 +12,10 @@ from pathlib import Path
 
 from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, question_rows
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import sha256_of
-from refusal_index.outcomes.source import Row, Source, present_columns, read_content
+from refusal_index.outcomes.settings import Row, Source, present_columns, read_content
 
 LICENCE = "the texts are Wikipedia's (CC BY-SA)"
 NEEDED = ("question", "answer")

@@ -15,10 +15,10 @@ from pathlib import Path
 from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.questions import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, question_rows
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import sha256_of
-from refusal_index.outcomes.source import Row, read_content
+from refusal_index.outcomes.settings import Row, read_content
 
 ADDRESS = "https://openaipublic.blob.core.windows.net/simple-evals/simple_qa_test_set.csv"
 SHA256 = "feee3f7e7db3617e94e8fcf1977b756ec420ef8568f4e0fcbbe0e92e9d5fc032"

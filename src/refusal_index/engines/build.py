@@ -2,6 +2,8 @@
 
 A round of sections is two waves of requests: the writer is asked about all of them, then the answerer about those that
 yielded a question. What comes next depends on all that was said before; every reply stays in the build's store.
+
+Who is asked in a PreciseWikiQA build, how, and what: each request as a conversation that any engine carries.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from itertools import count, islice
 from typing import Protocol
 
@@ -27,17 +30,83 @@ from refusal_index.datasets.precise_wiki_build import (
 )
 from refusal_index.datasets.precise_wiki_build.drawing import HOPELESS
 from refusal_index.datasets.precise_wiki_build.verdicts import LONGEST_DETAIL
-from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.build_plan import ROLES, BuildPlan, Telling
-from refusal_index.engines.engine import Assignment, Engine, RunFailedError, WaitingError
-from refusal_index.engines.events import Event, Replied, Underway
+from refusal_index.engines.engine import Assignment, Engine, Event, Replied, RunFailedError, Underway, WaitingError
+from refusal_index.engines.failures import CircuitBreaker
 from refusal_index.engines.registry import engine_of, note_on
+from refusal_index.engines.settings import Decoding, Sending, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Grade, Outcome, Question
 from refusal_index.protocol import Asked as Role
-from refusal_index.protocol import Completion, Conversation, StopReason, due
+from refusal_index.protocol import (
+    Completion,
+    Conversation,
+    GraderKind,
+    Message,
+    Pass,
+    Reply,
+    Request,
+    Step,
+    StopReason,
+    due,
+)
 from refusal_index.protocol.replies import without_reasoning
+
+WRITING, ANSWERING = Decoding(temperature=0.7, top_p=0.9), Decoding(temperature=0.3, top_p=0.9)
+"""Questions should vary; answers should not."""
+
+ROLES = {Asked.QUESTION: "writer", Asked.ANSWER: "answerer"}
+"""Whom each of the two requests about a section goes to; the store knows the replies by it."""
+
+
+@dataclass(frozen=True)
+class BuildPlan:
+    """Who is asked, and how.
+
+    Attributes
+    ----------
+    writer, answerer
+        Names of the models; they may be the same.
+    writing, answering
+        How each of them generates.
+    seed
+        Each request's seed is derived from it.
+    sending
+        Who carries requests, and how.
+    """
+
+    writer: str
+    answerer: str
+    writing: Decoding = WRITING
+    answering: Decoding = ANSWERING
+    seed: int = 0
+    sending: Sending = field(default_factory=Sending)
+
+    def settings(self, asked: Asked) -> Settings:
+        """Return the settings by which an engine makes one of the two requests."""
+        writes = asked is Asked.QUESTION
+        known = Settings(model=self.writer if writes else self.answerer, seed=self.seed, sending=self.sending)
+        return replace(known, decoding=self.writing if writes else self.answering)
+
+
+@dataclass(frozen=True)
+class Telling:
+    """One message to a model, and what it replies, as the procedure of a conversation."""
+
+    message: str
+    grader: GraderKind = GraderKind.EXACT
+    asks_first: bool = True
+    asks_model: bool = True
+    passes: tuple[Pass, ...] = (Pass.FIRST,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
+        """Return what is next; an outcome says no more than that nothing is."""
+        return Outcome(None, None, Grade.UNSCORED) if replies else Step(Pass.FIRST, Role.MODEL)
+
+    def request(self, step: Step, question: Question) -> Request:  # noqa: ARG002 - of the interface
+        """Put the step into words."""
+        return Request(step.of, step.asked, (Message("user", self.message),))
+
 
 NAME = "precise-wiki"
 TROUBLES = {StopReason.LENGTH: Reason.CUT_SHORT, StopReason.CONTENT_FILTER: Reason.CONTENT_FILTER}

@@ -1,6 +1,10 @@
 """What an engine is: it is handed settings and conversations, and puts replies into the store.
 
 Everything else follows from the store, so that one engine may finish what another began.
+
+What happens while models are asked, as whoever watches a run is told.
+
+Replies that come in the same moment are written to the disk together: one commit for all of them.
 """
 
 from __future__ import annotations
@@ -13,19 +17,114 @@ from functools import cached_property
 from typing import Protocol
 
 from refusal_index.engines.asks import Ask, Send, ask_for, completed, variant_of
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.events import Finished, Progress, Replied, unwatched
-from refusal_index.engines.failures import RESUMES, EndedError, Failure, RequestFailedError
-from refusal_index.engines.group_commit import GroupCommit
+from refusal_index.engines.failures import RESUMES, CircuitBreaker, EndedError, Failure, RequestFailedError
 from refusal_index.engines.retrying import patiently
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Limits, Settings
+from refusal_index.engines.settings import Limits, SettingError, Settings
 from refusal_index.engines.store import ReplyStore, StoreError, StoreGoneError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.settings import Prices
 from refusal_index.protocol import Asked, Completion, Conversation, Due, due
+
+
+class GroupCommit:
+    """Puts replies into a store, those together that come within one turn of the event loop.
+
+    Parameters
+    ----------
+    store
+        Where they go.
+    """
+
+    def __init__(self, store: ReplyStore) -> None:
+        self._store = store
+        self._waiting: list[tuple[Sequence[Completion], asyncio.Future[None]]] = []
+
+    async def put(self, completions: Sequence[Completion]) -> None:
+        """Keep replies; they are safe when this returns.
+
+        Raises
+        ------
+        StoreError
+            If they cannot be written.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._write)
+        done = loop.create_future()
+        self._waiting.append((completions, done))
+        await done
+
+    def _write(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        try:
+            self._store.put([one for completions, _ in waiting for one in completions])
+        except Exception:  # what cannot be kept is told of itself alone
+            for completions, done in waiting:
+                self._write_one(completions, done)
+            return
+        for _, done in waiting:
+            if not done.done():
+                done.set_result(None)
+
+    def _write_one(self, completions: Sequence[Completion], done: asyncio.Future[None]) -> None:
+        try:
+            self._store.put(completions)
+        except Exception as error:
+            if not done.done():
+                done.set_exception(error)
+        else:
+            if not done.done():
+                done.set_result(None)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run's folder is open, and so many of its questions lie in variants that need nothing more."""
+
+    finished: int
+    note: str | None = None  # what must be said of it
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A variant is about to be asked."""
+
+    variant: str
+
+
+@dataclass(frozen=True)
+class Replied:
+    """A reply came, and is in the store."""
+
+    completion: Completion
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A question needs nothing more under a variant."""
+
+    variant: str
+    question_id: str
+
+
+@dataclass(frozen=True)
+class Underway:
+    """Requests are on their way in a wave, as in batches: how they stand, in a few words."""
+
+    note: str
+    is_news: bool = False  # which is to be said beside the progress, as that a server cannot be reached
+
+
+Event = Opened | Begun | Replied | Finished | Underway
+Progress = Callable[[Event], None]
+"""Is told what happens while models are asked."""
+
+
+def unwatched(_event: Event) -> None:
+    """Take no note of anything."""
+
 
 LOOK = 0.02  # seconds between looks at what is on its way
 

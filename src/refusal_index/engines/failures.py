@@ -1,8 +1,22 @@
-"""What an error of a request comes down to: whether it passes by itself, and what a user may do about it."""
+"""What an error of a request comes down to: whether it passes by itself, and what a user may do about it.
+
+Responses that say 200 and are errors: each is given the status of one before a client looks at it.
+
+The client of OpenAI takes them for replies that lack everything, so that nobody would read what the provider said.
+
+What an error comes down to, in one line: the last words of whoever was asked, shortened and harmless.
+
+Ends a run in order: what fails will not pass by itself, or what it may take is used up.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
 import socket
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -187,3 +201,254 @@ def causes(error: BaseException | None) -> list[BaseException]:
         found[id(error)] = error
         error = error.__cause__ or error.__context__
     return list(found.values())
+
+
+OK, NO_STATUS = 200, 502
+REPLIES = {"choices": list, "output": list}
+"""What the responses of OpenAI's two interfaces hold."""
+
+SAID = "status_as_sent"
+
+
+async def unmask(response: Any) -> None:
+    """Give a response of httpx that says 200 and is no reply the status that it names, or that of a bad gateway.
+
+    A response in pieces is left alone, as is any that comes from elsewhere than where replies do.
+    """
+    path, kind = response.request.url.path, response.headers.get("content-type", "")
+    if response.status_code != OK or "event-stream" in kind or not path.endswith(("/completions", "/responses")):
+        return
+    body = _json(await response.aread())
+    if not any(isinstance(body.get(name), held) for name, held in REPLIES.items()):
+        response.extensions = {**response.extensions, SAID: OK}
+        response.status_code = _status_in(body)
+
+
+def _json(content: bytes) -> dict[str, Any]:
+    """Return the object that a body holds; an empty one for whatever else it is."""
+    try:
+        body = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def _status_in(body: dict[str, Any]) -> int:
+    error = body.get("error")
+    named = [holder.get(name) for holder in (error, body) if isinstance(holder, dict) for name in ("code", "status")]
+    return next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
+
+
+LONGEST, LONGEST_BODY = 300, 200
+"""Characters of a line, and those that are shown of what is no message."""
+
+READ, DEEPEST = 5_000, 20  # characters of an error that are looked at, and errors behind it
+WRAPPERS = ("RetryError", "ModelGenerateError")
+"""What retries, and what Inspect, wrap an error in; each holds the one that counts."""
+
+NO_CONNECTION = ("APIConnectionError", "APITimeoutError")
+"""What clients wrap whatever befell a connection in: also one that was refused is told as out of time."""
+
+MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
+CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
+SHOWN_ERROR = re.compile(r"([A-Z]\w*(?:Error|Exception))\(")
+OPENING_QUOTE, CLOSING_QUOTES = re.compile(r"^\\*['\"]"), re.compile(r"(?:\\*['\"]\)+)+$")
+
+
+def told(error: BaseException) -> str:
+    r"""Return what an error comes down to: its class, the status where there is one, and the provider's own words.
+
+    Parameters
+    ----------
+    error
+        As it was raised, however often it was wrapped.
+
+    Examples
+    --------
+    >>> told(ValueError("the key sk-proj-3fGh8jKl2mNp5qRs is wrong\n"))
+    'ValueError: the key [key] is wrong'
+    >>> told(ConnectionError())
+    'ConnectionError'
+    """
+    error = _unwrapped(error)
+    status, words = _status(error), _message_in(getattr(error, "body", None))
+    parts = [type(error).__name__]
+    if status is not None:
+        parts.append(str(status) if words else f"{status} {_content_type(error)}".strip())
+    parts.append(_harmless(words) if words else _shown(error, LONGEST_BODY if status else LONGEST))
+    root = _root(error)
+    if status is None and root is not error:  # a connection that failed is told by what it failed for
+        if parts[0] in NO_CONNECTION and not isinstance(root, TimeoutError):
+            parts.clear()
+        parts += [type(root).__name__, _shown(root, LONGEST)]
+    return ": ".join(filter(None, (*(part.removesuffix(".") for part in parts[:-1]), *parts[-1:])))[:LONGEST]
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    while type(error).__name__ in WRAPPERS:
+        attempt = getattr(error, "last_attempt", None)
+        held = (attempt.exception() if attempt else None) or error.__cause__ or error.__context__
+        if held is None:
+            break
+        error = held
+    return error
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return the first of the errors of which each was raised from the one before."""
+    for _ in range(DEEPEST):  # errors may have led to each other
+        if error.__cause__ is None:
+            break
+        error = error.__cause__
+    return error
+
+
+def _status(error: BaseException) -> int | None:
+    """Return the status as it was sent."""
+    said: int | None = getattr(getattr(error, "response", None), "extensions", {}).get(SAID)
+    return own_status(error) if said is None else said
+
+
+def _content_type(error: BaseException) -> str:
+    headers = getattr(getattr(error, "response", None), "headers", {})
+    return str(headers.get("content-type", "")).partition(";")[0]
+
+
+def _message_in(body: Any) -> str:
+    """Return the message within an error's body; nothing where there is none."""
+    if isinstance(body, list):
+        return next(filter(None, map(_message_in, body)), "")
+    if not isinstance(body, dict):
+        return ""
+    for name in ("error", "message", "detail", "msg"):
+        found = body.get(name)
+        if words := found if isinstance(found, str) else _message_in(found):
+            return words
+    return ""
+
+
+def _shown(error: BaseException, longest: int) -> str:
+    """Show an error in which there is no message: its body where that is a text, or what it says itself."""
+    body, own = getattr(error, "body", None), CODE_FIRST.sub("", str(error))
+    if not isinstance(body, str):
+        body = own or getattr(getattr(error, "response", None), "text", "")
+    return _harmless(body, longest)
+
+
+def _harmless(text: str, longest: int = LONGEST) -> str:
+    """Return a text in one line without keys, markup and whatever a terminal would obey."""
+    plain = MARKUP.sub(" ", redacted(text)[:READ])
+    line = " ".join("".join(one if one.isprintable() else " " for one in plain).split())
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
+
+
+def error_line(shown: str) -> str:
+    r"""Return the innermost error and its message, of an error that only a log still holds.
+
+    Parameters
+    ----------
+    shown
+        The error as `repr` shows it. Inspect wraps the provider's in its own, behind the whole request.
+
+    Examples
+    --------
+    >>> error_line(r"ModelGenerateError('\nRequest:\n{...}\n\nBadRequestError(\'Error code: 400 - too long\')')")
+    'BadRequestError: Error code: 400 - too long'
+    """
+    line = " ".join(shown.split())
+    errors = list(SHOWN_ERROR.finditer(line))
+    if not errors:
+        return line
+    message = CLOSING_QUOTES.sub("", OPENING_QUOTE.sub("", line[errors[-1].end() :]))
+    return f"{errors[-1][1]}: {message}"
+
+
+QUESTIONS_IN_A_ROW = 20
+OUTAGE_SECONDS = 180.0
+OUTAGE_QUESTIONS = 3
+
+
+class CircuitBreaker:
+    """Once it is open nothing further is sent; what is on its way is waited for, and kept.
+
+    It opens when so many questions in a row ended in errors without a reply in between, when nothing but errors came
+    for so long, or when it is told to.
+
+    Parameters
+    ----------
+    clock
+        Tells the time in seconds.
+
+    Attributes
+    ----------
+    reason
+        Why it opened, in one line; None while it is closed.
+    planned
+        Whether the run was told to end there.
+    patience
+        Seconds of nothing but errors after which it opens.
+
+    Examples
+    --------
+    >>> breaker = CircuitBreaker()
+    >>> for number in range(QUESTIONS_IN_A_ROW):
+    ...     breaker.failed("model", f"q{number}", Failure("the key is refused", "openai/gpt", Kind.LASTING))
+    >>> breaker.reason
+    'openai/gpt failed for 20 questions in a row (the key is refused); the same command resumes'
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.reason: str | None = None
+        self.planned = False
+        self._clock = clock
+        self._opened = asyncio.Event()
+        self._worked: set[str] = set()
+        self._failed: dict[str, set[str]] = {}
+        self._troubled: dict[str, tuple[float, set[str], int]] = {}
+
+    def worked(self, role: str) -> None:
+        """Take note of a reply of whoever is in a role, which breaks the row of failures."""
+        self._worked.add(role)
+        self._failed.pop(role, None)
+        self._troubled.pop(role, None)
+
+    def failed(self, role: str, question_id: str, failure: Failure) -> None:
+        """Take note of a request about a question that failed for good.
+
+        One that is itself at fault counts while none has worked yet: then it is rather what all of them have in common.
+        """
+        if failure.kind is Kind.REQUEST and role in self._worked:
+            return
+        failed = self._failed.setdefault(role, set())
+        failed.add(question_id)
+        if len(failed) >= QUESTIONS_IN_A_ROW:
+            self._open_for(failure, f"failed for {len(failed)} questions in a row")
+
+    def troubled(self, role: str, question_id: str, failure: Failure) -> None:
+        """Take note of a request about a question that failed and will be sent again."""
+        since, questions, attempts = self._troubled.get(role, (self._clock(), set(), 0))
+        questions.add(question_id)
+        self._troubled[role] = since, questions, attempts + 1
+        lasted = self._clock() - since
+        if failure.kind is Kind.DOUBTFUL and role not in self._worked and attempts + 1 >= QUESTIONS_IN_A_ROW:
+            self._open_for(failure, f"failed in each of {attempts + 1} attempts")
+        elif lasted >= OUTAGE_SECONDS and len(questions) >= OUTAGE_QUESTIONS:
+            self._open_for(failure, f"gave nothing but errors for {lasted:.0f} seconds")
+
+    def _open_for(self, failure: Failure, what: str) -> None:
+        self.open(f"{failure.model} {what} ({failure.message}); {failure.advice}")
+
+    def open(self, reason: str, *, planned: bool = False) -> None:
+        """End the run for a reason; the first one counts."""
+        if self.reason is None:
+            self.reason, self.planned = reason, planned
+            self._opened.set()
+
+    async def opened(self) -> None:
+        """Wait until it opens."""
+        await self._opened.wait()
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, and no longer than until it opens."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._opened.wait(), seconds)

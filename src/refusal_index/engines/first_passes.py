@@ -18,7 +18,7 @@ from refusal_index.datasets.imports.reader import INSPECT
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.imports.two_files import with_forced
 from refusal_index.outcomes.errors import suggestion
-from refusal_index.outcomes.source import present_columns
+from refusal_index.outcomes.settings import present_columns
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ from importlib import import_module
 
 from refusal_index.engines.engine import MakeEngine
 from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.setting import SettingError, unknown
-from refusal_index.engines.settings import Sending, Settings
+from refusal_index.engines.settings import Sending, SettingError, Settings, unknown
 
 BATCH, FILES = "batch", "files"
 """The engine whose requests outlive a command, and the one that sends none."""
@@ -20,10 +19,10 @@ ENGINES = {
     "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
     "http": "refusal_index.engines.http.engine:HttpEngine",
     "local": "refusal_index.engines.local.engine:LocalEngine",
-    BATCH: "refusal_index.engines.waves.batch:batch_engine",
+    BATCH: "refusal_index.engines.waves.batch_executor:batch_engine",
     COMMAND: "refusal_index.engines.waves.command:command_engine",
     RAY: "refusal_index.engines.waves.ray_engine:ray_engine",
-    FILES: "refusal_index.engines.waves.by_hand:FilesEngine",
+    FILES: "refusal_index.engines.waves.engine:FilesEngine",
 }
 """Where each engine is; none is imported before it is asked for."""
 
@@ -88,7 +87,7 @@ def check_engines_own(sending: Sending) -> None:
     --------
     >>> check_engines_own(Sending(engine="local", detach=True))
     Traceback (most recent call last):
-    refusal_index.engines.setting.SettingError: detach: expected engine batch beside it, got local, which ...
+    refusal_index.engines.settings.SettingError: detach: expected engine batch beside it, got local, which ...
     """
     check_engine(sending.engine)
     for name, engines in ONLY_OF.items():

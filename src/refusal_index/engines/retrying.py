@@ -7,8 +7,7 @@ from typing import TypeVar
 
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
-from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.failures import EndedError, Failure, RequestFailedError
+from refusal_index.engines.failures import CircuitBreaker, EndedError, Failure, RequestFailedError
 
 T = TypeVar("T")
 FIRST_WAIT = 2.0

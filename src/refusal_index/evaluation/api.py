@@ -10,18 +10,15 @@ from rich.console import Console
 
 from refusal_index.datasets import Dataset, sample
 from refusal_index.datasets.own import questions_from
-from refusal_index.engines.engine import ModelError, RunFailedError
-from refusal_index.engines.events import Progress, unwatched
+from refusal_index.engines.engine import ModelError, Progress, RunFailedError, unwatched
 from refusal_index.engines.functions import PREFIX, function_name
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.evaluation.confidence import measure, prepare_confidence
 from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
-from refusal_index.evaluation.looks import bring_to_end
+from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
-from refusal_index.evaluation.run import Run, open_run
-from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.run import Run, open_run, run_to_end
 from refusal_index.outcomes.errors import checked_path
 from refusal_index.outcomes.folder import RunFolder
 

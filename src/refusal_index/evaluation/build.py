@@ -24,15 +24,13 @@ from refusal_index.datasets.precise_wiki_build import (
     refuse_others,
     write_tried,
 )
-from refusal_index.engines.build import Builder, BuildStoppedError, Watcher, build_engines
-from refusal_index.engines.build_plan import BuildPlan
+from refusal_index.engines.build import Builder, BuildPlan, BuildStoppedError, Watcher, build_engines
 from refusal_index.engines.engine import Engine, RunFailedError
 from refusal_index.engines.registry import BATCH, check_engines_own, check_sends
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Decoding, Sending
+from refusal_index.engines.settings import Decoding, Sending, SettingError
 from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.waves.in_flight import refuse_in_flight
-from refusal_index.evaluation.identity import versions
+from refusal_index.engines.waves.wave import refuse_in_flight
+from refusal_index.evaluation.reopened import versions
 from refusal_index.outcomes.folder import RunFolder
 
 BUILD_VERSION = 1

@@ -1,28 +1,117 @@
-"""Carrying a run out within its folder: asked, resumable at any moment, and summed up."""
+"""Carrying a run out within its folder: asked, resumable at any moment, and summed up.
+
+A set of runs in batches is gone through again and again: what each has to wait for, and until when.
+
+Conversations carried in waves, one after the other: of a run its variants, of scores what is asked for them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
+from pathlib import Path
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Engine, RunFailedError, WaitingError
-from refusal_index.engines.events import Opened, Progress, unwatched
+from refusal_index.engines.engine import (
+    Assignment,
+    Begun,
+    Engine,
+    Event,
+    Opened,
+    Progress,
+    RunFailedError,
+    WaitingError,
+    unwatched,
+)
+from refusal_index.engines.failures import CircuitBreaker
 from refusal_index.engines.registry import BATCH, engine_of, note_on
+from refusal_index.engines.settings import FORGET, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.engines.waves.in_flight import refuse_in_flight
-from refusal_index.engines.waves.leftover import refuse_left
+from refusal_index.engines.waves.spool import refuse_left
+from refusal_index.engines.waves.wave import journal_of, refuse_in_flight
 from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.results import UnfinishedError
-from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.running import run_to_end
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.run import Run, run_to_end
 from refusal_index.evaluation.tracking import tracked
-from refusal_index.evaluation.waves import Wave, ask_waves
 from refusal_index.evaluation.writing import write_results
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.stopping import STOPPED, UNTIL
+from refusal_index.protocol import Conversation
+
+Wave = tuple[str, Sequence[Conversation]]
+"""Conversations that are carried together, and what to call them."""
+
+
+async def ask_waves(
+    waves: Iterable[Wave],
+    settings: Settings,
+    folder: RunFolder,
+    engine: Engine,
+    store: ReplyStore,
+    progress: Progress,
+    budget: Budget,
+    dataset: str = "",
+) -> str | None:
+    """Carry one wave after the other, each made when those before it have come back.
+
+    Parameters
+    ----------
+    waves
+        What is asked.
+    settings, folder, engine, store, dataset
+        Who carries it, where replies and logs go, and what its questions are called.
+    progress, budget
+        Who is told, and what may be used.
+
+    Returns
+    -------
+    str or None
+        Why it ended before all was asked, as it was told to.
+
+    Raises
+    ------
+    RunFailedError
+        If it could not be brought to its end.
+    """
+    breaker = CircuitBreaker()
+    budget.on_end = partial(breaker.open, planned=True)
+    watch = _Watch(progress, breaker)
+    async with engine.open(store):
+        for variant, talks in waves:
+            if not talks:
+                continue
+            watch(Begun(variant))
+            await engine.carry(Assignment(dataset, variant, talks, settings, store, folder, watch, breaker, budget))
+            if watch.error is not None:
+                raise watch.error
+            if breaker.planned:
+                return breaker.reason
+            if breaker.reason is not None:
+                place = "-".join(filter(None, (dataset, variant)))
+                raise RunFailedError(f"{place}: {breaker.reason}" if place else breaker.reason)
+    return None
+
+
+class _Watch:
+    """Tells what happens; whoever is told and raises ends the run in order, so that no reply is lost to it."""
+
+    def __init__(self, progress: Progress, breaker: CircuitBreaker) -> None:
+        self._progress, self._breaker = progress, breaker
+        self.error: Exception | None = None
+
+    def __call__(self, event: Event) -> None:
+        if self.error is None:
+            try:
+                self._progress(event)
+            except Exception as error:
+                self.error = error
+                self._breaker.open("the progress callback failed")
 
 
 async def carry_out(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
@@ -100,7 +189,7 @@ def _check_own(plan: Plan, store: ReplyStore) -> None:
 def _give_up(plan: Plan) -> None:
     """Give up the batches that an engine of another kind is told to ask anew."""
     if plan.settings.sending.forget:
-        from refusal_index.engines.waves.batch import give_up  # noqa: PLC0415 - of one engine only
+        from refusal_index.engines.waves.batch_executor import give_up  # noqa: PLC0415 - of one engine only
 
         run_to_end(give_up(plan.settings, plan.names, plan.objects, plan.folder))
 
@@ -199,3 +288,92 @@ class OpenRun:
                 raise RunFailedError(str(error)) from error
             raise WaitingError(ended) from error
         return replace(run, ended=ended)
+
+
+LONGEST_WAIT, LOOK = 60.0, 0.1
+"""Seconds between passes at most, and between looks whether the command is to end."""
+
+
+def outlives_the_command(plan: Plan) -> bool:
+    """Whether what a run sends goes on without the command, as a provider's batches do."""
+    return plan.settings.sending.engine == BATCH
+
+
+def settings_alone(plan: Plan) -> Settings:
+    """Return the settings of one run of a set: it waits for no batch, and gives up those that are its own."""
+    settings = plan.settings
+    if settings.sending.forget:
+        known = journal_of(plan.folder).told_of
+        kept = [f"{name}={value}" for name, value in settings.sending.engine_option if name != FORGET or value in known]
+        settings = settings.changed(engine_option=kept)
+    return settings.changed(detach=True) if outlives_the_command(plan) else settings
+
+
+def waits_for_batches(plan: Plan, budget: Budget) -> bool:
+    """Whether a run that ended early has batches on their way, and this command is to wait for them."""
+    if not outlives_the_command(plan) or plan.settings.sending.detach or is_over(budget):
+        return False
+    return bool(journal_of(plan.folder).entries)
+
+
+def is_over(budget: Budget) -> bool:
+    """Whether this command is to end; requests that are used up keep none from being waited for."""
+    left = budget.seconds_left()
+    return budget.ended is not None or (left is not None and left <= 0)
+
+
+class News:
+    """Whether runs that wait for batches have something to collect.
+
+    Parameters
+    ----------
+    tell
+        Is told of a run of whose batches nothing is heard, in one line, when that begins.
+    """
+
+    def __init__(self, tell: Callable[[Plan, str], object]) -> None:
+        self._tell, self._since = tell, dict[Path, float]()
+
+    async def of(self, plan: Plan) -> bool:
+        """Whether a run has something to collect.
+
+        Raises
+        ------
+        RunFailedError
+            If that could not be told for as long as a provider is borne with.
+        """
+        from refusal_index.engines.waves.batch_executor import has_news  # noqa: PLC0415 - of one engine only
+        from refusal_index.engines.waves.batch_lane import OUTAGE  # noqa: PLC0415 - of one engine only
+
+        path = plan.folder.path
+        try:
+            found = await has_news(plan.settings, plan.names, plan.objects, plan.folder)
+        except RunFailedError as error:
+            if path not in self._since:
+                self._since[path] = time.monotonic()
+                self._tell(plan, str(error))
+            elif time.monotonic() - self._since[path] > OUTAGE:
+                raise
+            return False
+        self._since.pop(path, None)
+        return found
+
+
+def first_wait(plans: Iterable[Plan]) -> float:
+    """Return the seconds between the first pass and the second."""
+    from refusal_index.engines.waves.batch_executor import Options  # noqa: PLC0415 - of one engine only
+
+    polls = (Options.of(plan.settings).poll for plan in plans if outlives_the_command(plan))
+    return min(polls, default=LONGEST_WAIT)
+
+
+def longer(seconds: float) -> float:
+    """Return the wait after one in which nothing happened."""
+    return min(seconds * 2, LONGEST_WAIT)
+
+
+async def pause(seconds: float, budget: Budget) -> None:
+    """Wait, and no longer than there is time."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0 and not is_over(budget):
+        await asyncio.sleep(min(LOOK, left))

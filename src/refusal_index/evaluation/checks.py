@@ -9,10 +9,9 @@ from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.models import context_length, model_names, token_counter
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
 from refusal_index.engines.registry import check_engines_own, check_limits
-from refusal_index.engines.setting import SettingError, unknown
-from refusal_index.engines.settings import DEFAULT_GRADER, Settings
+from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
 from refusal_index.exporters.tracker import TRACKERS, is_installed, not_installed
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import ASKED_AGAIN, GraderKind, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
 
@@ -54,7 +53,7 @@ def check_trackers(settings: Settings) -> None:
 
     >>> check_trackers(Settings.of(log_to="wandbb"))
     Traceback (most recent call last):
-    refusal_index.engines.setting.SettingError: log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean ...
+    refusal_index.engines.settings.SettingError: log_to: expected one of wandb, mlflow, got 'wandbb'; did you mean ...
     """
     for name in settings.log_to:
         if name not in TRACKERS:
@@ -165,7 +164,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) 
 
 
 def _check_provider(name: str) -> None:
-    from refusal_index.engines.inspect.models import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
+    from refusal_index.engines.inspect.provider import provider_names, resolve_model  # noqa: PLC0415 - Inspect's names
 
     provider, _, rest = name.partition("/")
     if provider == ALMANAC or not rest or provider not in provider_names():

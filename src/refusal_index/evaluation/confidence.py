@@ -2,11 +2,13 @@
 
 What is asked lies in the run's folder in a store of its own: forced answers where a variant answered in the first pass,
 so that nobody forced it, and the methods' own prompts. The run's replies and all that is made of them stay as they are.
+
+Methods, what is still to be asked for them, and their scores, as paragraphs and tables of plain text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -19,25 +21,23 @@ from refusal_index.confidence.method import Evidence, Method, Need
 from refusal_index.confidence.registry import METHODS, methods_of
 from refusal_index.confidence.topic import TOPIC
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.events import Progress, unwatched
+from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.registry import check_sends
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.checks import check_name, check_sending
-from refusal_index.evaluation.confidence_asking import ask
-from refusal_index.evaluation.confidence_evidence import OWN, Sources
-from refusal_index.evaluation.confidence_groups import groups_of
-from refusal_index.evaluation.confidence_plan import ConfidencePlan, unmet
+from refusal_index.evaluation.confidence_evidence import OWN, Sources, groups_of
+from refusal_index.evaluation.confidence_plan import ConfidencePlan, Pending, ask, unmet
 from refusal_index.evaluation.confidence_record import Measured, record_scores
-from refusal_index.evaluation.reopened import grader_before, prompts_before, settings_before
+from refusal_index.evaluation.dry_run import REPLY_TOKENS
+from refusal_index.evaluation.reopened import grader_before, open_store, prompts_before, settings_before
 from refusal_index.evaluation.results import total
-from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import ComparabilityError, check_comparable, write_results
 from refusal_index.outcomes.confidence import Score, confidence_table, with_scores, write_confidence
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.presentation import Block, Table
+from refusal_index.outcomes.settings import UNPRICED, Prices
 from refusal_index.outcomes.summary import Usage
 
 ALL = "all"
@@ -252,3 +252,56 @@ def _in_order(table: pl.DataFrame) -> pl.DataFrame:
     place = {name: number for number, name in enumerate(METHODS)}
     order = table["method"].replace_strict(place, default=len(place), return_dtype=pl.Int64)
     return table.with_columns(order.alias("place")).sort("place", maintain_order=True).drop("place")
+
+
+def methods_blocks(allowed: Sequence[Allowed]) -> Iterator[Block]:
+    """Yield what each method is and needs, and whether the run allows it."""
+    rows = [(one.method.name, one.method.about, _needs(one.method), one.reason or "yes") for one in allowed]
+    columns = ("method", "what it is", "needs", "allowed")
+    yield Table.of(columns, rows, left=columns)
+
+
+def _needs(method: Method) -> str:
+    return ", ".join(sorted(method.needs)) or "nothing more"
+
+
+def pending_blocks(pending: Sequence[Pending], prices: Prices = UNPRICED) -> Iterator[Block]:
+    """Yield what would be sent, and about what that costs where prices say."""
+    yield "dry run: nothing is sent"
+    yield ""
+    rows = [
+        (one.name, f"{one.questions:,}", _range(one.requests, one.most), f"{one.input_tokens:,}") for one in pending
+    ]
+    least, most, tokens = (sum(getattr(one, name) for one in pending) for name in ("requests", "most", "input_tokens"))
+    rows.append(("all", "", _range(least, most), f"{tokens:,}"))
+    yield Table.of(("asked", "questions", "requests", "about tokens in"), rows, left=("asked",))
+    cost = prices.cost((tokens, least * REPLY_TOKENS), (0, 0))
+    if cost is not None:
+        yield from ("", f"about ${cost:,.2f}, at {REPLY_TOKENS} tokens a reply and without graders")
+    if least < most:
+        yield ""
+        yield (
+            "The most are sent where no log probabilities come, so that replies are drawn instead, or where an answer "
+            "that was judged comes out otherwise."
+        )
+
+
+def _range(least: int, most: int) -> str:
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
+
+
+def done_blocks(found: Confidence) -> Iterator[Block]:
+    """Yield what was sent for the scores, why it ended early, and where they lie."""
+    if found.ended is not None:
+        yield from ("", f"ended early: {found.ended}; what was not asked yet has no score")
+    used = found.usage
+    cost = "" if used.cost is None else f", ${used.cost:,.2f}"
+    tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+    yield from ("", f"asked now: {used.requests:,} requests, {tokens}{cost}")
+    kept = [name for name in found.table["method"].unique(maintain_order=True) if name not in _names(found)]
+    beside = f"; scores of {', '.join(kept)} beside these" if kept else ""
+    yield f"{found.folder.path}: confidence.parquet, summary.json, report.html{beside}"
+
+
+def _names(found: Confidence) -> set[str]:
+    return {one.name for one in found.methods}

@@ -12,10 +12,16 @@ import polars as pl
 from refusal_index.confidence.registry import METHODS
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
 from refusal_index.evaluation.confidence import ALL
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.writing import write_results
-from refusal_index.outcomes.confidence import ConfidenceError, read_confidence, with_scores, write_confidence
-from refusal_index.outcomes.confidence_join import JoinedScores, join_outcomes
+from refusal_index.outcomes.confidence import (
+    ConfidenceError,
+    JoinedScores,
+    join_outcomes,
+    read_confidence,
+    with_scores,
+    write_confidence,
+)
 from refusal_index.outcomes.confidence_record import write_record
 from refusal_index.outcomes.errors import RunFolderError, listed, shortened
 from refusal_index.outcomes.folder import RunFolder

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from refusal_index.outcomes.labels import GradeChanges
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
 from refusal_index.outcomes.presentation import Block, Table, escape, to_html, to_text
 from refusal_index.outcomes.presentation.summary import changes_blocks, summary_blocks, usage_text
-from refusal_index.outcomes.regrading import GradeChanges
 from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.summary import Summary
 

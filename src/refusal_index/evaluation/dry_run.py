@@ -19,12 +19,11 @@ from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.registry import BATCH
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.stores import open_store
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.outcomes.presentation import escape
-from refusal_index.outcomes.price import MILLION, UNPRICED, Price, Prices
+from refusal_index.outcomes.settings import MILLION, UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
-from refusal_index.protocol.cost import Assumptions, Foreseen, Paid, ToAsk, estimate
-from refusal_index.protocol.ranges import Estimate, Load, Range
+from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, estimate
 
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50

@@ -13,18 +13,14 @@ from refusal_index.engines.accounts import called
 from refusal_index.engines.failures import Failure
 from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.registry import FILES
-from refusal_index.engines.setting import SettingError, unknown
+from refusal_index.engines.settings import SettingError, unknown
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import FORMATS, Format, format_of, is_singly, written
-from refusal_index.engines.waves.in_flight import in_flight, refuse_in_flight, told_in_flight
-from refusal_index.engines.waves.leftover import refuse_left
-from refusal_index.engines.waves.result_files import is_without_lines
-from refusal_index.engines.waves.spool import Spool, Trouble
-from refusal_index.engines.waves.taking import Taken, Watch, take
-from refusal_index.engines.waves.wave import Pending, wave
-from refusal_index.evaluation.reopened import Reopened
+from refusal_index.engines.waves.spool import Spool, Trouble, refuse_left
+from refusal_index.engines.waves.taking import Taken, Watch, is_without_lines, take
+from refusal_index.engines.waves.wave import Pending, in_flight, refuse_in_flight, told_in_flight, wave
+from refusal_index.evaluation.reopened import Reopened, open_store
 from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import write_results
 from refusal_index.outcomes.files import replacing
 

@@ -15,15 +15,14 @@ from refusal_index.datasets.imports import FirstPass, ReadOptions, to_outcomes
 from refusal_index.datasets.imports.first_pass import without_forced
 from refusal_index.datasets.imports.known import filled_in, has_ids, of_one_model, questions_to_force
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.events import Progress, unwatched
+from refusal_index.engines.engine import Progress, unwatched
 from refusal_index.engines.first_passes import Imported, import_file
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import DEFAULT_GRADER, Settings
+from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.checks import check_name, check_sending, function_sources, grader_of, placement_of
 from refusal_index.evaluation.first_passes import first_pass_table, mixture
-from refusal_index.evaluation.identity import about, identity
 from refusal_index.evaluation.plan import RUNS, Plan
+from refusal_index.evaluation.reopened import about, identity
 from refusal_index.evaluation.run import Run
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder, default_run_name

@@ -1,26 +1,164 @@
-"""Gating a release from Python, and writing the verdict for what reads it."""
+"""Gating a release from Python, and writing the verdict for what reads it.
+
+A candidate that is asked only until a gate's verdict is certain.
+
+A run that is asked in portions and looked at after each, so that it may stop once it is certain.
+
+The portions are nested samples: after a look at 400 questions a run holds what one with ``limit=400`` of the same seed
+would. They lie in the same folder, whoever carries them. So a run that stopped is a complete run of fewer questions,
+says that it stopped, and goes on from there when it is run with another end, or with none.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from refusal_index.datasets import sample
+from refusal_index.engines.budget import Budget
+from refusal_index.engines.engine import Event, Finished, Progress, RunFailedError, unwatched
+from refusal_index.engines.settings import SettingError
+from refusal_index.evaluation.carrying import OpenRun, carry_out, opened
+from refusal_index.evaluation.plan import Plan
+from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.stores import open_store
-from refusal_index.exporters.junit import to_junit
-from refusal_index.exporters.markdown import to_markdown
-from refusal_index.outcomes.asked import asked_under
+from refusal_index.exporters.hf_eval_results import to_junit, to_markdown
+from refusal_index.outcomes.draws import CORRECTED
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.folder import RunFolder, run_around
-from refusal_index.outcomes.gate import GateResult, decide
-from refusal_index.outcomes.gate_policy import Policy, PolicyError, read_policy
+from refusal_index.outcomes.folder import RunFolder, asked_under, run_around
+from refusal_index.outcomes.gate import GateResult, check_variant, decide, unjudged
+from refusal_index.outcomes.gate_guards import check_reachable, payoffs_of
+from refusal_index.outcomes.gate_policy import Policy, PolicyError, looked_at, read_policy
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.runs import ComparedRun, read_runs
+from refusal_index.outcomes.stopping import GATE_LOOKS, STOPPED, GateLooks, Stop, Until
+from refusal_index.outcomes.summary import half_width_of
 from refusal_index.redaction import redacted_in
+from refusal_index.stats import AtLook, GroupSequential
+
+Decide = Callable[[Run, int], str | None]
+"""From a run so far, and after how many questions it is looked at, to why that is enough; None where it is not."""
+
+
+async def bring_to_end(plan: Plan, progress: Progress = unwatched, budget: Budget | None = None) -> Run:
+    """Carry out a run until all is asked or, where its settings say so, until something is certain enough.
+
+    It takes what `carry_out` takes, and raises as that does.
+    """
+    stopping = plan.settings.stopping
+    if stopping.until is None:
+        return await carry_out(plan, progress, budget)
+    return await in_looks(plan, sizes_of(plan, stopping.looks), narrow_enough(stopping.until), progress, budget)
+
+
+def sizes_of(plan: Plan, looks: int) -> tuple[int, ...]:
+    """Return after how many questions a plan is looked at: equal portions, the last look after all of them."""
+    return GroupSequential.planned(len(plan.dataset.questions), looks).sizes
+
+
+async def in_looks(
+    plan: Plan,
+    sizes: tuple[int, ...],
+    decide: Decide,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+    *,
+    about: Mapping[str, Any] | None = None,
+) -> Run:
+    """Ask the questions of a plan in portions, until `decide` says at a look that it is enough.
+
+    A run that was asked more before begins with the first look after that.
+
+    Parameters
+    ----------
+    plan, progress, budget
+        As `carry_out` takes them.
+    sizes
+        Questions after each look, rising, as `sizes_of` returns them.
+    decide
+        Is asked at every look that was brought to its end, the last included.
+    about
+        What the run's folder is to say of the looks, before the first of them.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `carry_out` does, or as `decide` does.
+    KeyboardInterrupt
+        If it was interrupted; what was answered is kept.
+    """
+    with opened(plan, _once(progress), budget) as run:
+        if about:
+            plan.folder.change_about(about)
+        looks = _Looks(run, sizes, decide)
+        ended = await run.ask(looks.parts())
+        if looks.stop is not None:
+            plan.folder.change_about({STOPPED: looks.stop.to_document()})
+        elif ended is None and looks.found is not None:
+            return looks.found
+        return run.results(ended)
+
+
+@dataclass
+class _Looks:
+    """The looks at an open run, and where they stopped."""
+
+    run: OpenRun
+    sizes: tuple[int, ...]
+    decide: Decide
+    found: Run | None = None
+    stop: Stop | None = None
+
+    def parts(self) -> Iterator[Plan]:
+        """Yield the questions up to each look, as long as those before were not enough."""
+        plan = self.run.plan
+        before = len({one for asked in self.run.store.asked().values() for one in asked})
+        for look, size in enumerate(self.sizes, 1):
+            if size < before:
+                continue
+            yield plan.part(frozenset(sample(plan.dataset, size, plan.settings.seed).questions))
+            self.found = self.run.results()
+            why = self.decide(self.found, size)
+            if why is not None and size < self.sizes[-1]:
+                self.stop = Stop(size, self.sizes[-1], look, len(self.sizes), why)
+                return
+
+
+def narrow_enough(until: Until) -> Decide:
+    """Return what says that the interval of a run's Refusal Index is narrow enough.
+
+    The interval is the ordinary one: how wide it is says next to nothing about which way the estimate errs, so that it
+    holds at the stop as often as it says. A run without an index, at its boundary, or of which grades are missing, has
+    no such interval.
+    """
+
+    def decide(run: Run, _asked: int) -> str | None:
+        half_width = half_width_of(run.summary) if run.is_complete else None
+        if half_width is None or half_width > until.half_width:
+            return None
+        return f"the interval of RI has a half-width of {half_width:.3f}, and {until.half_width:g} is enough"
+
+    return decide
+
+
+def _once(progress: Progress) -> Progress:
+    """Tell of each question once that it is finished: those of earlier looks lie in later ones too."""
+    seen: set[tuple[str, str]] = set()
+
+    def tell(event: Event) -> None:
+        if isinstance(event, Finished):
+            key = event.variant, event.question_id
+            if key in seen:
+                return
+            seen.add(key)
+        progress(event)
+
+    return tell
+
 
 __all__ = ["Policy", "PolicyError", "gate", "write_verdict"]
 
@@ -158,3 +296,138 @@ def _with_asked(run: ComparedRun) -> ComparedRun:
     about = folder.read_about()
     asked = {name: asked_under(draws.get(name or "", {}), run.settings, about) for name in run.variants}
     return replace(run, about=about, asked=asked)
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A run that was judged while it was asked, and the verdict.
+
+    Attributes
+    ----------
+    run, verdict
+        What was asked of the candidate, None where an error kept it from its next look, and what was decided at the
+        last one.
+    """
+
+    run: Run | None
+    verdict: GateResult
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """What was not asked, and why."""
+        ended = self.verdict.unasked if self.run is None else self.run.ended
+        if ended is not None:
+            yield f"ended early: {ended}"
+        if self.run is not None and self.run.missing:
+            first = self.run.missing[0]
+            yield (
+                f"{len(self.run.missing):,} not finished, {first.variant} {first.question_id} the first: "
+                f"{first.error[:200]}; the same command asks them again"
+            )
+
+
+def variant_to_ask(policy: Policy, baseline: ComparedRun | None) -> str:
+    """Return the one prompt variant to ask a candidate with; raises PolicyError where it is not clear."""
+    known = [] if baseline is None else [name for name in baseline.variants if name is not None]
+    if policy.variant is None and len(known) != 1:
+        told = f"a baseline of {', '.join(known) or 'no named one'}" if baseline else "none"
+        raise PolicyError(f"variant: expected one prompt variant to ask with, got {told}; name it with --variant")
+    return policy.variant or known[0]
+
+
+def _check_draws(plan: Plan, policy: Policy) -> None:
+    """Refuse to judge by the corrected index what is to be asked once; at temperature 0 it repeats RI."""
+    settings, guarded = plan.settings, {*policy.margins, *policy.at_least, *policy.at_most}
+    once = settings.drawing.draws in (None, 1) and settings.drawing.repeat_questions is None
+    if CORRECTED in guarded and once and settings.decoding.temperature > 0:
+        raise PolicyError(f"draws: expected 2 or more to judge {CORRECTED}, got 1; add --draws 2")
+
+
+async def gate_while_asking(
+    plan: Plan,
+    baseline: ComparedRun | None,
+    policy: Policy,
+    progress: Progress = unwatched,
+    budget: Budget | None = None,
+) -> Gated:
+    """Ask a candidate in looks, and stop at the first one at which the verdict is pass or fail.
+
+    What keeps it from its next look is no verdict: it is inconclusive.
+
+    Parameters
+    ----------
+    plan
+        The candidate's run, of one prompt variant.
+    baseline, policy
+        As `refusal_index.outcomes.gate.decide` takes them.
+    progress, budget
+        As `carry_out` takes them.
+
+    Raises
+    ------
+    RefusalIndexError
+        As `carry_out` and `decide` do, and before anything is asked where the baseline is of other questions, a limit
+        is one that no score can have, or the folder was looked at in another way before.
+    """
+    if baseline is not None:
+        not_compared(plan, baseline)
+    to_ask = _to_ask(plan)
+    check_reachable(policy, payoffs_of([to_ask]))
+    _check_draws(plan, policy)
+    sizes = sizes_of(plan, plan.settings.stopping.looks)
+    design = GroupSequential(sizes, policy.alpha)
+    looks = GateLooks(sizes[-1], len(sizes))
+    _check_planned(plan.folder, looks)
+    found: list[GateResult] = []
+
+    def judged(run: Run, asked: int, *, within_look: bool = False) -> str | None:
+        look, told = AtLook(design, asked), looked_at(asked, sizes)
+        candidate = read_one(run, "candidate")
+        result = decide(candidate, baseline, policy, look=look, looked=told, within_look=within_look)
+        found.append(result)
+        return None if result.verdict == "inconclusive" else f"the gate's verdict is {result.verdict}"
+
+    try:
+        run = await in_looks(plan, sizes, judged, progress, budget, about={GATE_LOOKS: looks.to_document()})
+    except RunFailedError as error:
+        return Gated(None, unjudged(to_ask, baseline, policy, next(iter(plan.procedures)), str(error)))
+    if run.ended is not None:
+        asked = run.outcomes["question_id"].n_unique()
+        judged(run, min(size for size in sizes if size >= asked), within_look=bool(run.missing) or asked not in sizes)
+    return Gated(run, found[-1])
+
+
+def _to_ask(plan: Plan) -> ComparedRun:
+    """Return a candidate of which there are no outcomes yet."""
+    settings = plan.identity
+    return ComparedRun(
+        settings["model"], plan.folder.path, settings["model"], plan.dataset.name, {}, settings, about=plan.about
+    )
+
+
+def _check_planned(folder: RunFolder, looks: GateLooks) -> None:
+    """Raise SettingError where a candidate was looked at in another way: more looks err more often than stated."""
+    before = GateLooks.read(folder.read_about()) if folder.run_json.exists() else None
+    if before is not None and before.of == looks.of and before != looks:
+        raise SettingError(
+            f"{{looks}}: expected {before}, as planned before the first question of this folder, got {looks}; looks "
+            "that are planned after others err more often than stated, so judge it as before, or ask into another one"
+        )
+
+
+def not_compared(plan: Plan, baseline: ComparedRun) -> int:
+    """Return how many questions of a plan of one prompt variant the baseline lacks: they would be asked in vain.
+
+    Raises OutcomeTableError where it lacks the variant, or more than half of the questions.
+    """
+    (variant,) = plan.procedures
+    check_variant("baseline", baseline, variant)
+    asked = {one.question_id for one in plan.dataset.questions}
+    theirs = set(baseline.variants[None if baseline.has_no_variants else variant]["question_id"])
+    shared = len(asked & theirs)
+    if 2 * shared < len(asked):
+        raise OutcomeTableError(
+            f"baseline: expected at least half of the {len(asked):,} questions to ask in it, got {shared:,} shared, of "
+            f"{len(theirs):,} of the baseline; ask the candidate what the baseline was asked"
+        )
+    return len(asked) - shared

@@ -10,8 +10,7 @@ from typing import Any
 from refusal_index.almanac import ALMANAC
 from refusal_index.datasets import Dataset, load_dataset, sample
 from refusal_index.engines.registry import check_engine
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, Settings
+from refusal_index.engines.settings import DEFAULT_GRADER, Drawing, SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.checks import (
     UNSCORED,
@@ -24,11 +23,10 @@ from refusal_index.evaluation.checks import (
     grader_of,
     placement_of,
 )
-from refusal_index.evaluation.identity import about, identity
+from refusal_index.evaluation.reopened import about, identity
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.price import Prices
-from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.settings import as_json, refuse_other_settings
+from refusal_index.outcomes.outcome import Question
+from refusal_index.outcomes.settings import Prices, as_json, refuse_other_settings
 from refusal_index.protocol import (
     ASKED_AGAIN,
     Asked,

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from refusal_index.datasets.precise_wiki_build import Tried, Usage
-from refusal_index.engines.events import Begun, Event, Finished, Opened, Replied, Underway
-from refusal_index.engines.took import Took
+from refusal_index.engines.budget import Took
+from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied, Underway
 from refusal_index.outcomes.presentation import escape
-from refusal_index.outcomes.price import Prices
+from refusal_index.outcomes.settings import Prices
 from refusal_index.protocol import Completion
 
 

@@ -10,23 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets import Dataset
+from refusal_index.engines.asks import to_metadata
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.completions import to_metadata
-from refusal_index.engines.events import Progress, unwatched
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.engine import Progress, unwatched
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.checks import check_name, check_sending, grader_of
-from refusal_index.evaluation.identity import comparability_version, grader_identity
 from refusal_index.evaluation.plan import RUNS, Plan
+from refusal_index.evaluation.reopened import comparability_version, grader_identity, open_store
 from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
 from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.stores import open_store
 from refusal_index.evaluation.writing import BEFORE
 from refusal_index.outcomes.files import replacing
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import (
     Asked,
     Completion,

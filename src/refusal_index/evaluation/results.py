@@ -21,9 +21,8 @@ from refusal_index.evaluation.first_passes import first_pass_table, named
 from refusal_index.evaluation.sums import STILL_TO_COME, Answered, Disagreement, Missing, Sums, total
 from refusal_index.outcomes.files import TEMPORARY_SUFFIX
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome
-from refusal_index.outcomes.price import UNPRICED, Prices
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import NOT_FINISHED, REQUEST_FAILED, Outcome, Question
+from refusal_index.outcomes.settings import UNPRICED, Prices
 from refusal_index.outcomes.summary import Usage
 from refusal_index.outcomes.table import Identification, outcome_table
 from refusal_index.protocol import (

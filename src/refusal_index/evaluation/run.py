@@ -1,25 +1,30 @@
-"""A run with its results, and what one can do with it."""
+"""A run with its results, and what one can do with it.
+
+Running a coroutine from plain code, in a script, a thread or a notebook, whose event loop runs already.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
 from refusal_index.evaluation.display import as_html, as_text
 from refusal_index.evaluation.results import Missing
-from refusal_index.outcomes.certainty import reached, short_of
 from refusal_index.outcomes.draws import corrected_indices
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, suggestion
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.regrading import GradeChanges
+from refusal_index.outcomes.labels import GradeChanges
 from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.outcomes.stopping import Stop
-from refusal_index.outcomes.summary import Summary, VariantSummary, is_complete
+from refusal_index.outcomes.summary import Summary, VariantSummary, is_complete, reached, short_of
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import CorrectedRefusalIndexResult, RefusalIndexResult, refusal_index
 
@@ -195,3 +200,54 @@ def open_run(path: str | Path) -> Run:
         short_of=short_of(about, found[0].summary),
         reached=reached(about, found[0].summary),
     )
+
+
+T = TypeVar("T")
+
+
+def run_to_end(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine and return its result, whether a loop runs in this thread or not.
+
+    Where one runs, as in a notebook, the coroutine runs in a thread with a loop of its own; an interruption cancels it
+    there, so that what came before is kept.
+    """
+    return _in_thread(coroutine) if _is_running() else asyncio.run(coroutine)
+
+
+def _is_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
+    loops: list[asyncio.AbstractEventLoop] = []
+    tasks: list[asyncio.Task[T]] = []
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    async def main() -> T:
+        loops.append(asyncio.get_running_loop())
+        tasks.append(asyncio.ensure_future(coroutine))
+        return await tasks[0]
+
+    def work() -> None:
+        try:
+            results.append(asyncio.run(main()))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(work,), name="refusal-index")
+    thread.start()
+    try:
+        thread.join()
+    except KeyboardInterrupt:
+        if loops and tasks:
+            loops[0].call_soon_threadsafe(tasks[0].cancel)
+        thread.join()
+        raise
+    if errors:
+        raise errors[0]
+    return results[0]

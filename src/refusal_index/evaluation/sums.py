@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from refusal_index.engines.budget import Took
 from refusal_index.engines.store import QuestionRecord
-from refusal_index.engines.took import Took
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
-from refusal_index.outcomes.price import Prices
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Grade, Outcome, Question
+from refusal_index.outcomes.settings import Prices
 from refusal_index.outcomes.summary import Usage
 from refusal_index.protocol import Asked, Completion, Pass, Reply, verdict_of
 

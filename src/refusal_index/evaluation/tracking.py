@@ -18,10 +18,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 
-from refusal_index.engines.engine import WaitingError
-from refusal_index.engines.events import Event, Finished, Progress, Replied, Underway, unwatched
+from refusal_index.engines.budget import Took
+from refusal_index.engines.engine import Event, Finished, Progress, Replied, Underway, WaitingError, unwatched
 from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.took import Took
 from refusal_index.evaluation.plan import Plan
 from refusal_index.exporters.results import read_folder
 from refusal_index.exporters.tracker import Tracker, open_tracker, subject_of, told

@@ -15,19 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.local.generation import GeneratingModel, is_sharded, undisturbed
-from refusal_index.engines.setting import SettingError
+from refusal_index.engines.local.engine import GeneratingModel, is_sharded, undisturbed
+from refusal_index.engines.settings import SettingError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.looks import bring_to_end
-from refusal_index.evaluation.panel import PanelFolder
+from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import RUNS, Plan
-from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.running import run_to_end
+from refusal_index.evaluation.run import Run, run_to_end
 from refusal_index.evaluation.sweep import CellResult
-from refusal_index.evaluation.weights import weights_tag
-from refusal_index.exporters.numbers import numbers
-from refusal_index.outcomes.lock import held
+from refusal_index.evaluation.watch import PanelFolder, weights_tag
+from refusal_index.exporters.results import numbers
+from refusal_index.outcomes.files import held
 from refusal_index.redaction import redacted
 
 try:

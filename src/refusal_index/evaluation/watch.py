@@ -3,37 +3,346 @@
 What a checkpoint's run is made of are the settings of any run; only its model is put together from a template. Each has
 a folder in one panel (`evaluation.panel`), so that another look resumes what was begun and asks nothing twice. One that
 cannot be loaded is told, and the rest goes on.
+
+What tells the weights of a model from others that have the same name: a number that all of them go into.
+
+Every weight counts, since a training may leave most of them as they are: new tokens alone, the last layers, an adapter.
+
+A panel: one run for each checkpoint of a training, all asked the same questions, in one folder that a report reads.
+
+It is a set of runs (`outcomes.run_sets`) that grows while the training goes on. What lies in it stays: a training that
+is resumed, or another look at the same checkpoints, adds to it.
+
+Checkpoints that a training leaves in a folder: which there are, in which order, and whether each is whole.
+
+A training writes a checkpoint while others look. One is whole where its configuration can be read, all files that it
+says it has are there, tensors of safetensors reach to the end of their files, and nothing changes between two looks.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 import string
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError, WaitingError
-from refusal_index.engines.events import Progress
+from refusal_index.engines.engine import ModelError, Progress, WaitingError
 from refusal_index.engines.settings import Settings
 from refusal_index.errors import RefusalIndexError
-from refusal_index.evaluation.checkpoints import Checkpoint, Settled, Signature, checkpoint_at, checkpoints_in
+from refusal_index.evaluation.carrying import is_over, pause
 from refusal_index.evaluation.checks import INSPECT
-from refusal_index.evaluation.looks import bring_to_end
-from refusal_index.evaluation.panel import PanelFolder
-from refusal_index.evaluation.passes import is_over, pause
+from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
-from refusal_index.evaluation.sweep import CellResult
-from refusal_index.evaluation.weights import weights_digest
+from refusal_index.evaluation.sweep import CellResult, run_document
 from refusal_index.outcomes.errors import RunFolderError, suggestion
+from refusal_index.outcomes.files import held, write_atomically
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.lock import held
-from refusal_index.outcomes.run_sets import set_document
+from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, check_set_version, set_document
 from refusal_index.redaction import redacted
+
+CONFIGURATIONS = ("config.json", "adapter_config.json")
+WEIGHTS = ("model.safetensors", "pytorch_model.bin", "adapter_model.safetensors", "adapter_model.bin")
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+LONGEST_HEADER = 100_000_000
+"""Bytes of the header of safetensors at most, as its own reader has it."""
+
+_NAMED = re.compile(r"checkpoint-\d+")
+"""What trainers call a checkpoint's folder: it is one from its first moment on, whatever it holds."""
+
+_STEP = re.compile(r"(\d+)(?!.*\d)")
+
+Signature = tuple[tuple[str, int, int], ...]
+"""Name, size and time of every file."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder that holds a checkpoint, or will.
+
+    Attributes
+    ----------
+    path
+        The folder.
+    step
+        The last number in its name; None where it has none.
+    signature
+        Of its files as they are now.
+    lacks
+        What it lacks to be whole, in a few words; None where it is.
+    """
+
+    path: Path
+    step: int | None
+    signature: Signature
+    lacks: str | None
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return self.path.name
+
+    @property
+    def changed(self) -> float:
+        """When a file of it was last written, in seconds since the epoch."""
+        return max((time for _, _, time in self.signature), default=0) / 1e9
+
+
+def checkpoints_in(folder: Path) -> list[Checkpoint]:
+    """Return the checkpoints of a training: by step, and after those by time where the name tells none.
+
+    A folder without any file of weights or configuration is none of them, unless it is called ``checkpoint-N``.
+
+    Raises
+    ------
+    RunFolderError
+        If the folder cannot be read.
+    """
+    try:
+        places = [place for place in folder.iterdir() if not place.name.startswith((".", "tmp-"))]
+    except OSError as error:
+        raise RunFolderError(
+            f"{folder}: expected the folder that a training writes checkpoints into ({error.strerror}); check the path"
+        ) from error
+    found = [one for place in places if (one := checkpoint_at(place)) is not None]
+    return sorted(found, key=lambda one: (one.step is None, one.step or 0, one.changed, one.name))
+
+
+def checkpoint_at(place: Path) -> Checkpoint | None:
+    """Look at one folder; None where it is no checkpoint, or was removed meanwhile."""
+    signature: Signature = ()
+    try:
+        signature = tuple(_signature(place))
+        names = {name for name, _, _ in signature}
+        if not names & {*CONFIGURATIONS, *WEIGHTS, *INDEXES} and not _NAMED.fullmatch(place.name):
+            return None
+        lacks = next(_lacking(place, names), None)
+    except (FileNotFoundError, NotADirectoryError):  # trainings keep the last few only
+        return None
+    except OSError as error:  # another look may read it
+        lacks = f"it cannot be read ({error.strerror})"
+    return Checkpoint(place, step_of(place.name), signature, lacks)
+
+
+def step_of(name: str) -> int | None:
+    """Return the last number in a name.
+
+    >>> step_of("checkpoint-2000"), step_of("epoch1-step500"), step_of("final")
+    (2000, 500, None)
+    """
+    found = _STEP.search(name)
+    return int(found[1]) if found and len(found[1]) <= 12 else None
+
+
+def _signature(place: Path) -> Iterator[tuple[str, int, int]]:
+    for file in sorted(place.iterdir()):
+        if file.is_file():
+            status = file.stat()
+            yield file.name, status.st_size, status.st_mtime_ns
+
+
+def _lacking(place: Path, names: set[str]) -> Iterator[str]:
+    """Say what a checkpoint lacks to be whole."""
+    configurations = [name for name in CONFIGURATIONS if name in names]
+    indexes = [name for name in INDEXES if name in names]
+    files = [name for name in WEIGHTS if name in names]
+    if not configurations:
+        yield f"no {CONFIGURATIONS[0]}"
+    yield from (f"{name} is not complete" for name in configurations if not isinstance(_document(place / name), dict))
+    for name in indexes:
+        shards = _shards(place / name)
+        files += shards
+        if not shards:
+            yield f"{name} is not complete"
+    if not files:
+        yield "no weights"
+    for name in files:
+        if name not in names:
+            yield f"no {name}"
+        elif name.endswith(".safetensors") and not is_whole(place / name):
+            yield f"{name} is not complete"
+
+
+def _document(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError):
+        return None
+
+
+def _shards(path: Path) -> list[str]:
+    """Return the files that an index names; none where it cannot be read."""
+    document = _document(path)
+    named = document.get("weight_map") if isinstance(document, dict) else None
+    if not isinstance(named, dict) or not named or not all(isinstance(one, str) for one in named.values()):
+        return []
+    return sorted(set(named.values()))
+
+
+def is_whole(path: Path) -> bool:
+    """Whether the tensors that the header of a file of safetensors names reach to its end, and not beyond."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or not 0 < length <= min(LONGEST_HEADER, size - 8):
+            return False
+        try:
+            header = json.loads(file.read(length))
+            ends = [one["data_offsets"][1] for name, one in header.items() if name != "__metadata__"]
+            return bool(8 + length + max(ends, default=0) == size)
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
+            return False
+
+
+class Settled:
+    """Tells which checkpoints no longer change.
+
+    Parameters
+    ----------
+    seconds
+        How long nothing of a checkpoint may have changed.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._seen: dict[Path, tuple[Signature, float]] = {}
+
+    def __call__(self, one: Checkpoint) -> bool:
+        """Whether a checkpoint is as it was so long ago, by what was seen of it or by the times of its files."""
+        now = time.monotonic()
+        signature, since = self._seen.get(one.path, (None, now))
+        if signature != one.signature:
+            self._seen[one.path] = one.signature, now
+            since = now
+        return now - since >= self._seconds or time.time() - one.changed >= self._seconds
+
+
+NAME = "panel"
+
+UNNUMBERED = "step_by_order"
+"""Marks an entry whose step is not said by the name of its checkpoint."""
+
+
+class PanelFolder:
+    """The folder of a panel.
+
+    Parameters
+    ----------
+    path
+        Where it lies or will.
+
+    Raises
+    ------
+    RunFolderError
+        If it is the folder of something else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        document = set_document(path)
+        if (path / "run.json").exists():
+            raise RunFolderError(f"{path} is the folder of a single run; choose another one for the checkpoints")
+        if (path / SUMMARY).exists() and ("set_version" not in document or "config" in document):
+            raise RunFolderError(f"{path / SUMMARY} is not the summary of checkpoints; choose another folder")
+        check_set_version(path, document)
+        runs = document.get("runs")
+        self._runs: list[dict[str, Any]] = [one for one in runs if isinstance(one, dict)] if runs else []
+
+    def put(self, result: CellResult, step: int | None) -> None:
+        """Add what became of a checkpoint, in the place of what was known of it before, and write the summary.
+
+        Those without a number of their own come one step after another behind all others.
+        """
+        entry = {**run_document(result), "step": step, **({UNNUMBERED: True} if step is None else {})}
+        # Of a step that was trained anew the last one counts: its weights are those that the training went on with.
+        place = next((n for n, one in enumerate(self._runs) if _named(one) == _named(entry)), len(self._runs))
+        if not any(_is_kept(one, entry) for one in self._runs[place : place + 1]):
+            self._runs[place : place + 1] = [entry]
+        self._runs = _in_order(self._runs)
+        document = {
+            "set_version": SET_VERSION,
+            "name": NAME,
+            "complete": all(one.get("status") == "complete" for one in self._runs),
+            "runs": self._runs,
+        }
+        text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        write_atomically(self.path / SUMMARY, text.encode())
+
+
+def _named(entry: dict[str, Any]) -> tuple[Any, Any]:
+    return entry.get("model"), entry.get("dataset")
+
+
+def _is_kept(before: dict[str, Any], entry: dict[str, Any]) -> bool:
+    """Whether what is known of a folder stays: one that came to nothing this time has the results that it had."""
+    return before.get("folder") == entry["folder"] and before.get("summary") is not None and entry["summary"] is None
+
+
+def _in_order(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return entries by their steps; those without a number of their own behind them, as they came."""
+    numbered = sorted((one for one in entries if not one.get(UNNUMBERED)), key=_step)
+    last = _step(numbered[-1]) if numbered else 0
+    unnumbered = (one for one in entries if one.get(UNNUMBERED))
+    return [*numbered, *({**one, "step": last + n} for n, one in enumerate(unnumbered, 1))]
+
+
+def _step(entry: dict[str, Any]) -> int:
+    step = entry.get("step")
+    return step if isinstance(step, int) else 0
+
+
+TAG = 8
+"""Letters of a tag."""
+
+AT_ONCE = 1 << 24
+"""Numbers that are added up at once, as whole numbers of eight bytes."""
+
+
+@lru_cache(maxsize=1)  # a watch asks for that of its first checkpoint twice
+def weights_digest(one: Checkpoint) -> str:
+    """Return a hash of all files of weights of a checkpoint; a second a gigabyte, which loading them reads anyway.
+
+    Raises
+    ------
+    OSError
+        If one of them cannot be read.
+    """
+    digest = hashlib.sha256()
+    for name, size, _ in one.signature:
+        if name.endswith((".safetensors", ".bin")):
+            digest.update(f"{name} {size} ".encode())
+            with (one.path / name).open("rb") as file:
+                digest.update(hashlib.file_digest(file, hashlib.sha256).digest())
+    return digest.hexdigest()
+
+
+def weights_tag(model: Any) -> str:
+    """Return a few letters that tell a model of torch in memory from itself at another step, or in another training.
+
+    Of each parameter the bits of all numbers are added up where they lie, which takes a pass over the memory; unlike
+    a sum of the numbers that is exact, and so the same on every device. Of a parameter that is spread over processes it
+    is the part of this one.
+    """
+    import torch  # noqa: PLC0415 - of models in memory only
+
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    digest = hashlib.sha256()
+    for name, parameter in model.named_parameters():
+        own = parameter.to_local() if hasattr(parameter, "to_local") else parameter
+        bits = own.detach().contiguous().view(whole[own.element_size()]).flatten()
+        total = sum(int(part.sum(dtype=torch.int64)) for part in bits.split(AT_ONCE))
+        digest.update(f"{name} {total} ".encode())
+    return digest.hexdigest()[:TAG]
+
 
 FIELDS = ("path", "name", "step")
 """What a template of a model's name may hold of a checkpoint."""

@@ -16,9 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from uuid import UUID
 
-from refusal_index.exporters.metrics import described
-from refusal_index.exporters.numbers import name_part
-from refusal_index.exporters.results import UNNAMED, ExportedRun, VariantResults
+from refusal_index.exporters.results import UNNAMED, ExportedRun, VariantResults, described, name_part
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.redaction import redacted_in
 from refusal_index.stats import Estimate

@@ -12,8 +12,7 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any
 
-from refusal_index.exporters.numbers import name_part, numbers, withdrawn
-from refusal_index.exporters.results import ExportedRun
+from refusal_index.exporters.results import ExportedRun, name_part, numbers, withdrawn
 from refusal_index.exporters.tracker import PROJECT, Subject, completeness_of, files_of, table_of
 
 KEY = "refusal_index.run"

@@ -1,8 +1,15 @@
-"""Runs as exporters take them: what `summary.json` says of them, and their outcome tables."""
+"""Runs as exporters take them: what `summary.json` says of them, and their outcome tables.
+
+Every number of a summary by one name: that of its place there, with the variant first.
+
+What each metric is, for formats that ask: its title, its range, and which end of it is the better one.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -272,3 +279,133 @@ def _text(value: object) -> str | None:
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{shortened(value)} is no text")
     return value
+
+
+PASSED_OVER = ("variants", "metrics", "estimate")
+"""Levels of a summary that say nothing in a name: the estimate of a metric has the name of the metric."""
+
+NAMING = ("variant", "method", "pass", "name", "rule", "family", "code")
+"""What tells the items of a list apart, where they have some of these."""
+
+LONGEST_PART = 60
+
+FOREIGN = re.compile(r"[^A-Za-z0-9_. -]+")
+"""Characters that some tracker refuses in a name; the slash parts what lies within each other."""
+
+
+def numbers(document: Mapping[str, Any]) -> dict[str, float]:
+    """Return every number of a summary by its name, in its order; what is undefined is left out.
+
+    - `document`: the summary as JSON holds it.
+
+    >>> ri = {"estimate": 0.4, "low": 0.1, "high": None, "status": "ok"}
+    >>> numbers({"penalty": 1.0, "variants": [{"variant": "low", "n": 60, "metrics": {"refusal_index": ri}}]})
+    {'penalty': 1.0, 'low/n': 60.0, 'low/refusal_index': 0.4, 'low/refusal_index/low': 0.1}
+    """
+    found: dict[str, float] = {}
+    for parts, value in _walk(document, ()):
+        name, again = "/".join(parts), 1
+        while name in found:
+            again += 1
+            name = f"{'/'.join(parts)}_{again}"
+        found[name] = value
+    return found
+
+
+def withdrawn(before: Iterable[str], found: Mapping[str, float]) -> list[str]:
+    """Return the names of numbers that were logged before and are undefined by now; names of others are left alone.
+
+    >>> withdrawn(["low/n", "low/refusal_index", "of_mine", "progress/cost"], {"penalty": 1.0, "low/n": 60.0})
+    ['low/refusal_index']
+    """
+    variants = {name.partition("/")[0] for name in found if "/" in name}
+    return [name for name in before if name not in found and name.partition("/")[0] in variants]
+
+
+def name_part(given: str) -> str:
+    """Return a text as a part of a name that every tracker takes.
+
+    >>> name_part("my/prompt"), name_part("..")
+    ('my_prompt', '_')
+    """
+    return FOREIGN.sub("_", given).lstrip(". ")[:LONGEST_PART].rstrip(" ") or "_"
+
+
+def _walk(value: Any, parts: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], float]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _walk(item, parts if key in PASSED_OVER else (*parts, name_part(str(key))))
+    elif isinstance(value, list | tuple):
+        for place, item in enumerate(value):
+            yield from _walk(item, (*parts, *_called(item, place, parts)))
+    else:
+        number = finite(value)
+        if number is not None:
+            yield parts, number
+
+
+def _called(item: Any, place: int, within: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what to call an item of a list: by what tells it from the others, else by its place."""
+    if not isinstance(item, Mapping):
+        return (str(place),)
+    if within == ():
+        return (name_part(str(item.get("variant") or UNNAMED)),)
+    if within == (POOLED,) and place == 0:
+        return ()  # of one model there is one
+    return tuple(name_part(item[key]) for key in NAMING if isinstance(item.get(key), str)) or (str(place),)
+
+
+def finite(value: Any) -> float | None:
+    """Return a number of a document as a float; None for what is no number, or none that a float holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits, as only somebody's own file holds
+        return None
+    return number if math.isfinite(number) else None
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is known of one metric."""
+
+    title: str
+    low: float = 0.0
+    high: float = 1.0
+    lower_is_better: bool = False
+    unit: str = "proportion"
+
+
+INDEX = "How closely refusals follow what the model does not know: the rank correlation of refusals and errors"
+
+METRICS = {
+    "correct_rate": Described("Share of all questions answered right"),
+    "refusal_rate": Described("Share of all questions refused; by itself neither end is good", lower_is_better=True),
+    "correct_given_attempted": Described("Share of right answers among the questions attempted"),
+    "f_score": Described("Harmonic mean of the correct rate and of the share right among attempted"),
+    "weighted_score": Described("Right answers less the penalty times the wrong ones, per question", unit="points"),
+    "hallucination_rate": Described(
+        "Share of wrong answers among the questions not answered right", lower_is_better=True
+    ),
+    "omniscience_index": Described("Right answers less wrong ones, per hundred questions", -100, 100, unit="points"),
+    "truthfulness_score": Described("Right answers, refusals and wrong ones by three weights", unit="points"),
+    "error_rate": Described("Share of questions wrong where every question must be answered", lower_is_better=True),
+    "refusal_index": Described(f"{INDEX}, from one response per question", -1, 1, unit="correlation"),
+    "corrected_refusal_index": Described(
+        f"{INDEX}, estimated for the model's probabilities from repeated samples", -1, 1, unit="correlation"
+    ),
+}
+
+
+def described(name: str, document: Mapping[str, Any]) -> Described | None:
+    """Return what is known of a metric, with the range that it has in this summary; None for one of another release."""
+    known = METRICS.get(name)
+    if known is None or name not in ("weighted_score", "truthfulness_score"):
+        return known
+    given = document.get("truthfulness_weights") if name == "truthfulness_score" else (1, 0, document.get("penalty"))
+    match [finite(one) for one in given] if isinstance(given, list | tuple) else ():
+        case [float(right), float(refused), float(wrong)]:
+            ends = right, refused, -wrong
+            return Described(known.title, min(ends), max(ends), unit=known.unit)
+    return None

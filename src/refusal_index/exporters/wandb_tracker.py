@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from refusal_index.exporters.numbers import numbers, withdrawn
-from refusal_index.exporters.results import ExportedRun, TrackerError
+from refusal_index.exporters.results import ExportedRun, TrackerError, numbers, withdrawn
 from refusal_index.exporters.tracker import PROJECT, Subject, completeness_of, files_of, table_of
 
 QUIET = {

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from refusal_index.outcomes.counts import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.draws import DrawsSummary
-from refusal_index.outcomes.missing import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED
+from refusal_index.outcomes.rates import MISSING_LIMIT, Completeness, ForcedRefusals
 from refusal_index.outcomes.sampling import SamplingSummary
+from refusal_index.outcomes.sensitivity import LEVEL, MissingRange, failures_by_refusal
 from refusal_index.stats import CELL_NAMES, ContingencyTable, Estimate, missing_bounds
 from refusal_index.stats.design import FEW_CLUSTERS, ONE_CLUSTER
 

@@ -17,14 +17,14 @@ from refusal_index.outcomes.comparison import (
     compare_pair,
     rank,
 )
-from refusal_index.outcomes.confidence_comparison import ScoreComparison, compare_confidence
-from refusal_index.outcomes.documents import plain
+from refusal_index.outcomes.confidence_summary import ScoreComparison, compare_confidence
 from refusal_index.outcomes.draws import CORRECTED, INDEX
-from refusal_index.outcomes.missing import missing_ranges
+from refusal_index.outcomes.files import plain
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.comparison import pair_blocks, ranking_blocks
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
 from refusal_index.outcomes.sampling import describe
+from refusal_index.outcomes.sensitivity import missing_ranges
 from refusal_index.stats import CorrectedDifference, MetricDifference, holm
 
 JOINTLY = "jointly"

@@ -2,6 +2,12 @@
 
 A link, a pipe or a device in the place of a file is refused, so that nothing outside the folder is touched and no
 command waits for a pipe that nobody writes to. Whoever looks finds the old file or the new one, never half of it.
+
+Results as JSON holds them.
+
+Text that every file, request and table can hold.
+
+A lock between processes, held by the operating system and gone with the process that held it.
 """
 
 from __future__ import annotations
@@ -9,15 +15,20 @@ from __future__ import annotations
 import errno
 import hashlib
 import json
+import math
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
 
-from refusal_index.outcomes.errors import NotWrittenError
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import NotWrittenError, RunFolderError, shortened
+from refusal_index.stats import Estimate
 
 TEMPORARY_SUFFIX = ".tmp"
 """Ends the name of every half-written file; the name begins with a dot."""
@@ -149,3 +160,140 @@ def _flush(path: Path) -> None:
     """Have the content on the disk before the name points to it."""
     with path.open("r+b") as file:
         os.fsync(file.fileno())
+
+
+def plain(value: Any) -> Any:
+    """Give a result as objects, lists and numbers: floats unrounded, None for what is not a number.
+
+    >>> plain({"auroc": (Estimate(0.8, 0.7, float("nan")),)})["auroc"][0]["high"] is None
+    True
+    """
+    if isinstance(value, Estimate):
+        value = value.to_document()
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+NUL = "\0"
+
+
+def sound_text(text: str) -> str:
+    """Replace halves of surrogate pairs by U+FFFD.
+
+    A reply cut inside an emoji can hold one, and so can JSON; no file format of a table and no request can.
+
+    >>> sound_text("cut " + chr(0xD83D)) == "cut " + chr(0xFFFD)
+    True
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def wrong_id(question_id: str) -> str | None:
+    r"""Say what is wrong with the id of a question, if anything is: what cannot be written down names nothing.
+
+    >>> wrong_id("a\0b")
+    "expected an id without NUL, got 'a\\x00b'; remove that character"
+    """
+    if NUL in question_id:
+        what = "NUL"
+    elif not question_id.isascii() and question_id != sound_text(question_id):
+        what = "halves of surrogate pairs"
+    else:
+        return None
+    return f"expected an id without {what}, got {shortened(question_id)}; remove that character"
+
+
+def check_ids(ids: Iterable[str], name: str, error: type[RefusalIndexError]) -> None:
+    """Raise if some id could not be written down, so that nothing is paid for what could not be kept."""
+    for question_id in ids:
+        if (said := wrong_id(question_id)) is not None:
+            raise error(f"{name}, question_id: {said}")
+
+
+LOCK = ".lock"
+"""Name of the lock file of a folder."""
+
+LONGEST = 32
+"""Most bytes of a lock file, which holds the id of a process."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _acquire(descriptor: int) -> None:
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)  # past the process id, which others must be able to read
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+else:
+    import fcntl
+
+    def _acquire(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Keep other processes out of a folder while the block runs; it makes the folder where there is none.
+
+    The lock file stays: removing it would let two processes lock two files of the same name.
+
+    Raises
+    ------
+    RunFolderError
+        If another process holds it, or it cannot be made or written to.
+    """
+    make_folder(folder)
+    path = folder / LOCK
+    descriptor = _open(path)
+    try:
+        _take(descriptor, path)
+        yield
+    finally:
+        os.close(descriptor)  # this releases the lock
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder where there is none, or raise RunFolderError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be made ({error.strerror}); choose another place") from error
+
+
+def _open(path: Path) -> int:
+    try:
+        return opened_plain(path, os.O_RDWR | os.O_CREAT, LONGEST)
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be written ({error.strerror}); choose another folder") from error
+
+
+def _take(descriptor: int, path: Path) -> None:
+    try:
+        _acquire(descriptor)
+    except (BlockingIOError, PermissionError) as error:
+        holder = os.read(descriptor, LONGEST).strip()
+        shown = holder.decode() if holder.isdigit() else "unknown"
+        raise RunFolderError(
+            f"{path.parent} is in use by another process (id {shown}); wait for it to end, or run into another folder"
+        ) from error
+    except OSError as error:
+        raise RunFolderError(
+            f"{path} cannot be locked ({error.strerror}); choose a folder on a file system with locks"
+        ) from error
+    held = os.read(descriptor, LONGEST).strip()
+    if held and not held.isdigit():  # the name may be a second one of another file
+        raise RunFolderError(f"{path}: expected the id of a process, got other text; remove it if it is nobody's")
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.ftruncate(descriptor, 0)
+    with suppress(OSError):  # only what others are told: a full disk keeps nobody from the lock
+        os.write(descriptor, f"{os.getpid()}\n".encode())

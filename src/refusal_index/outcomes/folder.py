@@ -2,6 +2,8 @@
 
 `replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt;
 `logs` are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
+
+How much a run was asked, as its folder says it: the outcomes of one that was killed do not know what they lack.
 """
 
 from __future__ import annotations
@@ -18,13 +20,22 @@ import polars as pl
 
 from refusal_index.outcomes.confidence import read_confidence
 from refusal_index.outcomes.errors import RunFolderError, shortened
-from refusal_index.outcomes.files import TEMPORARY_SUFFIX, check_folder, check_plain, read_json, write_atomically
-from refusal_index.outcomes.lock import LOCK, held, make_folder
+from refusal_index.outcomes.files import (
+    LOCK,
+    TEMPORARY_SUFFIX,
+    check_folder,
+    check_plain,
+    held,
+    make_folder,
+    read_json,
+    write_atomically,
+)
+from refusal_index.outcomes.rates import completeness
 from refusal_index.outcomes.run_sets import set_members
-from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
-from refusal_index.outcomes.settings import as_json, default_run_name, refuse_other_settings
+from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, first_draws, further_draws
+from refusal_index.outcomes.settings import as_json, cannot_be_read, default_run_name, refuse_other_settings
 from refusal_index.outcomes.shape import check_complete, check_types
-from refusal_index.outcomes.source import cannot_be_read
+from refusal_index.outcomes.stopping import Stop
 from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, write_outcomes
 from refusal_index.redaction import redacted
 
@@ -306,3 +317,44 @@ def _entries(path: Path) -> list[Path]:
 def _is_ours(entry: Path) -> bool:
     """Whether a run that was killed before its `run.json` can have left it."""
     return entry.name == LOCK or (entry.name.startswith(".run.json.") and entry.name.endswith(TEMPORARY_SUFFIX))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How much was asked under a variant."""
+
+    questions: int = 0
+    further_draws: int = 0  # of questions that are drawn repeatedly, the first draw of each not counted
+
+
+def asked_under(draws: Mapping[str, int], settings: Mapping[str, Any], about: Mapping[str, Any]) -> Asked:
+    """Return how much a run was asked under one of its variants.
+
+    - `draws`: how often each question was asked by now, by its id; empty where nobody knows.
+    - `settings`, `about`: what the run's folder says: a run is of all questions of its dataset, unless it stopped.
+    """
+    stop, dataset = Stop.read(about), settings.get("dataset")
+    planned = dataset.get("questions") if isinstance(dataset, Mapping) else None
+    planned = planned if isinstance(planned, int) else 0
+    known = planned if stop is None else stop.asked
+    return Asked(max(known, len(draws)), sum(count - 1 for count in draws.values()))
+
+
+def missing_share(outcomes: pl.DataFrame, asked: Asked) -> float:
+    """Return the share of what was asked under a variant that has no grade.
+
+    The larger one of two: of the questions by their first draws, and of the further draws, which the corrected index
+    rests on as much.
+
+    >>> row = {"model": "m", "dataset": "d", "variant": "v", "refused": False, "wrong": False, "unscored_reason": None}
+    >>> drawn = ("a", 0), ("b", 0), ("a", 1)
+    >>> table = pl.DataFrame([row | {"question_id": one, "draw": draw} for one, draw in drawn])
+    >>> [missing_share(table, Asked(*asked)) for asked in ((2, 1), (4, 1), (2, 4))]
+    [0.0, 0.5, 0.75]
+    """
+    first, further = completeness(first_draws(outcomes)), completeness(further_draws(outcomes))
+    parts = (
+        (first.scored, max(first.asked, asked.questions)),
+        (further.scored, max(further.asked, asked.further_draws)),
+    )
+    return max(((number - scored) / number for scored, number in parts if number), default=0.0)

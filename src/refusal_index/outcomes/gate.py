@@ -15,22 +15,27 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.asked import Asked, missing_share
 from refusal_index.outcomes.comparison import CompareOptions, VariantComparison, compare_pair
-from refusal_index.outcomes.documents import plain
 from refusal_index.outcomes.errors import OutcomeTableError, suggestion
-from refusal_index.outcomes.folder import RUN_ID
-from refusal_index.outcomes.gate_changes import ChangedQuestion, change_limit, most_changed
-from refusal_index.outcomes.gate_guards import NamedGuard, bound_guards, check_reachable, margin_guards, payoffs_of
-from refusal_index.outcomes.gate_look import look_of
-from refusal_index.outcomes.gate_policy import Policy, PolicyError
-from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.files import plain
+from refusal_index.outcomes.folder import RUN_ID, Asked, missing_share
+from refusal_index.outcomes.gate_guards import (
+    ChangedQuestion,
+    NamedGuard,
+    bound_guards,
+    change_limit,
+    check_reachable,
+    margin_guards,
+    most_changed,
+    payoffs_of,
+)
+from refusal_index.outcomes.gate_policy import Policy, PolicyError, look_of
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.gate import gate_blocks, sentence
+from refusal_index.outcomes.rates import never_forced
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of
+from refusal_index.outcomes.sampling import OWN_COLUMNS, describe, design_of, first_draws
 from refusal_index.outcomes.settings import is_deterministic
-from refusal_index.outcomes.variant_metrics import never_forced
 from refusal_index.stats import AtLook
 from refusal_index.stats.baseline import Payoffs
 from refusal_index.stats.non_inferiority import GuardTest, Verdict, judge_guards, times_to_settle, verdict_of

@@ -1,22 +1,28 @@
-"""From outcomes to the guards of a release gate: differences from a baseline, and the candidate's own numbers."""
+"""From outcomes to the guards of a release gate: differences from a baseline, and the candidate's own numbers.
+
+Which questions changed between two runs by more than sampling noise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 import polars as pl
+from scipy.stats import false_discovery_control
 
 from refusal_index.outcomes.comparison import Difference, VariantComparison, both_numbers
-from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.gate_policy import HIGHER_IS_BETTER, INDICES, Policy, PolicyError
-from refusal_index.outcomes.matching import BoolMatrix, first_draws
+from refusal_index.outcomes.rates import contingency_table
 from refusal_index.outcomes.runs import ComparedRun, Match
-from refusal_index.outcomes.sampling import design_of, sampled_table
+from refusal_index.outcomes.sampling import BoolMatrix, design_of, first_draws, sampled_table
 from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.stats import (
     ConfidenceInterval,
@@ -183,3 +189,125 @@ def _ends(name: str, table: AnyTable, payoffs: Payoffs, level: float) -> Confide
     found = rate_or_score(name, table, payoffs, level)
     low, high = (float("nan") if end is None else end for end in (found.low, found.high))
     return ConfidenceInterval(low, high)
+
+
+SHOWN = 10
+"""How many questions are shown."""
+
+FALSE_DISCOVERIES = 0.05
+"""Share of the listed questions that may be listed by chance."""
+
+WORTH = {"answered_right": 1.0, "refused_wrong": 0.0, "refused_right": 0.0, "answered_wrong": -1.0}
+"""What each of the four outcomes counts, by which a change is measured."""
+
+
+@dataclass(frozen=True)
+class ChangedQuestion:
+    """A question with which two models did different things."""
+
+    question_id: str
+    question: str | None
+    # baseline, candidate: the cell that most of its draws fall into, such as "answered_right"
+    baseline: str
+    candidate: str
+    # draws_baseline, draws_candidate: how many of the draws that both runs have a grade for do, "3 of 5"
+    draws_baseline: str
+    draws_candidate: str
+    # from -2, always right before and always wrong now, to 2; 0 where refusals alone changed in kind
+    change: float
+
+
+def most_changed(
+    candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool, most: int = SHOWN
+) -> tuple[ChangedQuestion, ...]:
+    """Find the questions that changed beyond sampling noise, the largest changes first, losses before gains.
+
+    The draws that both runs have of a question are exchanged in every possible way; how often the mean worth then
+    differs by at least as much is an exact p-value (permutation test). Benjamini and Hochberg's procedure keeps the
+    share of questions listed by chance at `FALSE_DISCOVERIES`.
+
+    - `candidate`, `baseline`: rows of one variant each, all draws.
+    - `shared`: ids of the questions to compare.
+    - `exact`: whether both models are deterministic, so that every change is beyond sampling noise.
+    """
+    both = _matched(candidate, baseline, shared)
+    if not exact:
+        pvalues = [
+            permutation_pvalue(tuple(now), tuple(before))
+            for now, before in both.select("worths", "worths_before").iter_rows()
+        ]
+        adjusted = false_discovery_control(pvalues) if pvalues else []
+        both = both.filter(pl.Series(list(adjusted), dtype=pl.Float64) <= FALSE_DISCOVERIES)
+    changed = both.filter(pl.col("change") != 0).sort(
+        pl.col("change").abs(), -pl.col("change"), "question_id", descending=[True, True, False]
+    )
+    return tuple(
+        ChangedQuestion(
+            question_id=row["question_id"],
+            question=row["question"],
+            baseline=row["cell_before"],
+            candidate=row["cell"],
+            draws_baseline=row["draws_before"],
+            draws_candidate=row["draws"],
+            change=row["change"],
+        )
+        for row in changed.head(most).iter_rows(named=True)
+    )
+
+
+def change_limit(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str], exact: bool) -> str | None:
+    """Return why a single question cannot be shown to have changed, as a code; None where one could be."""
+    both = _matched(candidate, baseline, shared)
+    samples = 0 if exact else max(map(len, both["worths"]), default=0)
+    if samples < 2:
+        return "single_responses" if samples else None
+    # A question that went from always right to always wrong has the smallest p-value there is.
+    smallest = both.height * 2 / math.comb(2 * samples, samples)
+    return "too_few_samples" if smallest > FALSE_DISCOVERIES else None
+
+
+@cache
+def permutation_pvalue(first: tuple[float, ...], second: tuple[float, ...]) -> float:
+    """Return the share of all exchanges of two samples that move their means at least as far apart as they are.
+
+    >>> permutation_pvalue((1.0,) * 5, (-1.0,) * 5), permutation_pvalue((1.0, 1.0), (-1.0, -1.0))
+    (0.007936507936507936, 0.3333333333333333)
+    """
+    values, m = first + second, len(first)
+    total, seen = sum(values), abs(sum(first) / m - sum(second) / len(second))
+    ways: Counter[tuple[int, float]] = Counter({(0, 0.0): 1})
+    for value in values:
+        ways += Counter({(size + 1, worth + value): count for (size, worth), count in ways.items() if size < m})
+    apart = {worth: abs(worth / m - (total - worth) / len(second)) for size, worth in ways if size == m}
+    return sum(ways[m, worth] for worth, far in apart.items() if far >= seen - 1e-9) / math.comb(len(values), m)
+
+
+def _matched(candidate: pl.DataFrame, baseline: pl.DataFrame, shared: Collection[str]) -> pl.DataFrame:
+    """Put the draws that both runs have a grade for side by side, a row a question."""
+    ids = pl.DataFrame({"question_id": list(shared)}, schema={"question_id": pl.String})
+    ours, theirs = (rows.join(ids, on="question_id", how="semi") for rows in (candidate, baseline))
+    graded = [rows.drop_nulls(["refused", "wrong"]) for rows in (ours, theirs)]
+    drawn = ["question_id", "draw"]
+    now, before = (_by_question(rows.join(other, on=drawn, how="semi")) for rows, other in (graded, graded[::-1]))
+    return now.join(before, on="question_id", suffix="_before").with_columns(
+        change=(pl.col("worth") - pl.col("worth_before")).round(9)
+    )
+
+
+def _by_question(graded: pl.DataFrame) -> pl.DataFrame:
+    """Sum up the graded draws of each question: mean worth, the most frequent cell, and how many fall into it."""
+    cell = pl.concat_str(
+        pl.when("refused").then(pl.lit("refused_")).otherwise(pl.lit("answered_")),
+        pl.when("wrong").then(pl.lit("wrong")).otherwise(pl.lit("right")),
+    )
+    counted = graded.with_columns(cell=cell).with_columns(
+        worth=pl.col("cell").replace_strict(WORTH, return_dtype=pl.Float64)
+    )
+    most = pl.col("cell").mode().sort().first()
+    return counted.group_by("question_id").agg(
+        pl.col("worth").mean(),
+        pl.col("question").drop_nulls().first(),
+        worths=pl.col("worth").sort(),
+        cell=most,
+        draws=pl.format("{} of {}", (pl.col("cell") == most).sum(), pl.len()),
+    )

@@ -1,20 +1,25 @@
-"""What a release gate demands: margins against a baseline, fixed bounds, and how sure it must be."""
+"""What a release gate demands: margins against a baseline, fixed bounds, and how sure it must be.
+
+The look at which a run is judged: of one that is looked at several times no other verdict holds.
+"""
 
 from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
 from refusal_index.errors import RefusalIndexError
-from refusal_index.outcomes.counts import MISSING_LIMIT
-from refusal_index.outcomes.errors import listed, shortened, suggestion
+from refusal_index.outcomes.errors import RunFolderError, listed, shortened, suggestion
 from refusal_index.outcomes.files import read_plain
 from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS
+from refusal_index.outcomes.rates import MISSING_LIMIT
+from refusal_index.outcomes.stopping import MOST_LOOKS, GateLooks, Stop
+from refusal_index.stats import AtLook, GroupSequential
 
 HIGHER_IS_BETTER: Mapping[str, bool] = MappingProxyType(
     {
@@ -218,3 +223,46 @@ def _check_share(name: str, value: object, below: float, from_zero: bool = False
     if not 0 <= number < below or (number == 0 and not from_zero):
         start = "from 0" if from_zero else "above 0"
         raise PolicyError(f"{name}: expected a number {start} and below {below:g}, got {shortened(value)}")
+
+
+def look_of(about: Mapping[str, Any], alpha: float) -> tuple[AtLook, str] | None:
+    """Return the look at which a run is judged, and a sentence on it; None of one that is judged once.
+
+    One that stopped is judged where it did, by O'Brien and Fleming's boundary over all the looks that were planned: at
+    whichever of them a run stops, and by whatever rule, that errs no more often than alpha. One that a gate looked at
+    while it was asked is judged as that gate does, also at its last look: another test there, with all of alpha, would
+    be one too many.
+
+    - `about`: what the run's folder says of how it was made.
+    - `alpha`: probability of error of all looks together.
+    """
+    stop, gated = Stop.read(about), GateLooks.read(about)
+    if stop is not None:
+        sizes, size = _sizes(stop.of, stop.looks), stop.asked
+        if sizes[stop.look - 1 : stop.look] != (size,):
+            raise _never_planned("stopped", f"{size:,} of {stop.of:,} questions at look {stop.look} of {stop.looks}")
+    elif gated is not None:
+        sizes = _sizes(gated.of, gated.looks)
+        if not sizes:
+            raise _never_planned("gate_looks", str(gated))
+        size = sizes[-1]
+    else:
+        return None
+    return AtLook(GroupSequential(sizes, alpha), size), looked_at(size, sizes)
+
+
+def looked_at(asked: int, sizes: Sequence[int]) -> str:
+    """Say which look it is, or which one was to come."""
+    return (
+        f"Look {sizes.index(asked) + 1} of {len(sizes)}, after {asked:,} of {sizes[-1]:,} questions; limits and "
+        "p-values allow for all looks together."
+    )
+
+
+def _sizes(questions: int, looks: int) -> tuple[int, ...]:
+    """Return after how many questions each look is; none where nobody can have planned so many."""
+    return GroupSequential.planned(questions, looks).sizes if looks <= MOST_LOOKS else ()
+
+
+def _never_planned(key: str, got: str) -> RunFolderError:
+    return RunFolderError(f"run.json: about, {key}: expected where a look was planned, got {got}; restore the file")

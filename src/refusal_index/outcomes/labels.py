@@ -3,27 +3,31 @@
 A sheet is a CSV file with one row a graded answer and an empty column `human_grade`. The answer is the one that counts:
 the first reply where the model answered, the forced one where it refused. Labels are counted for each model and
 dataset on its own, over all its variants.
+
+Two graders on the same replies: what became of their grades, and of the cells that follow from them.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
-from refusal_index.outcomes.counts import contingency_table, variant_groups
 from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.schema import GROUP
+from refusal_index.outcomes.rates import contingency_table, variant_groups
+from refusal_index.outcomes.sampling import first_draws
+from refusal_index.outcomes.schema import GRADES, GROUP, KEY
 from refusal_index.outcomes.table import defused, undo_defused
 from refusal_index.outcomes.tabular import TextTable, read_text
 from refusal_index.stats import GraderLabels, labels_for_half_width
+from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
 SHEET = (
     *("model", "dataset", "variant", "question_id", "pass", "question", "gold", "reply", "grade"),
@@ -273,3 +277,92 @@ def _labels(
 
     neither = sum(count for (whose, *_, verdict), count in counted.items() if whose == source and verdict is None)
     return Labels(of_pass(refused=True), of_pass(refused=False), neither, verdicts)
+
+
+UNSCORED_CELL = "unscored"
+
+
+@dataclass(frozen=True)
+class GradeAgreement:
+    """How two graders graded the same replies of one pass."""
+
+    # number of replies by the grade before and the grade now, in the order of `GRADES`; only grades that occur
+    counts: Mapping[tuple[str, str], int]
+    kappa: CohenKappaResult  # their agreement
+
+    @property
+    def grades(self) -> tuple[str, ...]:
+        """The grades that occur, before or now."""
+        return tuple(grade for grade in GRADES if any(grade in pair for pair in self.counts))
+
+
+@dataclass(frozen=True)
+class GradeChanges:
+    """What another grader changes."""
+
+    # first, forced: agreement over the replies of each pass; a forced answer that variants share is one
+    first: GradeAgreement
+    forced: GradeAgreement
+    cells: Mapping[tuple[str, str], int]  # number of rows by their cell before and now, where the two differ
+    n: int  # number of rows that were compared
+
+
+def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> GradeChanges:
+    """Compare two outcome tables of the same replies under two graders.
+
+    - `before`, `now`: outcome tables; rows are matched by variant, question and draw, and those of one table alone are
+      left out.
+
+    >>> from refusal_index.outcomes import Grade, Outcome, Question
+    >>> from refusal_index.outcomes.table import Identification, outcome_table
+    >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
+    >>> before = outcome_table([(asked, question, Outcome(False, True, Grade.INCORRECT))])
+    >>> now = outcome_table([(asked, question, Outcome(False, False, Grade.CORRECT))])
+    >>> grade_changes(before, now).cells
+    {('answered_wrong', 'answered_right'): 1}
+    """
+    # The model's name and the dataset's are the same in both; nulls among the variants match each other.
+    key = [name for name in KEY if name not in {"model", "dataset"}]
+    columns = ("refused", "wrong", "first_grade", "forced_grade", "forced_reply")
+    then, after = (table.lazy().select(*key, *columns) for table in (before, now))
+    both = then.join(after, on=key, suffix="_now", nulls_equal=True, maintain_order="left").collect()
+    cells = Counter(zip(both.select(_cell()).to_series(), both.select(_cell("_now")).to_series(), strict=True))
+    shared = both.unique(["question_id", "draw", "forced_reply"], keep="first", maintain_order=True)
+    return GradeChanges(
+        first=_agreement(both, "first_grade"),
+        forced=_agreement(shared, "forced_grade"),
+        cells={pair: count for pair, count in sorted(cells.items()) if pair[0] != pair[1]},
+        n=both.height,
+    )
+
+
+def _agreement(rows: pl.DataFrame, column: str) -> GradeAgreement:
+    graded = rows.select(column, f"{column}_now").drop_nulls()
+    found = Counter(graded.iter_rows())
+    counts = {(one, other): found[one, other] for one in GRADES for other in GRADES if found[one, other]}
+    return GradeAgreement(counts, cohen_kappa([[found[one, other] for other in GRADES] for one in GRADES]))
+
+
+def _cell(suffix: str = "") -> pl.Expr:
+    refused, wrong = pl.col(f"refused{suffix}"), pl.col(f"wrong{suffix}")
+    named = pl.concat_str(
+        pl.when(refused).then(pl.lit("refused")).otherwise(pl.lit("answered")),
+        pl.when(wrong).then(pl.lit("wrong")).otherwise(pl.lit("right")),
+        separator="_",
+    )
+    known = refused.is_not_null() & wrong.is_not_null()
+    return pl.when(known).then(named).otherwise(pl.lit(UNSCORED_CELL))
+
+
+def changes_document(changes: GradeChanges) -> dict[str, Any]:
+    """Give the changes as JSON holds them."""
+    return {
+        "n": changes.n,
+        "cells": _pairs(changes.cells),
+        "first": {**asdict(changes.first.kappa), "counts": _pairs(changes.first.counts)},
+        "forced": {**asdict(changes.forced.kappa), "counts": _pairs(changes.forced.counts)},
+    }
+
+
+def _pairs(counts: Mapping[tuple[str, str], int]) -> Sequence[Mapping[str, Any]]:
+    return [{"before": before, "now": now, "count": count} for (before, now), count in counts.items()]

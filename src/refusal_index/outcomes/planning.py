@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from refusal_index.outcomes.comparison import matched_variants
-from refusal_index.outcomes.counts import contingency_table
 from refusal_index.outcomes.draws import corrected_indices
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.matching import draw_matrix, first_draws
+from refusal_index.outcomes.rates import contingency_table
 from refusal_index.outcomes.runs import ComparedRun, Match, chosen_variant
+from refusal_index.outcomes.sampling import draw_matrix, first_draws
 from refusal_index.stats import (
     METRIC_NAMES,
     ConfidenceInterval,

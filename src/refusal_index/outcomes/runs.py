@@ -10,14 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.asked import Asked
-from refusal_index.outcomes.confidence_join import scores_of_outcomes
-from refusal_index.outcomes.counts import variant_groups
+from refusal_index.outcomes.confidence import scores_of_outcomes
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError, suggestion
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.matching import OutcomeMatrix, outcome_matrix
+from refusal_index.outcomes.folder import Asked, RunFolder
+from refusal_index.outcomes.rates import variant_groups
 from refusal_index.outcomes.run_sets import member_of_set, set_members
-from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
+from refusal_index.outcomes.sampling import OWN_COLUMNS, OutcomeMatrix, Sampling, outcome_matrix
 from refusal_index.outcomes.table import read_outcomes
 
 NEARLY_ALL = 0.9

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import polars as pl
 
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Grade
 
 SCHEMA_VERSION = 1
 """Version of the columns below; a file with another one is refused."""

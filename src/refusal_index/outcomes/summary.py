@@ -2,6 +2,8 @@
 
 Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
 The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
+
+How certain a run is, held against what it was told to wait for.
 """
 
 from __future__ import annotations
@@ -15,9 +17,21 @@ import polars as pl
 import polars.selectors as cs
 
 from refusal_index.outcomes.cautions import Caution, cautions, draws_cautions, sampling_cautions
-from refusal_index.outcomes.confidence_join import scores_of_outcomes
+from refusal_index.outcomes.confidence import scores_of_outcomes
 from refusal_index.outcomes.confidence_summary import MethodSummary, summarise_confidence
-from refusal_index.outcomes.counts import (
+from refusal_index.outcomes.draws import (
+    CORRECTED,
+    INDEX,
+    NO_REPEATED_QUESTIONS,
+    POOLED,
+    DrawsSummary,
+    PooledSummary,
+    draws_summary,
+    pool,
+)
+from refusal_index.outcomes.files import plain, read_json
+from refusal_index.outcomes.folder import RunFolder
+from refusal_index.outcomes.rates import (
     Completeness,
     ForcedRefusals,
     VariantGroup,
@@ -25,27 +39,23 @@ from refusal_index.outcomes.counts import (
     contingency_table,
     each_group,
     forced_refusals,
+    variant_metrics,
 )
-from refusal_index.outcomes.documents import plain
-from refusal_index.outcomes.draws import CORRECTED, INDEX, NO_REPEATED_QUESTIONS, DrawsSummary, draws_summary
-from refusal_index.outcomes.files import read_json
-from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.matching import first_draws, further_draws
-from refusal_index.outcomes.missing import MissingRange, missing_range
-from refusal_index.outcomes.pooled import POOLED, PooledSummary, pool
-from refusal_index.outcomes.price import UNPRICED, Prices
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import (
     COLUMNS,
     OWN_COLUMNS,
     Sampling,
     SamplingSummary,
+    first_draws,
+    further_draws,
     sampled_table,
     sampling_summary,
 )
 from refusal_index.outcomes.schema import GROUP, OPTIONAL
-from refusal_index.outcomes.sensitivity import Sensitivity, sensitivity
-from refusal_index.outcomes.variant_metrics import variant_metrics
+from refusal_index.outcomes.sensitivity import MissingRange, Sensitivity, missing_range, sensitivity
+from refusal_index.outcomes.settings import UNPRICED, Prices
+from refusal_index.outcomes.stopping import STOPPED, Until
 from refusal_index.stats import TRUTHFULNESS_WEIGHTS, ContingencyTable, Estimate
 from refusal_index.stats.baseline import Payoffs, Weights, checked_payoffs
 
@@ -362,3 +372,41 @@ def _pooled_document(pooled: PooledSummary) -> dict[str, Any]:
         "left_out": pooled.left_out,
         "homogeneity": plain(pooled.homogeneity),
     }
+
+
+def half_width_of(summary: Summary) -> float | None:
+    """Return half the width of the interval of a run's Refusal Index; None where it has none to go by."""
+    index = summary.index
+    if index is None or index.status != "ok" or index.low is None or index.high is None:
+        return None
+    return (index.high - index.low) / 2
+
+
+def short_of(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run is less certain than it was told to become; None where it is not, or was told nothing.
+
+    - `about`: what the run's folder says of how it was made.
+    - `summary`: of all that was asked by now.
+    """
+    is_reached, sentence = _held(about, summary)
+    return None if is_reached else sentence
+
+
+def reached(about: Mapping[str, Any], summary: Summary) -> str | None:
+    """Say that a run that did not stop is as certain as it was told to become; it takes what `short_of` takes."""
+    is_reached, sentence = _held(about, summary)
+    return sentence if is_reached else None
+
+
+def _held(about: Mapping[str, Any], summary: Summary) -> tuple[bool, str | None]:
+    """Hold a run against what it was told, and say it; a run that stopped says it already."""
+    until = Until.read(about)
+    if until is None or about.get(STOPPED):
+        return False, None
+    half_width, whole = half_width_of(summary), is_complete(summary)
+    is_reached = whole and half_width is not None and half_width <= until.half_width
+    found = "no half-width" if half_width is None else f"half-width {half_width:.3f}"
+    asked = max((variant.completeness.asked for variant in summary.variants), default=0)
+    lacking = "" if whole else ", of which not all have a grade"
+    verdict = "Reached" if is_reached else "Not reached"
+    return is_reached, f"{verdict}: {until}; {found} after {asked:,} questions{lacking}."

@@ -23,15 +23,12 @@ from pathlib import Path
 import polars as pl
 
 from refusal_index.outcomes.errors import OutcomeTableError
-from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.outcome import Outcome
-from refusal_index.outcomes.parse import parse
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.files import sound_text, write_atomically
+from refusal_index.outcomes.outcome import Outcome, Question
 from refusal_index.outcomes.sampling import COLUMNS, OWN_COLUMNS, Sampling
 from refusal_index.outcomes.schema import GROUP, KEY, OPTIONAL, SCHEMA, SCHEMA_VERSION, TEXT, check_rows
-from refusal_index.outcomes.source import file_format
-from refusal_index.outcomes.tabular import read_text
-from refusal_index.outcomes.text import sound_text
+from refusal_index.outcomes.settings import file_format
+from refusal_index.outcomes.tabular import parse, read_text
 
 __all__ = [
     "GROUP",

@@ -12,15 +12,13 @@ import numpy as np
 import polars as pl
 
 from refusal_index.outcomes.confidence import ConfidenceError
-from refusal_index.outcomes.halves import Halves, halves_of
-from refusal_index.outcomes.operating_points import OperatingPoint, Worth, operating_points
+from refusal_index.outcomes.operating_points import Halves, OperatingPoint, Worth, halves_of, operating_points
 from refusal_index.outcomes.presentation import Block, Shown
 from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.presentation.threshold import threshold_blocks
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.scored_answers import ScoredAnswers, scored_answers
+from refusal_index.outcomes.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
 from refusal_index.outcomes.table import write_outcomes
-from refusal_index.outcomes.virtual_run import rule_of, virtual_run
 from refusal_index.stats import RiskThreshold, UtilityThreshold, risk_controlling_threshold, utility_threshold
 
 BOUND_LEVEL = 0.9

@@ -4,11 +4,13 @@ from refusal_index.protocol.conversation import (
     ASKED_AGAIN,
     Conversation,
     Due,
+    Probing,
     due,
     finished,
     finished_draws,
     kept_unscored,
     outcomes,
+    request_seed,
     so_far,
     taken,
 )
@@ -16,26 +18,39 @@ from refusal_index.protocol.exact import exact_grade
 from refusal_index.protocol.exact import same as same_answer
 from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
 from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
-from refusal_index.protocol.lengths import PromptLengthError, about_tokens, check_lengths
-from refusal_index.protocol.logprobs import TokenLogprob, read_logprobs, write_logprobs
-from refusal_index.protocol.probing import Probing
-from refusal_index.protocol.procedure import next_request, next_step, verdict_of
-from refusal_index.protocol.procedures import REFUSAL, ForcedPass, Procedure, Regrading, TwoPass
-from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
-from refusal_index.protocol.records import (
+from refusal_index.protocol.procedure import (
+    REFUSAL,
     TWO_PASSES,
     Asked,
     Completion,
+    ForcedPass,
     Message,
     Pass,
     Placement,
+    Procedure,
     Protocol,
+    Regrading,
     Reply,
     Request,
     Step,
+    TwoPass,
+    next_request,
+    next_step,
+    verdict_of,
 )
-from refusal_index.protocol.replies import Reading, StopReason, answer_start, read_reply
-from refusal_index.protocol.seeds import request_seed
+from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names
+from refusal_index.protocol.replies import (
+    PromptLengthError,
+    Reading,
+    StopReason,
+    TokenLogprob,
+    about_tokens,
+    answer_start,
+    check_lengths,
+    read_logprobs,
+    read_reply,
+    write_logprobs,
+)
 
 __all__ = [
     "ASKED_AGAIN",

@@ -2,20 +2,37 @@
 
 Pure functions of stored replies: whoever carries requests asks `due` until nothing is, in whatever order replies come
 and however often it was interrupted; whoever reads results asks `outcome` of the same replies.
+
+The seed of each request.
+
+A question of its own, beside the two passes: about an answer that was given, or for an answer with a confidence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
-from refusal_index.outcomes.question import Question
-from refusal_index.protocol.procedure import GRADE_REASONS
-from refusal_index.protocol.procedures import REFUSAL, Procedure
-from refusal_index.protocol.records import TWO_PASSES, Asked, Completion, Pass, Reply, Step
+from refusal_index.outcomes.outcome import Grade, Outcome, Question
+from refusal_index.protocol.graders import GraderKind
+from refusal_index.protocol.procedure import (
+    GRADE_REASONS,
+    REFUSAL,
+    TWO_PASSES,
+    Asked,
+    Completion,
+    Message,
+    Pass,
+    Procedure,
+    Reply,
+    Request,
+    Step,
+    judged_alone,
+    worded,
+)
+from refusal_index.protocol.prompts import PromptSet
 from refusal_index.protocol.replies import REPLY_REASONS
 
 PASSES = tuple(Pass)
@@ -314,3 +331,91 @@ def _runs(draws: Iterable[int]) -> Iterator[tuple[int, int]]:
         run.append(draw)
     if run:
         yield run[0], len(run)
+
+
+SEED_BITS = 31  # what every provider takes
+
+
+def request_seed(run_seed: int, question_id: str, draw: int, variant: str, request: Request) -> int:
+    """Return the seed of `request`, derived from what it asks and nothing else.
+
+    The variant counts in the first pass only: a forced answer belongs to the question and the draw, so that a question
+    refused under two variants is forced once and both share the answer.
+
+    Parameters
+    ----------
+    run_seed
+        The seed of the run.
+    question_id, draw
+        Which question is asked, and for which time, from 0.
+    variant
+        The first-pass variant.
+    request
+        The pass, who is asked, and the attempt.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol.procedure import Asked, Pass
+    >>> forced = Request(Pass.FORCED, Asked.MODEL, ())
+    >>> request_seed(0, "q1", 0, "low", forced) == request_seed(0, "q1", 0, "high", forced)
+    True
+    """
+    of_variant = "" if request.of.is_shared else variant
+    parts = (run_seed, question_id, draw, of_variant, request.of, request.asked, request.attempt)
+    key = "\x1f".join(str(part) for part in parts)
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8]) >> (64 - SEED_BITS)
+
+
+@dataclass(frozen=True)
+class Probing:
+    """One prompt, asked of each question in each draw.
+
+    Attributes
+    ----------
+    grader
+        Who grades the answer in the reply, where there is one.
+    template
+        What is asked, with the field ``{question}`` and, where it is about an answer, ``{answer}``.
+    prompts
+        Puts the question into words, with its context and its choices.
+    answers
+        By question id, the answer that it is about; empty where it is about none.
+    is_graded
+        Whether the reply holds an answer of its own.
+    think
+        A switch that the model's chat template knows, which ends what the model is asked.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> prompts = load_prompt_set("default")
+    >>> probing = Probing(GraderKind.EXACT, "{question} {answer}: true or false?", prompts, {"q": "5"})
+    >>> question = Question("q", "How much is 2 + 2?", "4")
+    >>> probing.request(probing.step(question, []), question).messages[0].content
+    'Question: How much is 2 + 2? 5: true or false?'
+    """
+
+    grader: GraderKind
+    template: str
+    prompts: PromptSet
+    answers: Mapping[str, str] = field(default_factory=dict)
+    is_graded: bool = False
+    think: str = ""
+    asks_first: bool = False
+    asks_model: bool = True
+    passes: tuple[Pass, ...] = (Pass.PROBE,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:  # noqa: ARG002 - of the interface
+        """Return what is next; an outcome says no more than that nothing is, unless the answer is graded."""
+        found = judged_alone(Pass.PROBE, question, replies, self.grader)
+        if self.is_graded or not replies:
+            return found
+        return Outcome(None, None, Grade.UNSCORED)
+
+    def request(self, step: Step, question: Question) -> Request:
+        """Put a step into words."""
+        if step.asked is not Asked.MODEL:
+            return worded(step, question, None)
+        asked = self.prompts.asked(question.text, question.context, question.choices)
+        text = self.template.format(question=asked, answer=self.answers.get(question.question_id, ""))
+        return Request(step.of, step.asked, (Message("user", f"{text}\n\n{self.think}" if self.think else text),))

@@ -13,8 +13,7 @@ from decimal import Context, Decimal
 from functools import lru_cache
 from itertools import islice
 
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Grade, Question
 
 FOLDED = str.maketrans(  # letters that Unicode does not take apart, the minus sign, and apostrophes, which go
     {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "\u0131": "i", "\u2212": "-"}

@@ -12,9 +12,8 @@ import hashlib
 import re
 from collections.abc import Iterable
 
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import LETTERS as CHOICE_LETTERS
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import LETTERS as CHOICE_LETTERS
+from refusal_index.outcomes.outcome import Grade, Question
 from refusal_index.protocol.replies import DECORATION, without_reasoning
 
 LETTERS = {"A": Grade.CORRECT, "B": Grade.INCORRECT, "C": Grade.REFUSED}

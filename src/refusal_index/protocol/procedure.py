@@ -11,31 +11,215 @@ that is drawn repeatedly, to correct the estimate for noise, is forced whether i
 A question without a gold answer has no right one: whatever it was answered is wrong. So nothing is forced or graded in
 its second pass, whose grade is known to be ``incorrect``; a model that grades is asked only whether the first reply
 attempted an answer.
+
+What follows what: the two passes, the forced pass alone, and grading anew, as procedures behind one interface.
+
+Each says what is next about a question, given the replies so far, and puts it into words. The rules are those of
+`protocol.procedure`; a procedure says where they begin and whom they may ask.
+
+What passes between the procedure and whoever carries it: the settings, requests and replies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol as Interface
 
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.protocol.graders import GraderKind, grade_by_rule, unscored_reason
 from refusal_index.protocol.grading import grader_prompt, read_verdict
-from refusal_index.protocol.prompts import FORCED
-from refusal_index.protocol.records import (
-    GRADERS,
-    Asked,
-    Message,
-    Pass,
-    Placement,
-    Protocol,
-    Reply,
-    Request,
-    Step,
-)
-from refusal_index.protocol.replies import read_reply
+from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError
+from refusal_index.protocol.replies import StopReason, read_reply
+
+
+class Pass(StrEnum):
+    """The two passes, and what is asked beside them, about an answer or for one with a confidence."""
+
+    FIRST = "first"
+    FORCED = "forced"
+    PROBE = "probe"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether all variants share its replies, since it is asked the same in each."""
+        return self is Pass.FORCED
+
+
+TWO_PASSES = (Pass.FIRST, Pass.FORCED)
+"""Those that the index is measured in."""
+
+
+class Asked(StrEnum):
+    """Who is asked: the model under evaluation or a model that grades it."""
+
+    MODEL = "model"
+    GRADER = "grader"
+    SECOND_GRADER = "second_grader"
+
+
+GRADERS = (Asked.GRADER, Asked.SECOND_GRADER)
+
+
+class Placement(StrEnum):
+    """Where the instruction and the worked examples stand: in the user message, or in a system message before it."""
+
+    USER = "user"
+    SYSTEM = "system"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a conversation.
+
+    Attributes
+    ----------
+    role
+        ``"system"`` or ``"user"``.
+    content
+        Its text.
+    """
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True)
+class Step:
+    """What to ask next, not yet in words.
+
+    Attributes
+    ----------
+    of, asked, attempt
+        As in the request that it becomes.
+    prediction
+        What the grader is to judge; empty in a step that asks the model.
+    """
+
+    of: Pass
+    asked: Asked
+    attempt: int = 0
+    prediction: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask next: a new conversation of its own.
+
+    Attributes
+    ----------
+    of
+        The pass it belongs to.
+    asked
+        The model or one of its graders.
+    messages
+        The whole conversation.
+    attempt
+        From 0; a grade that could not be read is asked for once more.
+    """
+
+    of: Pass
+    asked: Asked
+    messages: tuple[Message, ...]
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back for a request.
+
+    Attributes
+    ----------
+    of, asked
+        As in the request.
+    text
+        The reply, word for word.
+    stop_reason
+        Why it ended.
+    """
+
+    of: Pass
+    asked: Asked
+    text: str
+    stop_reason: StopReason = StopReason.STOP
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A reply to a request about one question, and what it took, as a run's store keeps it.
+
+    Attributes
+    ----------
+    question_id, variant
+        What was asked; the variant is empty in the forced pass, which all variants share.
+    draw
+        The repetition that it belongs to, from 0.
+    reply, attempt
+        What came back, and for which attempt of the request.
+    input_tokens, output_tokens
+        As the provider counted them; 0 where it did not say, and where the reply came along with another.
+    requests
+        How many requests brought it: 0 where it came along with another as a choice of the same response.
+    seconds
+        From the request to its response; None where it is not known.
+    logprobs
+        Logarithms of the probabilities of its tokens as JSON, as the provider gave them; None where not asked for.
+    request_sha256
+        Hash of all that was asked; None where a release that kept none asked it.
+    in_batch
+        Whether it came in a provider's batch, which has a price of its own.
+    """
+
+    question_id: str
+    variant: str
+    draw: int
+    reply: Reply
+    attempt: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    requests: int = 1
+    seconds: float | None = None
+    logprobs: str | None = None
+    request_sha256: str | None = None
+    in_batch: bool = False
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The settings of the procedure.
+
+    Attributes
+    ----------
+    prompts
+        The wording of both passes.
+    variant
+        The prompt set's variant that the first pass asks with.
+    grader
+        Who grades what the UNANSWERED tag does not settle.
+    placement
+        Where instruction and worked examples stand.
+    think
+        A switch that the model's chat template knows, such as ``"/no_think"``; it ends what the model is asked. Empty
+        for none.
+
+    Raises
+    ------
+    PromptSetError
+        If the prompt set has no such first-pass variant.
+    """
+
+    prompts: PromptSet
+    variant: str
+    grader: GraderKind
+    placement: Placement = Placement.USER
+    think: str = ""
+
+    def __post_init__(self) -> None:
+        if self.variant == FORCED:
+            raise PromptSetError(f"'{FORCED}' is the second pass; choose one of {', '.join(self.prompts.variants)}")
+        self.prompts.variant(self.variant)
+
 
 GRADE_ATTEMPTS = 2
 GRADE_REASONS = UNREADABLE, DISAGREE = "grade_unreadable", "graders_disagree"
@@ -222,3 +406,138 @@ def _outcome(first: _Verdict, forced: _Verdict | None = None) -> Outcome:
         first_reply=first.reply,
         forced_reply=forced.reply if forced else None,
     )
+
+
+REFUSAL = Reply(Pass.FIRST, Asked.MODEL, f"<answer>{UNANSWERED}</answer>")
+"""Stands for a first pass that refused: the forced request depends on the question only."""
+
+
+class Procedure(Interface):
+    """What is asked about a question, and in which order.
+
+    Attributes
+    ----------
+    grader
+        Who grades what the UNANSWERED tag does not settle.
+    asks_first, asks_model
+        Whether the first pass is asked at all, and the model under evaluation.
+    passes
+        In which it asks the model.
+    """
+
+    @property
+    def grader(self) -> GraderKind: ...  # noqa: D102 - described by the class
+
+    @property
+    def asks_first(self) -> bool: ...  # noqa: D102
+
+    @property
+    def asks_model(self) -> bool: ...  # noqa: D102
+
+    @property
+    def passes(self) -> tuple[Pass, ...]: ...  # noqa: D102
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
+        """Return what is next, or the outcome when nothing is.
+
+        Parameters
+        ----------
+        question, replies
+            The question, and what was said about it in one draw.
+        force_answered
+            Whether the forced pass is due also where the first pass answered.
+        """
+
+    def request(self, step: Step, question: Question) -> Request:
+        """Put a step into words."""
+
+
+@dataclass(frozen=True)
+class TwoPass:
+    """Both passes, as the index is measured.
+
+    Attributes
+    ----------
+    grader
+        Who grades what the UNANSWERED tag does not settle.
+    wording
+        Prompts, variant and placement; None where replies are only read.
+
+    Examples
+    --------
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> TwoPass(GraderKind.EXACT).step(question, [REFUSAL]).of
+    <Pass.FORCED: 'forced'>
+    """
+
+    grader: GraderKind
+    wording: Protocol | None = None
+    asks_first: bool = True
+    asks_model: bool = True
+    passes: tuple[Pass, ...] = TWO_PASSES
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
+        """Return what is next, or the outcome when nothing is."""
+        return next_step(question, replies, self.grader, force_answered=force_answered)
+
+    def request(self, step: Step, question: Question) -> Request:
+        """Put a step into words."""
+        return worded(step, question, self.wording)
+
+
+@dataclass(frozen=True)
+class ForcedPass(TwoPass):
+    """The forced pass alone, for a question whose first pass somebody else asked and graded as refused.
+
+    Examples
+    --------
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> ForcedPass(GraderKind.EXACT).step(question, []).of
+    <Pass.FORCED: 'forced'>
+    >>> ForcedPass(GraderKind.EXACT).step(question, [Reply(Pass.FORCED, Asked.MODEL, "<answer>Lima</answer>")]).wrong
+    False
+    """
+
+    asks_first: bool = False
+    passes: tuple[Pass, ...] = (Pass.FORCED,)
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
+        """Return what is next, or the outcome when nothing is."""
+        return next_step(question, [REFUSAL, *replies], self.grader, force_answered=force_answered)
+
+
+@dataclass(frozen=True)
+class Regrading(TwoPass):
+    """Grading anew what was replied before: graders are asked, the model under evaluation is not.
+
+    A refusal whose forced answer nobody asked for is unscored, with the reason ``forced_not_asked``.
+
+    Examples
+    --------
+    >>> question = Question("q1", "What is the capital of Peru?", "Lima")
+    >>> said = Reply(Pass.FIRST, Asked.MODEL, "Sorry, I do not know.")
+    >>> Regrading(GraderKind.MODEL).step(question, [said]).asked
+    <Asked.GRADER: 'grader'>
+    >>> Regrading(GraderKind.EXACT).step(question, [said]).unscored_reason
+    'forced_not_asked'
+    """
+
+    asks_model: bool = False
+
+    def step(self, question: Question, replies: Sequence[Reply], *, force_answered: bool = False) -> Step | Outcome:
+        """Return what a grader is still to be asked, or the outcome.
+
+        Raises
+        ------
+        ValueError
+            If there is no first reply.
+        """
+        # A forced reply that is there is judged in any case; without a right answer its grade is known without one.
+        known = force_answered and question.gold is None
+        step = next_step(question, replies, self.grader, force_answered=known)
+        if isinstance(step, Outcome) or step.asked is not Asked.MODEL:
+            return step
+        first = next((reply for reply in replies if (reply.of, reply.asked) == (Pass.FIRST, Asked.MODEL)), None)
+        if first is None:
+            raise ValueError(f"question {question.question_id}: there is no first reply to grade")
+        return Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED, first_reply=first.text)

@@ -1,14 +1,28 @@
-"""Reading a reply: what the model said in the end, or why that cannot be told."""
+"""Reading a reply: what the model said in the end, or why that cannot be told.
+
+How likely a model held the tokens of its reply, as a run's store keeps it: OpenAI's list, as short as it can be.
+
+How long a question's prompts are, so that one that no model could take is told before anything is asked.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import string
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any, NoReturn, TypeGuard
 
-from refusal_index.protocol.prompts import UNANSWERED
+from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.errors import shortened
+from refusal_index.outcomes.files import sound_text
+from refusal_index.outcomes.outcome import Question
+from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet
 
 ANSWER_MARK = re.compile(r"<(/?)answer>", re.IGNORECASE)
 DECORATION = string.punctuation + string.whitespace
@@ -134,3 +148,193 @@ def _is_visible(text: str) -> bool:
 
 def _unscored(reason: str) -> Reading:
     return Reading("", refused=False, well_formed=False, unscored_reason=reason)
+
+
+DIGITS = 6
+IMPOSSIBLE = -9999.0
+"""What OpenAI and vLLM say of a token that was left no probability at all: JSON has no minus infinity."""
+
+
+@dataclass(frozen=True)
+class TokenLogprob:
+    """One token of a reply.
+
+    Attributes
+    ----------
+    token
+        Its text; a token that is a part of a character has none of its own.
+    logprob
+        Natural logarithm of its probability in this place.
+    alternatives
+        The likeliest tokens in this place with theirs, likeliest first; empty where not asked for.
+    """
+
+    token: str
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+def write_logprobs(tokens: Iterable[TokenLogprob]) -> str:
+    """Return tokens as JSON: ``token``, ``logprob`` to six digits and, where there are any, ``top_logprobs`` of each.
+
+    Raises
+    ------
+    ValueError
+        If a logarithm is not a number.
+
+    Examples
+    --------
+    >>> write_logprobs([TokenLogprob("Lima", -1.6094379)])
+    '[{"token":"Lima","logprob":-1.609438}]'
+    """
+    return json.dumps([_entry(one) for one in tokens], ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def read_logprobs(text: str | None) -> tuple[TokenLogprob, ...] | None:
+    """Return the tokens of a reply, or None where nothing is known of them.
+
+    Parameters
+    ----------
+    text
+        What `write_logprobs` wrote, or a provider in OpenAI's format; further keys are passed over.
+
+    Raises
+    ------
+    ValueError
+        If it is something else.
+
+    Examples
+    --------
+    >>> read_logprobs('[{"token": "Lima", "logprob": -0.25}]')
+    (TokenLogprob(token='Lima', logprob=-0.25, alternatives=()),)
+    >>> read_logprobs(None) is None
+    True
+    """
+    if text is None:
+        return None
+    try:
+        entries = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"logprobs: expected JSON, got {shortened(text)} ({error})") from error
+    return tuple(TokenLogprob(*_pair(one), _alternatives(one)) for one in _listed(entries, "logprobs"))
+
+
+def _entry(one: TokenLogprob) -> dict[str, Any]:
+    alternatives = [_scored(*pair) for pair in one.alternatives]
+    return {**_scored(one.token, one.logprob), **({"top_logprobs": alternatives} if alternatives else {})}
+
+
+def _scored(token: str, logprob: float) -> dict[str, Any]:
+    rounded = IMPOSSIBLE if logprob == -math.inf else round(logprob, DIGITS) + 0.0  # which turns -0.0 into 0.0
+    return {"token": sound_text(token), "logprob": rounded}
+
+
+def _alternatives(entry: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple(map(_pair, _listed(entry.get("top_logprobs") or [], "logprobs, top_logprobs")))
+
+
+def _pair(entry: Mapping[str, Any]) -> tuple[str, float]:
+    token, logprob = entry.get("token"), entry.get("logprob")
+    if not isinstance(token, str) or not _is_number(logprob):
+        raise ValueError(f"logprobs: expected 'token' as text and 'logprob' as a number, got {shortened(entry)}")
+    return token, float(logprob)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _listed(entries: Any, name: str) -> list[Mapping[str, Any]]:
+    if not isinstance(entries, list) or not all(isinstance(one, Mapping) for one in entries):
+        raise ValueError(f"{name}: expected a list of tokens, got {shortened(entries)}")
+    return entries
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
+
+
+CHARACTERS_PER_TOKEN = 4  # of English text, about; other languages and figures take more tokens
+SHOWN = 5
+
+
+class PromptLengthError(RefusalIndexError, ValueError):
+    """Questions whose prompts are longer than the model takes; the message names them."""
+
+
+def whole_prompt(question: Question, prompts: PromptSet, variant: str) -> str:
+    """Return all that is asked about a question under a variant."""
+    return "\n\n".join(prompts.render(variant, question.text, question.context, question.choices))
+
+
+def about_tokens(text: str) -> int:
+    """Estimate the tokens of a text from its characters.
+
+    Examples
+    --------
+    >>> about_tokens("Who wrote Emma?")
+    4
+    """
+    return -(-len(text) // CHARACTERS_PER_TOKEN)
+
+
+def longest_prompt(question: Question, prompts: PromptSet, count: Callable[[str], int] = len) -> int:
+    """Return the length of the longest of a question's prompts, over all variants and the forced pass.
+
+    Parameters
+    ----------
+    question, prompts
+        What is asked, and in which words.
+    count
+        Measures a text; characters unless told otherwise.
+    """
+    return max(count(whole_prompt(question, prompts, variant)) for variant in (*prompts.variants, FORCED))
+
+
+def longest_in_characters(prompts: PromptSet) -> Callable[[Question], int]:
+    """Return what tells `longest_prompt` in characters, without putting the prompts together.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> prompts, question = load_prompt_set("default"), Question("q1", "Who wrote Emma?", "Jane Austen")
+    >>> longest_in_characters(prompts)(question) == longest_prompt(question, prompts)
+    True
+    """
+    before = max(map(len, prompts.preambles.values())) + len("\n\n")
+    return lambda question: before + len(prompts.asked(question.text, question.context, question.choices))
+
+
+def check_lengths(
+    questions: Iterable[Question], prompts: PromptSet, most: int, count: Callable[[str], int] = about_tokens
+) -> None:
+    """Raise if a question's prompt is longer than `most` tokens.
+
+    Parameters
+    ----------
+    questions, prompts
+        What is asked, and in which words.
+    most
+        What the model takes, less what its reply needs.
+    count
+        Counts the tokens of a text; an estimate unless told otherwise.
+
+    Raises
+    ------
+    PromptLengthError
+        If there are such questions.
+
+    Examples
+    --------
+    >>> from refusal_index.protocol import load_prompt_set
+    >>> check_lengths([Question("q1", "Who wrote Emma?", "Jane Austen")], load_prompt_set("default"), most=1000)
+    """
+    lengths = {question.question_id: longest_prompt(question, prompts, count) for question in questions}
+    long = [question_id for question_id, tokens in lengths.items() if tokens > most]
+    if long:
+        more = f" and {len(long) - SHOWN:,} more" if len(long) > SHOWN else ""
+        raise PromptLengthError(
+            f"questions: expected prompts of at most {most:,} tokens, got longer ones of "
+            f"{', '.join(long[:SHOWN])}{more}, the longest with {max(lengths.values()):,}; "
+            "shorten their contexts, or leave them out"
+        )

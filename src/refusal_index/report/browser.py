@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.outcomes.counts import NOT_STATED
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.matching import first_draws
+from refusal_index.outcomes.outcome import Grade
+from refusal_index.outcomes.rates import NOT_STATED
+from refusal_index.outcomes.sampling import first_draws
 from refusal_index.report.runs import ReportRun
 from refusal_index.stats import CELL_NAMES
 

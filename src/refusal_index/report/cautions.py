@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from refusal_index.outcomes.draws import INDEX
-from refusal_index.outcomes.pooled import LARGE_SPREAD, PooledSummary
+from refusal_index.outcomes.draws import INDEX, LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.presentation.blocks import listed
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import interval, number, percent
+from refusal_index.report.tables import interval, number, percent
 from refusal_index.stats import refusal_index
 
 GRAVE = "grave"

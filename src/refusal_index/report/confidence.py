@@ -28,8 +28,7 @@ from refusal_index.outcomes.presentation.confidence import (
 from refusal_index.outcomes.presentation.summary import is_sampled
 from refusal_index.report.figures import BOX
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.tables import MetricRow
-from refusal_index.report.text import MINUS, Scale, count, number, percent
+from refusal_index.report.tables import MINUS, MetricRow, Scale, count, number, percent
 from refusal_index.stats import Estimate, ReliabilityBin, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from refusal_index.outcomes.summary import VariantSummary
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.text import Scale, percent
+from refusal_index.report.tables import Scale, percent
 from refusal_index.stats import CELL_NAMES, accuracy_refusal_curve
 
 CELLS = {

@@ -13,8 +13,7 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.report.panel_words import details, headline
 from refusal_index.report.runs import ReportRun
-from refusal_index.report.tables import MEANINGS
-from refusal_index.report.text import Scale
+from refusal_index.report.tables import MEANINGS, Scale
 from refusal_index.stats import Estimate
 
 INDEX = "refusal_index"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from refusal_index.outcomes.panel import TESTED, PanelOfSteps
 from refusal_index.outcomes.presentation.blocks import listed
-from refusal_index.report.text import count, number, percent
+from refusal_index.report.tables import count, number, percent
 from refusal_index.stats.change_point import Split
 
 REFUSALS, ERRORS, INDEX = TESTED

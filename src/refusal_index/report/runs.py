@@ -12,9 +12,9 @@ import numpy as np
 import polars as pl
 import polars.selectors as cs
 
-from refusal_index.outcomes.confidence_join import scores_of_outcomes
+from refusal_index.outcomes.confidence import scores_of_outcomes
+from refusal_index.outcomes.draws import PooledSummary
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, find_runs
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling
 from refusal_index.outcomes.schema import OPTIONAL

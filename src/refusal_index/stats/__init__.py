@@ -8,46 +8,53 @@ from refusal_index.stats.baseline import (
     metrics,
     weighted_score,
 )
-from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.calibration.against_refusals import (
     RefusalComparison,
     ScoreDifference,
     compare_with_refusals,
 )
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
-from refusal_index.stats.calibration.brier import BrierResult, brier_score
-from refusal_index.stats.calibration.rejection_ratio import RejectionRatioResult, prediction_rejection_ratio
 from refusal_index.stats.calibration.reliability import (
+    BrierResult,
     CalibrationErrorResult,
     ReliabilityBin,
+    brier_score,
     expected_calibration_error,
     reliability_table,
 )
-from refusal_index.stats.calibration.risk_control import (
-    CutTest,
-    RiskThreshold,
-    risk_controlling_threshold,
-)
 from refusal_index.stats.calibration.risk_coverage import (
     AurcResult,
+    RejectionRatioResult,
     aurc,
     empirical_accuracy_refusal_curve,
+    prediction_rejection_ratio,
     risk_coverage_curve,
 )
 from refusal_index.stats.calibration.rms_calibration import (
+    SmoothCalibrationError,
     rms_calibration_error,
+    smooth_calibration_error,
 )
-from refusal_index.stats.calibration.smooth_calibration import SmoothCalibrationError, smooth_calibration_error
-from refusal_index.stats.calibration.target_value import TargetValue, value_at_target
 from refusal_index.stats.calibration.threshold import (
+    CutTest,
+    RiskThreshold,
     SelectiveReport,
+    TargetValue,
     UtilityThreshold,
+    risk_controlling_threshold,
     selective_report,
     utility_threshold,
+    value_at_target,
 )
-from refusal_index.stats.comparison.between_prompts import BetweenPrompts
-from refusal_index.stats.comparison.joint import HomogeneityTest, JointRefusalIndexResult, joint_refusal_index
-from refusal_index.stats.comparison.joint_comparison import JointDifference, compare_joint, rank_joint
+from refusal_index.stats.comparison.joint import (
+    BetweenPrompts,
+    HomogeneityTest,
+    JointDifference,
+    JointRefusalIndexResult,
+    compare_joint,
+    joint_refusal_index,
+    rank_joint,
+)
 from refusal_index.stats.comparison.metric_influence import metric_influence
 from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
 from refusal_index.stats.comparison.pairwise import compact_letters, holm
@@ -61,34 +68,39 @@ from refusal_index.stats.comparison.ranking import (
 )
 from refusal_index.stats.comparison.sparse import EqualIndexTest, equal_index_test
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
-from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_upper_orthant
+from refusal_index.stats.copulas.families import (
+    COPULA_NAMES,
+    CopulaName,
+    copula_spearman,
+    copula_upper_orthant,
+    kendall_tau,
+)
 from refusal_index.stats.copulas.fit import CopulaComparison, CopulaFit, copula_win_rates, fit_copula, fit_copulas
 from refusal_index.stats.copulas.shared import CopulaTestResult, copula_test, copula_tests
-from refusal_index.stats.curves.abstention import abstention_metrics
 from refusal_index.stats.curves.closed_forms import (
+    abstention_metrics,
     accuracy_refusal_area,
     latent_aurc,
     latent_auroc,
     latent_excess_aurc,
+    omniscience_index,
+    penalty_from_confidence,
     rho_from_refusal_index,
+    utility,
 )
 from refusal_index.stats.curves.operating_point import (
-    OperatingPoint,
-    best_operating_point,
-    best_refusal_rate,
-    utility_at,
-)
-from refusal_index.stats.curves.penalty_response import PenaltyPoint, PenaltyResponse, response_to_penalty
-from refusal_index.stats.curves.plane import (
     AccuracyRefusalCurve,
     ConfidenceBand,
+    OperatingPoint,
     accuracy_refusal_curve,
+    best_operating_point,
+    best_refusal_rate,
     correct_rate_at,
     iso_refusal_index,
     iso_score,
+    utility_at,
 )
-from refusal_index.stats.curves.utility import omniscience_index, penalty_from_confidence, utility
+from refusal_index.stats.curves.penalty_response import PenaltyPoint, PenaltyResponse, response_to_penalty
 from refusal_index.stats.design import SamplingDesign, clustered_covariance
 from refusal_index.stats.draws.difference import CorrectedDifference, compare_corrected, rank_corrected
 from refusal_index.stats.draws.frequencies import MidRankSpearman, mid_rank_spearman
@@ -101,60 +113,75 @@ from refusal_index.stats.draws.noise import (
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
-from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import IntervalMethod
 from refusal_index.stats.matrices import checked_matrices
-from refusal_index.stats.planning.power import (
-    PowerPlan,
-    influence_correlation,
-    power_to_tell_apart,
-    questions_over_interval,
-    questions_to_tell_apart,
-)
 from refusal_index.stats.planning.repeats import (
     RepeatPlan,
     repeats_half_width,
     split_budget,
 )
 from refusal_index.stats.planning.sample_size import (
+    PlanningScenario,
+    PowerPlan,
     SamplePlan,
+    asymptotic_deviation,
     expected_half_width,
+    influence_correlation,
+    power_to_tell_apart,
     questions_for_cv,
     questions_for_half_width,
+    questions_over_interval,
+    questions_to_tell_apart,
 )
-from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 from refusal_index.stats.sampled_table import SampledTable
-from refusal_index.stats.sensitivity.grader_labels import GraderLabels
-from refusal_index.stats.sensitivity.label_plan import LabelPlan, labels_for_half_width
 from refusal_index.stats.sensitivity.misgrading import (
+    GraderLabels,
     GraderRates,
+    MisgradingRange,
     MisgradingResult,
     correct_guessing,
     correct_misgrading,
+    misgrading_from_labels,
+    misgrading_range,
 )
 from refusal_index.stats.sensitivity.missing import (
     MissingBounds,
     OutcomeCounts,
     ScoredByRule,
+    ScoringRange,
     missing_bounds,
+    scoring_ranges,
     scoring_rules,
 )
-from refusal_index.stats.sensitivity.prediction_powered import PredictionPowered, prediction_powered
-from refusal_index.stats.sensitivity.scoring_range import ScoringRange, scoring_ranges
+from refusal_index.stats.sensitivity.prediction_powered import (
+    LabelPlan,
+    PredictionPowered,
+    labels_for_half_width,
+    prediction_powered,
+)
 from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_topic_refusal_index
-from refusal_index.stats.sensitivity.unknown_misgrading import MisgradingRange, misgrading_from_labels, misgrading_range
 from refusal_index.stats.sequential.designs import AtLook, GroupSequential
-from refusal_index.stats.stability.agreement import KendallWResult, WinnerEntropyResult, kendall_w, winner_entropy
-from refusal_index.stats.stability.isotonic import IsotonicResiduals, isotonic_residuals
-from refusal_index.stats.stability.random_agreement import (
+from refusal_index.stats.stability.agreement import (
+    KendallWResult,
+    VariabilityResult,
+    WinnerEntropyResult,
+    coefficient_of_variation,
+    kendall_w,
+    normalized_difference,
+    winner_entropy,
+)
+from refusal_index.stats.stability.ranking_stability import (
+    IsotonicResiduals,
     RandomDistribution,
+    RankingStability,
     expected_kendall_w,
     expected_winner_entropy,
+    isotonic_residuals,
+    ranking_stability,
 )
-from refusal_index.stats.stability.ranking_stability import RankingStability, ranking_stability
-from refusal_index.stats.stability.variability import VariabilityResult, coefficient_of_variation, normalized_difference
 
 __all__ = [
     "CELL_NAMES",

@@ -26,9 +26,8 @@ from refusal_index.stats.arguments import check_same_index, unmasked
 from refusal_index.stats.design import ONE_CLUSTER
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.index import refusal_index
-from refusal_index.stats.intervals import normal_quantile
+from refusal_index.stats.intervals import normal_quantile, proportion, ratio
 from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
-from refusal_index.stats.score_interval import proportion, ratio
 
 METRIC_NAMES = (
     "correct_rate",

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import SCALAR, FloatArray
-from refusal_index.stats.bivariate_normal import log_kernel
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.estimator import tetrachoric_of_counts
+from refusal_index.stats.estimator import log_kernel, tetrachoric_of_counts
 from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
 
 

@@ -10,20 +10,261 @@ models, where every cell is expected to hold at least five questions:
 - jeffreys, equal-tailed posterior quantiles under a Dirichlet(1/2, 1/2, 1/2, 1/2) prior: .94 to .96.
 - delta, a normal interval for ``atanh(rho)``: .95 to .96. (On the scale of the index itself: .91 to .95.)
 - bootstrap, percentiles over resampled questions: .92 to .96, but with emptier cells it can fall to .01.
+
+Score intervals: Wilson's for a proportion, and the same idea for a ratio of two means over three categories.
+
+A score interval holds the values that a score test would not reject. The test compares the observed mean of a
+score that has expectation zero under the tested value with its standard deviation *under that value*, which is why
+the interval keeps its coverage, and a positive width, where a count is zero.
+
+References
+----------
+.. [1] Wilson (1927). :doi:`10.1080/01621459.1927.10502953`
+.. [2] Koopman (1984). :doi:`10.2307/2531405`
+
+Limits of the profile-likelihood interval of a tetrachoric correlation, both thresholds free.
+
+The multinomial likelihood has three parameters: two thresholds h and k, and ``z = atanh(rho)``. The limits are the
+two points where the likelihood, maximised over h and k, has fallen by half a chi-squared quantile. They solve
+three equations in (h, k, z), two saying that the slope in h and k is zero and one saying how far the likelihood
+has fallen, by Newton's method: usually three evaluations a limit.
+
+A cell probability is the integral of a log-concave density over a shifted quadrant, hence log-concave in (h, k)
+for a fixed rho (Prekopa). So the log-likelihood is concave in (h, k): a zero slope is the maximum, and the solution
+needs no further check than the side of the estimate it lies on. Should Newton's method fail, the same maximisation
+is done for one z at a time inside a bracketed search.
+
+References
+----------
+.. [1] Venzon, D. J. and Moolgavkar, S. H. (1988). A method for computing profile-likelihood-based confidence
+   intervals. Applied Statistics, 37, 87-94. :doi:`10.2307/2347496`
 """
 
 import math
-from typing import Literal, get_args
+from collections.abc import Callable
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+from scipy.optimize import brentq
 
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.arguments import share, whole_number
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
-from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate
+from refusal_index.stats.estimator import log_kernel, orthant, tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import cell_influence, standard_error
-from refusal_index.stats.profile import boundary_limit, profile_limits
 from refusal_index.stats.sampled_table import AnyTable, SampledTable
+
+Counts = tuple[float, float, float, float]
+
+# The square of such a cell can still be divided by.
+SMALLEST_CELL = 1e-150
+# tanh(20) is 1 to the last digit.
+LARGEST_Z = 20.0
+JOINT_STEPS = 15
+# Newton's method doubles the digits: after a step of this size about 14 are right.
+JOINT_TOLERANCE = 1e-7
+# So many times beyond the wanted fall the likelihood's slopes say little about where the limit is.
+HOPELESS_FALL = 3.0
+HALVINGS = 30
+INNER_STEPS = 50
+# A step that gains so little lands on the maximum to the last digit.
+INNER_TOLERANCE = 1e-10
+
+
+Position = tuple[float, float, float]
+
+
+class _Point(NamedTuple):
+    """The log-likelihood at one (h, k, z): how far below its maximum, its slopes and its curvatures."""
+
+    fall: float
+    h: float
+    k: float
+    z: float
+    hh: float
+    hk: float
+    kk: float
+    hz: float
+    kz: float
+
+    @property
+    def root_fall(self) -> float:
+        """Root of the likelihood-ratio statistic."""
+        return math.sqrt(2 * max(self.fall, 0.0))
+
+    @property
+    def is_concave(self) -> bool:
+        """Whether the curvature in h and k is that of a maximum, which only rounding can deny."""
+        return self.hh < 0 and self.hh * self.kk > self.hk * self.hk
+
+    def margins_step(self, slope_h: float, slope_k: float) -> tuple[float, float]:
+        """Step in (h, k) along which the slopes in h and k change by minus the given ones."""
+        determinant = self.hh * self.kk - self.hk * self.hk
+        return (
+            (self.hk * slope_k - self.kk * slope_h) / determinant,
+            (self.hk * slope_h - self.hh * slope_k) / determinant,
+        )
+
+    def along_ridge(self, dz: float) -> Position:
+        """Step with the given dz along which the slopes in h and k do not change."""
+        along_h, along_k = self.margins_step(self.hz, self.kz)
+        return along_h * dz, along_k * dz, dz
+
+
+def profile_limits(counts: Counts, rho: float, rho_error: float, root_chi2: float) -> tuple[float, float]:
+    """Lower and upper limit for rho of a table with four positive cells.
+
+    `rho` is the estimate, `rho_error` its standard error, and `root_chi2` the square root of the chi-squared quantile
+    with one degree of freedom, which is the normal quantile of the two-sided level.
+    """
+    best = (*_thresholds(counts), math.atanh(rho))
+    point = _evaluate(counts, best)
+    reach = root_chi2 * rho_error / ((1 - rho) * (1 + rho))
+    limits = []
+    for outward in (-1.0, 1.0):
+        z = _joint_newton(counts, best, point.along_ridge(outward * reach), root_chi2)
+        if z is None or (z - best[2]) * outward <= 0:
+            z = _ridge_search(counts, best, outward, root_chi2)
+        limits.append(math.tanh(z))
+    return limits[0], limits[1]
+
+
+def boundary_limit(counts: Counts, rho: float, root_chi2: float) -> float:
+    """Return the limit other than the estimate, of a table whose zero cell makes the estimate `rho` +1 or -1."""
+    # An empty cell stops being surprising at about this expectation, so that the limit lies near the estimate of the
+    # table that has it.
+    expectation = root_chi2 * root_chi2 / 2
+    n11, n10, n01, n00 = counts
+    filled = (n11 or expectation, n10 or expectation, n01 or expectation, n00 or expectation)
+    start = (*_thresholds(filled), math.atanh(tetrachoric_of_counts(*filled)))
+    z = _joint_newton(counts, start, (0.0, 0.0, 0.0), root_chi2)
+    return math.tanh(_ridge_search(counts, start, -rho, root_chi2) if z is None else z)
+
+
+def _thresholds(counts: Counts) -> tuple[float, float]:
+    n11, n10, n01, n00 = counts
+    n = n11 + n10 + n01 + n00
+    return -SCALAR.ndtri((n11 + n10) / n), -SCALAR.ndtri((n11 + n01) / n)
+
+
+def _joint_newton(counts: Counts, position: Position, step: Position, root_chi2: float) -> float | None:
+    """Solve for zero slopes in h and k and the wanted fall, all at once, beginning with `step` from `position`.
+
+    Returns z, or None if the iteration leads nowhere.
+    """
+    for _ in range(JOINT_STEPS):
+        moved = _damped_move(counts, position, step, HOPELESS_FALL * root_chi2)
+        if moved is None or not moved[1].is_concave:
+            return None
+        position, point = moved
+        step_h, step_k = point.margins_step(point.h, point.k)
+        along_h, along_k, _ = point.along_ridge(1.0)
+        # The root of the fall is nearly linear in z, so the step is Newton's for that root.
+        wanted = point.root_fall * (point.root_fall - root_chi2) - point.h * step_h - point.k * step_k
+        slope = point.z + point.h * along_h + point.k * along_k
+        if slope == 0:
+            return None
+        dz = wanted / slope
+        step = (step_h + along_h * dz, step_k + along_k * dz, dz)
+        if max(map(abs, step)) < JOINT_TOLERANCE:
+            return position[2] + dz
+    return None
+
+
+def _damped_move(
+    counts: Counts, position: Position, step: Position, largest_fall: float
+) -> tuple[Position, _Point] | None:
+    """Take the step, halved until the root of the fall is at most `largest_fall`; None if that does not help."""
+    for halvings in range(HALVINGS):
+        h, k, z = (x + dx * 0.5**halvings for x, dx in zip(position, step, strict=True))
+        if abs(z) <= LARGEST_Z:
+            point = _evaluate(counts, (h, k, z))
+            if point.root_fall <= largest_fall:
+                return (h, k, z), point
+    return None
+
+
+def _ridge_search(counts: Counts, start: Position, outward: float, root_chi2: float) -> float:
+    """Bracket the limit by walking along the ridge of the likelihood, then close in: slow, but safe."""
+    here, point = _climb(counts, start)
+    falling = point.root_fall < root_chi2
+    dz = math.copysign(0.5, outward if falling else -outward)
+    while True:
+        if abs(here[2] + dz) > LARGEST_Z:
+            return math.copysign(LARGEST_Z, dz)
+        moved = _damped_move(counts, here, point.along_ridge(dz), max(HOPELESS_FALL * root_chi2, point.root_fall))
+        if moved is None:
+            raise ArithmeticError(f"lost the ridge of the likelihood of the counts {counts} at {here}")
+        there, point = _climb(counts, moved[0])
+        if (point.root_fall < root_chi2) != falling:
+            break
+        here = there
+
+    def excess(z: float) -> float:
+        share = (z - here[2]) / (there[2] - here[2])
+        guess = (here[0] + share * (there[0] - here[0]), here[1] + share * (there[1] - here[1]), z)
+        return _climb(counts, guess)[1].root_fall - root_chi2
+
+    if excess(here[2]) * excess(there[2]) > 0:  # where the likelihood has next to nothing to fall, rounding decides
+        return there[2]
+    return float(brentq(excess, here[2], there[2], xtol=1e-13))
+
+
+def _climb(counts: Counts, position: Position) -> tuple[Position, _Point]:
+    """Maximise the likelihood over the thresholds at a fixed z, by Newton's method with step halving."""
+    point = _evaluate(counts, position)
+    for _ in range(INNER_STEPS):
+        if not point.is_concave:
+            break
+        step_h, step_k = point.margins_step(point.h, point.k)
+        moved = _damped_move(counts, position, (step_h, step_k, 0.0), point.root_fall)
+        gain = point.h * step_h + point.k * step_k
+        if moved is not None:
+            position, point = moved
+        if moved is None or gain < INNER_TOLERANCE:
+            break
+    return position, point
+
+
+def _evaluate(counts: Counts, position: Position) -> _Point:
+    h, k, z = position
+    n11, n10, n01, n00 = counts
+    n = n11 + n10 + n01 + n00
+    t = math.exp(-z)
+    spread, rho = 2 * t / (1 + t * t), (1 - t * t) / (1 + t * t)
+    r, mu, p11 = SCALAR.ndtr(-h), SCALAR.ndtr(-k), orthant(SCALAR, h, k, t)
+    cells = (p11, r - p11, mu - p11, (1 - r) - (mu - p11))
+    p11, p10, p01, p00 = (max(cell, SMALLEST_CELL) for cell in cells)
+    fall = sum(
+        count * math.log(count / (n * cell)) for count, cell in zip(counts, (p11, p10, p01, p00), strict=True) if count
+    )
+
+    # Derivatives of the first cell (p_), of the margins, and of the margins' other cells (a_).
+    r_h, mu_k = _minus_density(h), _minus_density(k)
+    p_h, p_k = r_h * SCALAR.ndtr((rho * h - k) / spread), mu_k * SCALAR.ndtr((rho * k - h) / spread)
+    density = math.exp(log_kernel(h, k, spread, t)) / (2 * math.pi * spread)
+    p_z = spread * spread * density
+    a_h, a_k = r_h - p_h, mu_k - p_k
+
+    w11, w10, w01, w00 = n11 / p11, n10 / p10, n01 / p01, n00 / p00
+    v11, v10, v01, v00 = w11 / p11, w10 / p10, w01 / p01, w00 / p00
+    contrast = w11 - w10 - w01 + w00
+    return _Point(
+        fall=fall,
+        h=contrast * p_h + (w10 - w00) * r_h,
+        k=contrast * p_k + (w01 - w00) * mu_k,
+        z=contrast * p_z,
+        hh=-contrast * (h * p_h + rho * density) - (w10 - w00) * h * r_h - (v11 + v01) * p_h**2 - (v10 + v00) * a_h**2,
+        kk=-contrast * (k * p_k + rho * density) - (w01 - w00) * k * mu_k - (v11 + v10) * p_k**2 - (v01 + v00) * a_k**2,
+        hk=contrast * density - v11 * p_h * p_k + v10 * a_h * p_k + v01 * p_h * a_k - v00 * a_h * a_k,
+        hz=-contrast * density * (h - rho * k) - p_z * ((v11 + v01) * p_h - (v10 + v00) * a_h),
+        kz=-contrast * density * (k - rho * h) - p_z * ((v11 + v10) * p_k - (v01 + v00) * a_k),
+    )
+
+
+def _minus_density(x: float) -> float:
+    return -math.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+
 
 IntervalMethod = Literal["profile", "jeffreys", "delta", "bootstrap"]
 Seed = int | np.random.Generator | None
@@ -142,3 +383,85 @@ def central_quantiles(values: FloatArray, level: float) -> tuple[float, float]:
         return math.nan, math.nan
     low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+Triple = tuple[float, float, float]
+
+
+def wilson_interval(successes: float, n: float, quantile: float) -> tuple[float, float]:
+    """Score interval for a proportion, `quantile` standard errors to either side; n is positive."""
+    square = quantile * quantile
+    share = successes / n
+    centre = share + square / (2 * n)
+    reach = quantile * math.sqrt((share * (1 - share) + square / (4 * n)) / n)
+    # At a share of 0 or 1 one end is that share, but for rounding.
+    low = 0.0 if successes == 0 else (centre - reach) / (1 + square / n)
+    high = 1.0 if successes == n else (centre + reach) / (1 + square / n)
+    return low, high
+
+
+def ratio_score_interval(
+    counts: Triple, numerator: Triple, denominator: Triple, quantile: float
+) -> tuple[float, float, float]:
+    """Estimate ``sum(p * numerator) / sum(p * denominator)``, p the probabilities behind three counts.
+
+    Returns the estimate and the ends of its score interval.
+
+    The weights of the denominator are positive. With two categories of the same weights this is Wilson's interval.
+    """
+    ratios = [top / bottom for top, bottom in zip(numerator, denominator, strict=True)]
+    quotient = _weighted_sum(counts, numerator) / _weighted_sum(counts, denominator)
+    # Where all questions are alike, rounding can push the quotient past the end of its range.
+    estimate = min(max(quotient, min(ratios)), max(ratios))
+
+    def excess(value: float) -> float:
+        scores = tuple(top - value * bottom for top, bottom in zip(numerator, denominator, strict=True))
+        return abs(_score_statistic(counts, (scores[0], scores[1], scores[2]))) - quantile
+
+    return estimate, _crossing(excess, estimate, min(ratios)), _crossing(excess, estimate, max(ratios))
+
+
+def proportion(name: str, successes: float, n: float, quantile: float, undefined: str | None) -> Estimate:
+    """Estimate a proportion with Wilson's interval; `undefined` is the reason why there is none."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="wilson")
+    return Estimate(successes / n, *wilson_interval(successes, n, quantile), name=name, method="wilson")
+
+
+def ratio(
+    name: str, counts: Triple, weights: tuple[Triple, Triple], quantile: float, undefined: str | None
+) -> Estimate:
+    """Estimate a ratio of two weighted sums over the questions answered right, answered wrong and refused."""
+    if undefined:
+        return Estimate(None, status="undefined", reason=undefined, name=name, method="score")
+    return Estimate(*ratio_score_interval(counts, *weights, quantile), name=name, method="score")
+
+
+def _crossing(excess: Callable[[float], float], estimate: float, end: float) -> float:
+    if estimate == end:
+        return end
+    # At the very end of the range the statistic is infinite, and no usual level comes so near to it.
+    near_end = end + 1e-6 * (estimate - end)
+    return float(brentq(excess, estimate, near_end, xtol=1e-14)) if excess(near_end) > 0 else end
+
+
+def _weighted_sum(values: Triple, weights: Triple) -> float:
+    return math.fsum(value * weight for value, weight in zip(values, weights, strict=True))
+
+
+def _score_statistic(counts: Triple, scores: Triple) -> float:
+    """Sum of the scores over its standard deviation, under the likeliest probabilities that make its mean zero.
+
+    Those are ``p = count / (n (1 + multiplier * score))``. The multiplier solves a quadratic equation, of whose roots
+    the one that vanishes with the sum keeps all p positive; the squared statistic is the multiplier times the sum.
+    """
+    (x1, x2, x3), (w1, w2, w3) = counts, scores
+    total = _weighted_sum(counts, scores)
+    if total == 0:
+        return 0.0
+    linear = x1 * w1 * (w2 + w3) + x2 * w2 * (w1 + w3) + x3 * w3 * (w1 + w2)
+    quadratic = w1 * w2 * w3 * (x1 + x2 + x3)
+    root = math.sqrt(max(linear * linear - 4 * quadratic * total, 0.0))
+    # Two forms of the same root: each subtracts like numbers where the other adds them.
+    multiplier = 2 * total / (root - linear) if linear <= 0 else -(root + linear) / (2 * quadratic)
+    return math.copysign(math.sqrt(max(multiplier * total, 0.0)), total)

@@ -14,13 +14,12 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_index.outcomes.matching import DrawnOutcomes, drawn_outcomes
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import DrawnOutcomes, drawn_outcomes
 from refusal_index.stats import Estimate, corrected_refusal_index, refusal_index
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, display_names, level_text
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
 
 NAME = "attenuation"
 TITLE = "Attenuation by sampling noise"

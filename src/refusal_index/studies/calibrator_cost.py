@@ -17,15 +17,13 @@ from matplotlib.lines import Line2D
 from refusal_index.outcomes.confidence_record import MethodRecord, recorded_methods
 from refusal_index.outcomes.confidence_summary import scores_by_method
 from refusal_index.outcomes.draws import INDEX
-from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.summary import Usage, recorded_usage
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, count, listed, number
-from refusal_index.studies.scored_questions import label
-from refusal_index.studies.scores import display_names, reference_variant
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.scores import display_names, label, reference_variant
+from refusal_index.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
 
 NAME = "calibrator_cost"
 TITLE = "Cost of calibrators"

@@ -9,13 +9,12 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.summary import recorded_usage
 from refusal_index.studies import style
-from refusal_index.studies.cells import NOTHING, count, listed, number
 from refusal_index.studies.scores import ALL
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, count, listed, number
 
 NAME = "cost_table"
 TITLE = "Cost"

@@ -11,26 +11,29 @@ from matplotlib.figure import Figure
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
-from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, name_in_tables, paper_context
-from refusal_index.studies.regression import (
+from refusal_index.studies.sampling_error import (
+    RESAMPLES,
+    RunErrors,
+    is_sparse,
+    noise_columns,
+    percentile_interval,
+    printed_errors,
+    resampled_metrics,
+    without_noise,
+)
+from refusal_index.studies.scatter import (
     FEWEST,
     HEADLINE,
     REGRESSION_SCHEMA,
     SPARSE,
+    draw_scatter,
+    name_points,
     r_squared_text,
     regression_note,
+    run_families,
     with_regression,
 )
-from refusal_index.studies.resampling import RESAMPLES, percentile_interval, resampled_metrics
-from refusal_index.studies.sampling_error import (
-    RunErrors,
-    is_sparse,
-    noise_columns,
-    printed_errors,
-    without_noise,
-)
-from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
@@ -42,7 +45,7 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
 
 NAME = "index_and_accuracy"
 TITLE = "Refusal Index, accuracy and refusal rate"

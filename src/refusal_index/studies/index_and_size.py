@@ -13,7 +13,6 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
 from refusal_index.studies import style
-from refusal_index.studies.cells import listed, number, with_interval
 from refusal_index.studies.paper_figures import (
     PAPER,
     RUN,
@@ -23,16 +22,18 @@ from refusal_index.studies.paper_figures import (
     name_in_tables,
     paper_context,
 )
-from refusal_index.studies.regression import (
+from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
+from refusal_index.studies.scatter import (
     HEADLINE,
     REGRESSION_SCHEMA,
     SPARSE,
+    draw_scatter,
+    name_points,
     r_squared_text,
     regression_note,
+    run_families,
     with_regression,
 )
-from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
-from refusal_index.studies.scatter import draw_scatter, name_points, run_families
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
@@ -43,7 +44,7 @@ from refusal_index.studies.scores import (
     run_index,
     table_of,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
 
 NAME = "index_and_size"
 TITLE = "Refusal Index and model size"

@@ -16,7 +16,6 @@ from refusal_index.outcomes.presentation.blocks import pvalue
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.stability.sampling_noise import reliability
 from refusal_index.studies import style
-from refusal_index.studies.cells import listed, number
 from refusal_index.studies.paper_figures import (
     PAPER,
     RUN,
@@ -26,8 +25,7 @@ from refusal_index.studies.paper_figures import (
     name_in_tables,
     paper_context,
 )
-from refusal_index.studies.resampling import FloatArray
-from refusal_index.studies.sampling_error import RunErrors, is_sparse, printed_errors
+from refusal_index.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
@@ -38,7 +36,7 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number
 
 NAME = "index_predictors"
 TITLE = "What predicts the Refusal Index"

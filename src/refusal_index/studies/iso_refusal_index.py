@@ -14,9 +14,7 @@ from matplotlib.figure import Figure
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import iso_refusal_index
 from refusal_index.studies import style
-from refusal_index.studies.accuracy_refusal_plane import printed
-from refusal_index.studies.cells import number
-from refusal_index.studies.plane import (
+from refusal_index.studies.accuracy_refusal_plane import (
     PLANE_SCHEMA,
     RATES,
     contour_rows,
@@ -27,10 +25,11 @@ from refusal_index.studies.plane import (
     mean_error_rate,
     plane_top,
     point_rows,
+    printed,
 )
 from refusal_index.studies.point_labels import label_points
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, of_one_dataset, questions_text
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number
 
 NAME = "iso_refusal_index"
 TITLE = "Curves of equal Refusal Index"

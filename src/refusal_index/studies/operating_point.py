@@ -18,11 +18,10 @@ from matplotlib.figure import Figure
 
 from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.curves.remaining_gap import remaining_gap
+from refusal_index.stats.curves.operating_point import remaining_gap
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.scores import ALL, chosen_runs, defined_tables, level_text, table_of
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
 
 NAME = "operating_point"
 TITLE = "Operating point"

@@ -12,14 +12,12 @@ from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.score_interval import wilson_interval
+from refusal_index.stats.intervals import normal_quantile, wilson_interval
 from refusal_index.studies import style
-from refusal_index.studies.cells import widened, with_interval
 from refusal_index.studies.scores import ALL, dataset_name, level_text, missing_notes, of_one_dataset, questions_text
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, widened, with_interval
 
 NAME = "prompt_agreement"
 TITLE = "Prompt agreement"

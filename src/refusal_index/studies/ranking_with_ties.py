@@ -19,9 +19,8 @@ from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats import PairwiseDifference, RankedRun
 from refusal_index.studies import style
-from refusal_index.studies.cells import with_interval
 from refusal_index.studies.scores import chosen_runs, dataset_name, level_text, model_name
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, with_interval
 
 NAME = "ranking_with_ties"
 TITLE = "Ranking with ties"

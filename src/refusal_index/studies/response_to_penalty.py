@@ -19,13 +19,20 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from refusal_index import stats
-from refusal_index.outcomes.matching import outcome_matrix
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import outcome_matrix
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
-from refusal_index.studies.scored_questions import label, method_colours, scored_run
-from refusal_index.studies.scores import chosen_runs, dataset_name, display_names, level_text, model_name
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.scores import (
+    chosen_runs,
+    dataset_name,
+    display_names,
+    label,
+    level_text,
+    method_colours,
+    model_name,
+    scored_run,
+)
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
 
 NAME = "response_to_penalty"
 TITLE = "Response to a stated penalty"

@@ -25,9 +25,8 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
-from refusal_index.studies.cells import listed, number, widened
 from refusal_index.studies.scores import ALL, chosen_runs, display_names, level_text, reference_variant, table_of
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, widened
 
 NAME = "sample_size"
 TITLE = "Number of questions"

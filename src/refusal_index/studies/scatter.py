@@ -1,18 +1,219 @@
-"""Scatter plots of models, with names, families and a line."""
+"""Scatter plots of models, with names, families and a line.
+
+Straight lines through points of models, and what is said of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+from scipy.special import stdtr, stdtrit
+from scipy.stats import rankdata
 
+from refusal_index.outcomes.presentation.blocks import p_text
 from refusal_index.studies import style
 from refusal_index.studies.paper_figures import PAPER, RUN
 from refusal_index.studies.point_labels import label_points
-from refusal_index.studies.regression import FEWEST
+from refusal_index.studies.sampling_error import NOISE_SCHEMA
+from refusal_index.studies.study import number
+
+FEWEST = 3
+"""Points: two always lie on a line."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A least-squares line of y on x."""
+
+    # slope, intercept: of the line
+    slope: float
+    intercept: float
+    r_squared: float  # share of the variance of y that it explains
+    pvalue: float | None  # two-sided, of a slope of 0, by Student's t; None where the points lie on the line
+    n: int  # number of points
+
+    def at(self, x: ArrayLike) -> np.ndarray:
+        """Return the line's value at x."""
+        return self.intercept + self.slope * np.asarray(x, float)
+
+
+def fit_line(x: ArrayLike, y: ArrayLike) -> Line | None:
+    """Fit a line by least squares; None for fewer than three points, or where either has no spread.
+
+    >>> line = fit_line([0, 1, 2, 3], [0, 1, 3, 4])
+    >>> round(line.slope, 2), round(line.r_squared, 2), round(line.pvalue, 4)
+    (1.4, 0.98, 0.0101)
+    """
+    across, up = np.asarray(x, float), np.asarray(y, float)
+    if across.size < FEWEST or np.ptp(across) == 0 or np.ptp(up) == 0:
+        return None
+    dx, dy = across - across.mean(), up - up.mean()
+    slope = float(dx @ dy / (dx @ dx))
+    r_squared = float((dx @ dy) ** 2 / ((dx @ dx) * (dy @ dy)))
+    freedom = across.size - 2
+    pvalue = None
+    if r_squared < 1:
+        t = math.sqrt(freedom * r_squared / (1 - r_squared))
+        pvalue = float(2 * stdtr(freedom, -t))
+    return Line(slope, float(up.mean() - slope * across.mean()), r_squared, pvalue, across.size)
+
+
+def line_band(line: Line, x: ArrayLike, y: ArrayLike, at: ArrayLike, confidence_level: float) -> np.ndarray:
+    """Return half the width of the pointwise confidence band of a fitted line."""
+    across, up, where = (np.asarray(values, float) for values in (x, y, at))
+    freedom = across.size - 2
+    left = up - line.at(across)
+    spread = across - across.mean()
+    error = np.sqrt(left @ left / freedom * (1 / across.size + (where - across.mean()) ** 2 / (spread @ spread)))
+    return np.asarray(error * stdtrit(freedom, 0.5 + confidence_level / 2))
+
+
+REGRESSION_SCHEMA = {
+    **dict.fromkeys(("fitted", "fitted_low", "fitted_high", "slope", "intercept"), pl.Float64),
+    **dict.fromkeys(("spearman", "r_squared", "pvalue", "spearman_all", "r_squared_all"), pl.Float64),
+    **dict.fromkeys(("points", "points_all"), pl.Int64),
+    **NOISE_SCHEMA,
+}
+"""The columns that `with_regression` adds."""
+
+HEADLINE = (
+    "Titles give Spearman's rank correlation, and R squared of how much it could be: its noise ceiling, the share of "
+    "the variance of both sides that is not sampling error (from the influence of each question on each number, so "
+    "that errors which models share, being asked the same questions, count as shared). Chance, and errors that both "
+    "sides of a model share, can carry it beyond."
+)
+SPARSE = (
+    "Hollow points are at the boundary, or under no prompt have five questions in every cell; they are not in the line "
+    "and its numbers."
+)
+"""What captions say of scatter plots."""
+
+Noise = Callable[[pl.DataFrame], Mapping[str, float | str | None]]
+"""Gives the columns of `NOISE_SCHEMA` for the rows of a regression."""
+
+
+def with_regression(
+    frame: pl.DataFrame, x: str, *, by: Sequence[str], confidence_level: float, noise: Noise, logarithmic: bool = False
+) -> pl.DataFrame:
+    """Regress ``refusal_index`` on a column within groups, and add the line's value and figures to every point.
+
+    Points that are ``sparse`` are not in the line and its figures, but only in those that end in ``_all``.
+
+    - `frame`: with the columns `x`, `by`, ``sparse`` and ``refusal_index``; a point without a number is left out.
+    - `x`: column to regress on; on its base-10 logarithm where `logarithmic`.
+    - `by`: columns that tell the groups.
+    - `confidence_level`: of the pointwise band of the line.
+    - `noise`: says of the points in a line how far their sampling errors pull its R squared down.
+    - `logarithmic`: whether x is taken by its logarithm.
+    """
+    parts = [
+        _regressed(group, x, confidence_level, noise, logarithmic=logarithmic)
+        for _, group in frame.group_by(by, maintain_order=True)
+    ]
+    return (
+        pl.concat(parts)
+        if parts
+        else frame.with_columns(pl.lit(None, k).alias(n) for n, k in REGRESSION_SCHEMA.items())
+    )
+
+
+def spearman(x: ArrayLike, y: ArrayLike) -> float | None:
+    """Return Spearman's rank correlation; None for fewer than three points, or where either has no spread.
+
+    >>> spearman([1, 2, 3, 4], [1, 3, 2, 10])
+    0.8
+    """
+    line = fit_line(rankdata(x), rankdata(y))
+    return None if line is None else round(math.copysign(math.sqrt(line.r_squared), line.slope), 12)
+
+
+def _regressed(
+    group: pl.DataFrame, x: str, confidence_level: float, noise: Noise, *, logarithmic: bool
+) -> pl.DataFrame:
+    empty = group.with_columns(pl.lit(None, kind).alias(name) for name, kind in REGRESSION_SCHEMA.items())
+    every = group.filter(pl.col(x).is_not_null() & pl.col("refusal_index").is_not_null())
+    known = every.filter(~pl.col("sparse"))
+    across, up = _coordinates(known, x, logarithmic=logarithmic)
+    line = fit_line(across, up)
+    if line is None:
+        return empty
+    with_sparse = _coordinates(every, x, logarithmic=logarithmic)
+    line_of_all = fit_line(*with_sparse)
+    at = (group[x].log10() if logarithmic else group[x]).to_numpy()
+    fitted, reach = line.at(at), line_band(line, across, up, at, confidence_level)
+    # The line is not drawn out to points that are not in it.
+    fitted = np.where(group["sparse"].to_numpy(), np.nan, fitted)
+    numbers = {"slope": line.slope, "intercept": line.intercept, "r_squared": line.r_squared, "pvalue": line.pvalue}
+    numbers |= {"spearman": spearman(across, up), "spearman_all": spearman(*with_sparse)}
+    numbers["r_squared_all"] = line_of_all.r_squared if line_of_all else None
+    said = noise(known)
+    return group.with_columns(
+        pl.Series("fitted", fitted).fill_nan(None),
+        pl.Series("fitted_low", fitted - reach).fill_nan(None),
+        pl.Series("fitted_high", fitted + reach).fill_nan(None),
+        *(pl.lit(value, pl.Float64).alias(name) for name, value in numbers.items()),
+        *(pl.lit(said[name], kind).alias(name) for name, kind in NOISE_SCHEMA.items()),
+        pl.lit(line.n, pl.Int64).alias("points"),
+        pl.lit(every.height, pl.Int64).alias("points_all"),
+    ).select(empty.columns)
+
+
+def _coordinates(rows: pl.DataFrame, x: str, *, logarithmic: bool) -> tuple[np.ndarray, np.ndarray]:
+    return (rows[x].log10() if logarithmic else rows[x]).to_numpy(), rows["refusal_index"].to_numpy()
+
+
+def regression_note(row: Mapping[str, Any], against: str) -> str:
+    """Say what a regression found: the rank correlation first, R squared with its noise ceiling, and with all points.
+
+    - `row`: any of its rows.
+    - `against`: what the index was regressed on.
+    """
+    whose = "The paper" if row["source"] == PAPER else "The runs"
+    apart = row["points_all"] - row["points"]
+    more = (
+        f" With {apart} more, at the boundary or with fewer than five questions in a cell: rank correlation "
+        f"{number(row['spearman_all'])}, R squared {number(row['r_squared_all'])}."
+    )
+    return (
+        f"{whose}, RI against {against}: rank correlation {number(row['spearman'])}, R squared "
+        f"{number(row['r_squared'])} over {row['points']} models ({p_text(row['pvalue'])} of a slope of 0); "
+        f"{_ceiling_text(row)}.{more if apart else ''}"
+    )
+
+
+def _ceiling_text(row: Mapping[str, Any]) -> str:
+    ceiling, without = row["r_squared_ceiling"], row["r_squared_without_noise"]
+    if ceiling is None or without is None:
+        side, _, why = str(row["noise_reason"] or "unknown").rpartition(":")
+        whose = "the index" if side == "first" else "the other side"
+        return f"how much of it sampling errors leave is not known ({why.replace('_', ' ')} of {whose})"
+    beyond = ", beyond 1: too much of the spread is chance to say" if without > 1 else ""
+    leave = f"sampling errors leave at most about {number(ceiling)}"
+    if row["r_squared"] > ceiling:
+        leave += " where both sides err independently, which over the same questions they do not"
+    return f"{leave}; without them it would be {number(without)}{beyond}"
+
+
+def r_squared_text(rows: pl.DataFrame) -> str:
+    """Return the title of a panel: rank correlation, and how much of the index a line explains, of how much it could.
+
+    - `rows`: of one panel, the runs' and the paper's.
+    """
+    parts = []
+    for source, whose in ((RUN, ""), (PAPER, "paper: ")):
+        for row in rows.filter(pl.col("source") == source).drop_nulls("r_squared").head(1).iter_rows(named=True):
+            ceiling = row["r_squared_ceiling"]
+            of = "" if ceiling is None else f" of {ceiling:.2f}"
+            parts.append(f"{whose}rank {number(row['spearman'], 2)}, $R^2$ {row['r_squared']:.2f}{of}")
+    return "\n".join(parts)
 
 
 def draw_scatter(axes: Axes, frame: pl.DataFrame, x: str, families: Sequence[str], *, at: str | None = None) -> None:

@@ -18,25 +18,25 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from refusal_index.outcomes.matching import first_draws
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.sampling import first_draws
 from refusal_index.stats import Estimate, ScoreDifference, compare_with_refusals, empirical_accuracy_refusal_curve
-from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.score_interval import wilson_interval
+from refusal_index.stats.intervals import normal_quantile, wilson_interval
 from refusal_index.studies import style
-from refusal_index.studies.cells import listed, number, with_interval
-from refusal_index.studies.scored_questions import (
+from refusal_index.studies.scores import (
+    ALL,
     ScoredMethod,
     ScoredRun,
+    display_names,
     label,
+    level_text,
     line_style,
     method_colours,
     same_answers,
     scored_run,
     short_labels,
 )
-from refusal_index.studies.scores import ALL, display_names, level_text
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
 
 NAME = "score_or_refusal"
 TITLE = "Score or refusal"

@@ -16,7 +16,6 @@ from refusal_index.outcomes.runs import ComparedRun, shared_variants
 from refusal_index.stats.comparison.pair import difference_pvalue
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.studies import style
-from refusal_index.studies.cells import number, with_interval
 from refusal_index.studies.sampling_error import RunErrors
 from refusal_index.studies.scores import (
     COMPARED,
@@ -28,7 +27,7 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
 
 NAME = "thinking"
 TITLE = "Thinking against not thinking"

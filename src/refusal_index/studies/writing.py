@@ -19,8 +19,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.table import defused
-from refusal_index.studies.cells import number
-from refusal_index.studies.study import Study
+from refusal_index.studies.study import Study, number
 from refusal_index.studies.style import house_style
 
 LONGEST = 60

@@ -15,7 +15,7 @@ from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.imports.tally import tallies, tally_blocks
 from refusal_index.engines.first_passes import import_file, joined
 from refusal_index.outcomes import Grade
-from refusal_index.outcomes.counts import contingency_table
+from refusal_index.outcomes.rates import contingency_table
 from refusal_index.outcomes.table import read_outcomes, write_outcomes
 from refusal_index.stats import ContingencyTable
 

@@ -15,8 +15,7 @@ from refusal_index.engines.engine import Assignment
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.outcomes.outcome import Outcome
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Outcome, Question
 from refusal_index.protocol import (
     Asked,
     Completion,

@@ -13,19 +13,17 @@ import pytest
 from aiohttp import web
 
 import refusal_index as ri
-from refusal_index.almanac import batch_api, batches
+from refusal_index.almanac import batches, server
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import ModelError, RunFailedError, WaitingError
-from refusal_index.engines.events import Underway
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Limits, Settings
-from refusal_index.engines.waves import batch_lane, batch_looks, engine
+from refusal_index.engines.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.engines.settings import Limits, SettingError, Settings
+from refusal_index.engines.waves import batch_lane, engine
 from refusal_index.engines.waves.batch_openai import OpenAIBatches
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import prepare
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
-from refusal_index.outcomes.lock import held
+from refusal_index.outcomes.files import held
 from tests.engines.waves.batch_server import almanac, in_a_thread
 from tests.faults.almanac import BatchFaults
 
@@ -289,7 +287,7 @@ def test_a_batch_that_is_too_large_is_not_sent_over_and_over_and_smaller_ones_ar
 
 @pytest.mark.slow
 def test_a_file_that_is_too_large_is_told_of_with_what_to_do(serving, monkeypatch):
-    monkeypatch.setattr(batch_api, "MAX_FILE_SIZE", 2_000)
+    monkeypatch.setattr(server, "MAX_FILE_SIZE", 2_000)
     with (
         serving(),
         pytest.raises(RunFailedError, match=r"too large .*413.*requests=1000"),
@@ -407,7 +405,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
             raise web.HTTPServiceUnavailable
         return await handler(request)
 
-    monkeypatch.setattr(batch_looks, "OUTAGE", 0.1)
+    monkeypatch.setattr(batch_lane, "OUTAGE", 0.1)
     with serving(failing, faults=BatchFaults(delay=0.1)) as server:
         down.append(True)
         with pytest.raises(RunFailedError, match=r"cannot be looked at since \d\d:\d\d \(.*503.*same command resumes"):
@@ -424,7 +422,7 @@ def test_a_server_that_is_down_is_told_of_at_once_and_the_waiting_ends_after_a_w
 
 @pytest.mark.slow
 def test_a_set_bears_with_a_server_that_is_down_tells_of_it_and_ends_after_a_while(serving, monkeypatch):
-    monkeypatch.setattr(batch_looks, "OUTAGE", 0.3)
+    monkeypatch.setattr(batch_lane, "OUTAGE", 0.3)
     Path("set.toml").write_text(
         f'name = "set"\n[defaults]\nengine = "batch"\nengine_option = ["poll=0.05"]\nlimit = 4\nvariants = "low"\n'
         f'draws = 1\n[[models]]\nmodel = "{MODEL}"\n[[datasets]]\ndataset = "almanac"\n'

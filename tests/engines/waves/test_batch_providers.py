@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 import refusal_index as ri
-from refusal_index.engines.engine import ModelError, RunFailedError
-from refusal_index.engines.events import Underway
+from refusal_index.engines.engine import ModelError, RunFailedError, Underway
 from refusal_index.engines.waves import batch_lane, engine
 from refusal_index.engines.waves.journal import Journal
 from tests.engines.waves.anthropic_api import AnthropicApi

@@ -15,8 +15,7 @@ import pytest
 import refusal_index as ri
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
 from refusal_index.engines.registry import check_engine, check_engines_own
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.waves.command import command_engine, command_words
 from refusal_index.engines.waves.wave import talks_of, wave
 from refusal_index.evaluation.confidence import prepare_confidence

@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from refusal_index.engines.failures import Kind
-from refusal_index.engines.waves.formats import FORMATS, anthropic_params, format_of, read_result, written
-from refusal_index.engines.waves.result import Result, ResultError, failed
+from refusal_index.engines.waves.formats import (
+    FORMATS,
+    Result,
+    ResultError,
+    anthropic_params,
+    failed,
+    format_of,
+    read_result,
+    written,
+)
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.protocol import Asked, Message, Placement, StopReason
 from tests.engines.test_chat import ANY_JSON, ask_of

@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.engines.setting import SettingError
+from refusal_index.engines.settings import SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves import journal as module
-from refusal_index.engines.waves.in_flight import JOURNAL, in_flight, journal_of, refuse_in_flight, told_in_flight
-from refusal_index.engines.waves.journal import Journal
-from refusal_index.engines.waves.journal_lines import JournalError
-from refusal_index.engines.waves.wave import custom_id
+from refusal_index.engines.waves.journal import Journal, JournalError
+from refusal_index.engines.waves.wave import JOURNAL, custom_id, in_flight, journal_of, refuse_in_flight, told_in_flight
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, Reply

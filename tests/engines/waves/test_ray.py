@@ -20,15 +20,13 @@ from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.engines.engine import ModelError, RunFailedError
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.engines.waves.leftover import Leftovers
 from refusal_index.engines.waves.ray_actors import result_line
-from refusal_index.engines.waves.ray_cluster import check_address, cluster
+from refusal_index.engines.waves.ray_cluster import check_address, cluster, read_options
 from refusal_index.engines.waves.ray_engine import ray_engine
-from refusal_index.engines.waves.ray_options import read_options
 from refusal_index.engines.waves.ray_shards import Shards, own_name
+from refusal_index.engines.waves.spool import Leftovers
 from refusal_index.engines.waves.wave import custom_id, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Conversation, StopReason

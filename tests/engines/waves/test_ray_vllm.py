@@ -21,10 +21,9 @@ from refusal_index.almanac.models import model_folder
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.failures import Kind
 from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.ray_cluster import cluster
+from refusal_index.engines.waves.ray_cluster import RayOptions, cluster, read_options
 from refusal_index.engines.waves.ray_engine import ray_engine
 from refusal_index.engines.waves.ray_executor import RayExecutor
-from refusal_index.engines.waves.ray_options import RayOptions, read_options
 from refusal_index.engines.waves.ray_pipeline import Place, shards_of
 from refusal_index.engines.waves.ray_shards import Shards, read_shard
 from refusal_index.engines.waves.ray_vllm import ERROR, Answered, Keep, asked, check_gpus, config_of, on_gpus

@@ -12,12 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.engines.asks import Response
-from refusal_index.engines.events import Event, Finished, Replied
+from refusal_index.engines.engine import Event, Finished, Replied
 from refusal_index.engines.failures import Failure
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves import taking
-from refusal_index.engines.waves.formats import FORMATS
-from refusal_index.engines.waves.result import Result
+from refusal_index.engines.waves.formats import FORMATS, Result
 from refusal_index.engines.waves.spool import Spool
 from refusal_index.engines.waves.taking import Results, Taken, Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave

@@ -15,18 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusal_index.engines.asks import Response
-from refusal_index.engines.breaker import CircuitBreaker
 from refusal_index.engines.budget import Budget
-from refusal_index.engines.engine import Assignment, RunFailedError
-from refusal_index.engines.events import Event, Finished, Replied, Underway
-from refusal_index.engines.failures import Failure, Kind
+from refusal_index.engines.engine import Assignment, Event, Finished, Replied, RunFailedError, Underway
+from refusal_index.engines.failures import CircuitBreaker, Failure, Kind
 from refusal_index.engines.settings import Limits, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves import engine as engines
 from refusal_index.engines.waves.engine import WaveEngine
-from refusal_index.engines.waves.result import Result
+from refusal_index.engines.waves.formats import Result
 from refusal_index.engines.waves.wave import Pending
-from refusal_index.evaluation.waves import ask_waves
+from refusal_index.evaluation.carrying import ask_waves
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
 from tests.engines.waves.answering import NAMES, SETTINGS, Script, became, conversed, kept, store_of, talks

@@ -12,8 +12,13 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import influence_function
-from refusal_index.stats.comparison.between_prompts import BetweenPrompts, deviation_of_index, spread_of
-from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
+from refusal_index.stats.comparison.joint import (
+    BetweenPrompts,
+    JointRefusalIndexResult,
+    deviation_of_index,
+    joint_refusal_index,
+    spread_of,
+)
 from refusal_index.stats.influence import spearman_slope
 
 SCENARIO = simulation.Scenario(800, (0.3, 0.5, 0.7), 0.6, 0.5, 0.7)

@@ -10,17 +10,17 @@ from scipy import special
 from scipy.integrate import quad
 from scipy.stats import spearmanr
 
-from refusal_index.stats.bivariate_normal import upper_orthant
-from refusal_index.stats.copulas.correlation import copula_spearman, kendall_tau
 from refusal_index.stats.copulas.families import (
     COPULA_NAMES,
     cell_and_rate_slopes,
     copula_family,
+    copula_spearman,
     copula_upper_orthant,
+    kendall_tau,
     parameter_range,
     strength_slope,
 )
-from refusal_index.stats.estimator import tetrachoric
+from refusal_index.stats.estimator import tetrachoric, upper_orthant
 
 RATES = st.floats(0.001, 0.999)
 FAMILIES = st.sampled_from(COPULA_NAMES)

@@ -14,8 +14,13 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
-from refusal_index.stats.planning.sample_size import expected_half_width, questions_for_cv, questions_for_half_width
-from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
+from refusal_index.stats.planning.sample_size import (
+    PlanningScenario,
+    asymptotic_deviation,
+    expected_half_width,
+    questions_for_cv,
+    questions_for_half_width,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 SCENARIO = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)

@@ -11,13 +11,14 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.planning.power import (
+from refusal_index.stats.planning.sample_size import (
+    PlanningScenario,
+    asymptotic_deviation,
     influence_correlation,
     power_to_tell_apart,
     questions_over_interval,
     questions_to_tell_apart,
 )
-from refusal_index.stats.planning.scenario import PlanningScenario, asymptotic_deviation
 
 FIRST, SECOND = PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30)
 

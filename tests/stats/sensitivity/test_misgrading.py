@@ -13,9 +13,13 @@ from tests.tiers import dear_examples, others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import upper_orthant
-from refusal_index.stats.sensitivity.grader_labels import GraderLabels
-from refusal_index.stats.sensitivity.misgrading import correct_guessing, correct_misgrading
-from refusal_index.stats.sensitivity.unknown_misgrading import misgrading_from_labels, misgrading_range
+from refusal_index.stats.sensitivity.misgrading import (
+    GraderLabels,
+    correct_guessing,
+    correct_misgrading,
+    misgrading_from_labels,
+    misgrading_range,
+)
 
 PERCENT = st.integers(0, 45)
 HUNDREDS = st.tuples(*[st.integers(1, 50)] * 4)

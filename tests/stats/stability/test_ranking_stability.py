@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from refusal_index.stats.stability.agreement import kendall_w, winner_entropy
-from refusal_index.stats.stability.isotonic import isotonic_residuals
-from refusal_index.stats.stability.ranking_stability import ranking_stability
+from refusal_index.stats.stability.ranking_stability import isotonic_residuals, ranking_stability
 
 RNG = np.random.default_rng(20)
 MODEL, SETTING = RNG.uniform(0, 0.3, 6), RNG.uniform(0, 0.2, (8, 1))

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, tells_bad_input
+from refusal_index.cli.console import INCOMPLETE, tells_bad_input
 from refusal_index.cli.groups import new_group
-from refusal_index.cli.options import takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 app = new_group(help="Build a set of questions with the help of models.", no_args_is_help=True)
 

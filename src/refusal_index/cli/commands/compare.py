@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, one_of
+from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs
 from refusal_index.cli.shared_options import (
     RUNS_HELP,
@@ -54,7 +54,7 @@ def compare(
     from refusal_index.outcomes.comparison_results import compare_two, rank_all
     from refusal_index.outcomes.presentation import METRIC_COLUMNS
     from refusal_index.outcomes.sampling import Sampling
-    from refusal_index.outcomes.truthfulness import TruthfulnessWeights
+    from refusal_index.outcomes.settings import TruthfulnessWeights
 
     options = CompareOptions(
         variant=variant,

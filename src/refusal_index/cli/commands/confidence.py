@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.options import takes_settings
-from refusal_index.cli.shared_options import check_place, columns_of
+from refusal_index.cli.console import INCOMPLETE, OptionError
+from refusal_index.cli.shared_options import check_place, columns_of, takes_settings
 
 Add = Annotated[
     Path | None,
@@ -132,8 +131,8 @@ def confidence(
     from refusal_index.cli.runs import scoring
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation import confidence as scored
-    from refusal_index.evaluation.confidence_asking import pending
-    from refusal_index.evaluation.confidence_presentation import done_blocks, methods_blocks, pending_blocks
+    from refusal_index.evaluation.confidence import done_blocks, methods_blocks, pending_blocks
+    from refusal_index.evaluation.confidence_plan import pending
     from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.outcomes.presentation.confidence import confidence_blocks
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
+from refusal_index.cli.console import INCOMPLETE, OptionError, option
 from refusal_index.cli.shared_options import Runs
 
 FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -10,8 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE
-from refusal_index.cli.options import takes_settings
+from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.shared_options import (
     FirstPassColumn,
     Format,
@@ -20,6 +19,7 @@ from refusal_index.cli.shared_options import (
     SummaryAsJson,
     ValueMap,
     columns_of,
+    takes_settings,
     words_of,
 )
 

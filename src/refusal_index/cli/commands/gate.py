@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, option
-from refusal_index.cli.options import FORECAST, HELP, takes_settings
+from refusal_index.cli.console import OptionError, option
+from refusal_index.cli.shared_options import FORECAST, HELP, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.gate import GateResult
@@ -122,8 +122,7 @@ def _asked(candidate: Path, baseline: Path | None, policy: Policy, values: Mappi
     """Ask the candidate until the verdict is certain."""
     from refusal_index.cli.runs import carrying, tell_notes
     from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.gate import read_one
-    from refusal_index.evaluation.gate_looks import gate_while_asking, not_compared, variant_to_ask
+    from refusal_index.evaluation.gate import gate_while_asking, not_compared, read_one, variant_to_ask
     from refusal_index.evaluation.plan import prepare
 
     other = None if baseline is None else read_one(baseline, "baseline")
@@ -254,7 +253,7 @@ def _tell_github(found: GateResult) -> None:
     place = os.environ.get(STEP_SUMMARY)
     if not place:
         return
-    from refusal_index.exporters.markdown import to_markdown
+    from refusal_index.exporters.hf_eval_results import to_markdown
 
     try:
         with Path(place).open("a", encoding="utf-8") as summary:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap
 
 
@@ -50,7 +50,7 @@ def import_(
     from refusal_index.datasets.imports.tally import tallies, tally_blocks, tally_document
     from refusal_index.datasets.imports.two_files import check_order, with_rows_of_forced
     from refusal_index.engines.first_passes import import_file, joined
-    from refusal_index.outcomes.source import file_format
+    from refusal_index.outcomes.settings import file_format
     from refusal_index.outcomes.table import write_outcomes
 
     file_format(out)  # a suffix that cannot be written is told before anything is read

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.inputs import readable_runs, tell_missing
 from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import one_of
+from refusal_index.cli.console import one_of
 
 if TYPE_CHECKING:
     from refusal_index.protocol import PromptSet

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE
-from refusal_index.cli.options import takes_settings
-from refusal_index.cli.shared_options import SummaryAsJson
+from refusal_index.cli.console import INCOMPLETE
+from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
 
 
 @takes_settings(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE
+from refusal_index.cli.console import INCOMPLETE
 
 if TYPE_CHECKING:
     from refusal_index.engines.waves.spool import Trouble

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
 from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Truthfulness, Weight, weights_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.options import takes_settings
+from refusal_index.cli.shared_options import takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.evaluation.files import Written

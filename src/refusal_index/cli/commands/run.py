@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError, option
-from refusal_index.cli.options import takes_settings
-from refusal_index.cli.shared_options import SummaryAsJson
+from refusal_index.cli.console import INCOMPLETE, OptionError, option
+from refusal_index.cli.shared_options import SummaryAsJson, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.evaluation.plan import Plan
@@ -48,7 +47,7 @@ def run(
     """
     from refusal_index.cli.runs import asking, carrying, show_dry_run, show_run, show_set, tell_notes
     from refusal_index.engines.settings import Settings
-    from refusal_index.evaluation.looks import bring_to_end
+    from refusal_index.evaluation.gate import bring_to_end
     from refusal_index.evaluation.plan import prepare
     from refusal_index.evaluation.sweep import check_models, prepare_sweep
 

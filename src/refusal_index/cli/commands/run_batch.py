@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError, one_of
+from refusal_index.cli.console import OptionError, one_of
 
 SHOWN, LONGEST = 3, 200  # reasons of failures, and their characters
 
@@ -61,9 +61,9 @@ def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
     """Return how many requests there were, and how many of them failed for which reason."""
     import asyncio
 
+    from refusal_index.almanac.answers import ModelPool
+    from refusal_index.almanac.batch_lines import count_requests, run_batch
     from refusal_index.almanac.models import model_folder
-    from refusal_index.almanac.pool import ModelPool
-    from refusal_index.almanac.run_batch import count_requests, run_batch
     from refusal_index.evaluation.progress import counting
 
     total, pool = count_requests(source), ModelPool([name], model_folder)

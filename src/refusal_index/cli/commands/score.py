@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, SummaryAsJson, Truthfulness, Weight, weights_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.console import OptionError
 from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Truthfulness, weights_of
 
 
@@ -42,7 +42,7 @@ def sensitivity(
     from refusal_index.outcomes.presentation.decisions import decisions_blocks
     from refusal_index.outcomes.runs import read_outcomes_of
     from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
-    from refusal_index.outcomes.truthfulness import TruthfulnessWeights
+    from refusal_index.outcomes.settings import TruthfulnessWeights
 
     outcomes = read_outcomes_of(run)
     options = DecisionOptions(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import OptionError
+from refusal_index.cli.console import OptionError
 
 
 def serve(

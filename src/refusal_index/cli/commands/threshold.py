@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError
+from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.shared_options import Cluster, Weight, check_place
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.bad_input import BAD_INPUT, one_of
+from refusal_index.cli.console import BAD_INPUT, one_of
 from refusal_index.cli.shared_options import Prompts, columns_of
 
 MOST_PROBLEMS = 20
@@ -33,9 +33,9 @@ def validate(
     status: 0 all is well, 2 problems or bad input.
     """
     from refusal_index.datasets.own import reading
-    from refusal_index.datasets.survey import Survey
+    from refusal_index.datasets.registry import Survey
     from refusal_index.protocol import FORCED, load_prompt_set
-    from refusal_index.protocol.lengths import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
+    from refusal_index.protocol.replies import CHARACTERS_PER_TOKEN, longest_in_characters, whole_prompt
 
     prompt_set = load_prompt_set(prompts)
     one_of("--variant", variant, [*prompt_set.variants, FORCED])

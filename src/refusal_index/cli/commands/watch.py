@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from refusal_index.cli.bad_input import INCOMPLETE, OptionError
-from refusal_index.cli.options import HELP, takes_settings
+from refusal_index.cli.console import INCOMPLETE, OptionError
+from refusal_index.cli.shared_options import HELP, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.engines.budget import Budget
-    from refusal_index.engines.events import Progress
+    from refusal_index.engines.engine import Progress
     from refusal_index.evaluation.plan import Plan
     from refusal_index.evaluation.watch import CheckpointResult, Watch
 

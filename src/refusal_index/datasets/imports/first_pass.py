@@ -9,9 +9,7 @@ from typing import Any
 import polars as pl
 
 from refusal_index.datasets.dataset import DatasetError
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Outcome
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.outcomes.schema import OPTIONAL
 from refusal_index.outcomes.table import Identification, outcome_table
 

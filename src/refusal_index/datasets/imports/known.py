@@ -13,9 +13,8 @@ from refusal_index.datasets.imports.graded import USUAL_NAMES
 from refusal_index.datasets.imports.reader import GRADED, LM_EVAL, ReadOptions
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes.errors import suggestion
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.source import present_columns
+from refusal_index.outcomes.outcome import Grade, Question
+from refusal_index.outcomes.settings import present_columns
 
 
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:

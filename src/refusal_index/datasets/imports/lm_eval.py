@@ -13,13 +13,19 @@ from typing import Any
 
 from refusal_index.datasets.columns import resolve_columns
 from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
-from refusal_index.datasets.imports.graded import USUAL_NAMES
-from refusal_index.datasets.imports.grades import RIGHT_OR_WRONG, WORDS, Translations, flag, read_grade, translated
+from refusal_index.datasets.imports.graded import (
+    RIGHT_OR_WRONG,
+    USUAL_NAMES,
+    WORDS,
+    Translations,
+    flag,
+    read_grade,
+    translated,
+)
 from refusal_index.datasets.imports.source import SourceFile, with_paths
 from refusal_index.outcomes.errors import shortened
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import Question
-from refusal_index.outcomes.source import Row
+from refusal_index.outcomes.outcome import Grade, Question
+from refusal_index.outcomes.settings import Row
 
 FILE_NAME = re.compile(r"samples_(?P<task>.+)_\d{4}-\d{2}-\d{2}T[\d.:-]+")
 OURS = "refusal_index"

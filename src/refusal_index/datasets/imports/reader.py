@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from refusal_index.datasets.imports.first_pass import FirstPass, FirstPassError, from_outcomes
-from refusal_index.datasets.imports.graded import read_graded
-from refusal_index.datasets.imports.grades import Translations
+from refusal_index.datasets.imports.graded import Translations, read_graded
 from refusal_index.datasets.imports.lm_eval import looks_like_lm_eval, read_lm_eval
 from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.schema import REQUIRED
 from refusal_index.outcomes.table import read_outcomes
 

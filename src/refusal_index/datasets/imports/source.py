@@ -15,7 +15,7 @@ from typing import Any
 
 from refusal_index.datasets.imports.first_pass import FirstPassError
 from refusal_index.outcomes.files import sha256_of
-from refusal_index.outcomes.source import Row, Source, file_format, present_columns, read_content
+from refusal_index.outcomes.settings import Row, Source, file_format, present_columns, read_content
 from refusal_index.outcomes.tabular import read_rows
 
 ZIP, PARQUET, GZIP = b"PK\x03\x04", b"PAR1", b"\x1f\x8b"

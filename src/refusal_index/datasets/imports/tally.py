@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from refusal_index.datasets.imports.first_pass import FirstPass
-from refusal_index.outcomes.counts import MISSING_LIMIT
-from refusal_index.outcomes.grade import Grade
+from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.presentation.blocks import METRIC_COLUMNS, Block, Table, number, title
+from refusal_index.outcomes.rates import MISSING_LIMIT
 from refusal_index.stats import ContingencyTable, Estimate, metrics
 
 METRICS = ("correct_given_attempted", "f_score", "weighted_score")

@@ -19,8 +19,16 @@ from refusal_index.datasets.precise_wiki_build.frozen import (
     write_tried,
 )
 from refusal_index.datasets.precise_wiki_build.pages import Pages, read_pages
-from refusal_index.datasets.precise_wiki_build.prompts import BuildPrompts, build_prompts
-from refusal_index.datasets.precise_wiki_build.verdicts import Ask, Asked, Reason, Said, Tried, next_ask
+from refusal_index.datasets.precise_wiki_build.verdicts import (
+    Ask,
+    Asked,
+    BuildPrompts,
+    Reason,
+    Said,
+    Tried,
+    build_prompts,
+    next_ask,
+)
 
 __all__ = [
     "Ask",

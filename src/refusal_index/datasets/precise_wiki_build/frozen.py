@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from refusal_index.datasets.precise_wiki_build.drawing import Drawing
-from refusal_index.datasets.precise_wiki_build.prompts import BuildPrompts
-from refusal_index.datasets.precise_wiki_build.verdicts import Tried
+from refusal_index.datasets.precise_wiki_build.verdicts import BuildPrompts, Tried
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import sha256_of, write_atomically

@@ -1,6 +1,6 @@
 """Inspect as the engine: its providers and logs, driven by the two-pass protocol."""
 
-from refusal_index.engines.supply import check_names
+from refusal_index.engines.asks import check_names
 
 PRIVATE = (
     "inspect_ai._util.error:PrerequisiteError",

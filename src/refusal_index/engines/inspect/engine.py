@@ -1,4 +1,7 @@
-"""The engine that has Inspect carry requests: its providers, and its logs for ``inspect view``."""
+"""The engine that has Inspect carry requests: its providers, and its logs for ``inspect view``.
+
+Is the grader there? Asked before anything is paid for.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +22,53 @@ from inspect_ai.util._display import init_display_type
 
 from refusal_index.engines.concurrency import seldom_collecting
 from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
-from refusal_index.engines.error_messages import error_line
-from refusal_index.engines.functions import AnsweringFunction, GradingFunction, is_function_name, load_function
-from refusal_index.engines.inspect.clean_logs import clean_logs
-from refusal_index.engines.inspect.guard import guarded
-from refusal_index.engines.inspect.models import function_model, resolve_model
-from refusal_index.engines.inspect.preflight import check_grader
-from refusal_index.engines.inspect.session import GRADER_ROLE, NO_RETRIES, SECOND_GRADER_ROLE, Session, working_for
+from refusal_index.engines.failures import error_line, told
+from refusal_index.engines.functions import (
+    PATIENCE,
+    RETRIES,
+    AnsweringFunction,
+    GradingFunction,
+    checked,
+    is_function_name,
+    load_function,
+    plain_ask,
+    unanswered,
+)
+from refusal_index.engines.inspect.guard import (
+    GRADER_ROLE,
+    NO_RETRIES,
+    SECOND_GRADER_ROLE,
+    Session,
+    chat_messages,
+    clean_logs,
+    guarded,
+    working_for,
+)
+from refusal_index.engines.inspect.provider import function_model, resolve_model
 from refusal_index.engines.inspect.task import task_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.files import opened_file
-from refusal_index.protocol import Asked
+from refusal_index.protocol import Asked, Completion
+
+
+async def check_grader(grader: Model, asked: Asked) -> Completion:
+    """Have the grader grade a plain case, and return its reply, which is about no question of the run.
+
+    Raises
+    ------
+    ModelError
+        If its key, its name or its verdict is not right.
+    """
+    config = GenerateConfig(max_retries=RETRIES, attempt_timeout=PATIENCE)
+    try:
+        output = await grader.generate(chat_messages(plain_ask(asked).request), config=config)
+    except Exception as error:  # whatever the provider raises
+        raise unanswered(str(grader), told(error)) from error
+    usage = output.usage
+    tokens = (usage.input_tokens, usage.output_tokens) if usage else (0, 0)
+    return checked(str(grader), asked, output.completion, *tokens)
+
 
 WAIT = 0.05  # seconds between looks whether another thread is done
 LOG_BUFFER = 100  # questions between writes of the log: what a kill loses of it is in the store

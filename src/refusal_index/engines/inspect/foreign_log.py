@@ -13,7 +13,7 @@ from inspect_ai.scorer import Score
 
 from refusal_index.datasets.imports import FirstPass, FirstPassError
 from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN
-from refusal_index.datasets.imports.grades import (
+from refusal_index.datasets.imports.graded import (
     INSPECT_LETTERS,
     RIGHT_OR_WRONG,
     SIMPLEQA_LETTERS,
@@ -24,12 +24,10 @@ from refusal_index.datasets.imports.grades import (
     read_grade,
     translated,
 )
-from refusal_index.engines.completions import CARRIED
+from refusal_index.engines.asks import CARRIED
 from refusal_index.engines.inspect.multi_choice import STOP_REASONS
 from refusal_index.outcomes.files import check_plain
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import REQUEST_FAILED
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import REQUEST_FAILED, Grade, Question
 from refusal_index.protocol import StopReason
 
 UNREAD_FIELDS = {"events", "messages", "attachments", "store", "timelines"}

@@ -1,9 +1,15 @@
-"""The embedded models as a provider of Inspect's: ``almanac/base`` and its siblings, within the process."""
+"""The embedded models as a provider of Inspect's: ``almanac/base`` and its siblings, within the process.
+
+From a model's name to a model that can be asked, or one clear line why not.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from inspect_ai._util.error import PrerequisiteError
+from inspect_ai._util.registry import registry_find, registry_unqualified_name
 from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
@@ -11,19 +17,27 @@ from inspect_ai.model import (
     GenerateConfig,
     Logprob,
     Logprobs,
+    Model,
     ModelAPI,
     ModelOutput,
     ModelUsage,
     StopReason,
     TopLogprob,
+    get_model,
     modelapi,
 )
 from inspect_ai.tool import ToolChoice, ToolInfo
+from openai import DefaultAioHttpClient
 
 from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.chat import Message
+from refusal_index.almanac.llama import Completion, TokenLogprob
 from refusal_index.almanac.runtime import shared_runtime
-from refusal_index.almanac.sequence import Completion, TokenLogprob
+from refusal_index.engines.engine import ModelError
+from refusal_index.engines.functions import PREFIX, AnsweringFunction
+from refusal_index.engines.inspect.guard import guard, unstyled
+from refusal_index.engines.settings import Decoding
+from refusal_index.outcomes.errors import nearest
 
 NAME = ALMANAC
 REQUESTS_IN_FLIGHT = 64  # fills a batch of the runtime
@@ -95,3 +109,110 @@ class AlmanacAPI(ModelAPI):
 def _logprob(one: TokenLogprob) -> Logprob:
     likeliest = [TopLogprob(token=token, logprob=logprob) for token, logprob in one.alternatives]
     return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest)
+
+
+# Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
+FUNCTIONS = "python"
+HUGGING_FACE = "hf"
+AIOHTTP_PROVIDERS = ("openai-api", "openai")
+
+
+def to_config(decoding: Decoding) -> GenerateConfig:
+    """Return how a model generates as Inspect's configuration."""
+    return GenerateConfig(
+        temperature=decoding.temperature,
+        top_p=decoding.top_p,
+        max_tokens=decoding.max_tokens,
+        reasoning_effort=decoding.reasoning_effort,
+    )
+
+
+class FunctionAPI(ModelAPI):
+    """A function from messages to text as a provider of Inspect's."""
+
+    def __init__(self, model_name: str, function: AnsweringFunction) -> None:
+        super().__init__(model_name)
+        self._function = function
+
+    async def generate(
+        self,
+        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
+        tools: list[ToolInfo],  # noqa: ARG002 - a function is given messages only
+        tool_choice: ToolChoice,  # noqa: ARG002
+        config: GenerateConfig,  # noqa: ARG002
+    ) -> ModelOutput:
+        """Return what the function makes of a conversation."""
+        text = await self._function([{"role": message.role, "content": message.text} for message in input])
+        return ModelOutput.from_content(self.model_name, text)
+
+
+_function_api = modelapi(name=FUNCTIONS)(FunctionAPI)  # Inspect wants every provider in its registry
+
+
+def function_model(function: AnsweringFunction, config: GenerateConfig | None) -> Model:
+    """Return a function as a model of Inspect's, whose errors and empty replies are guarded as any other's."""
+    api = _function_api(function.name.removeprefix(PREFIX), function=function)  # type: ignore[call-arg]
+    guard(api)
+    return Model(api, config or GenerateConfig())
+
+
+def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bool = False) -> Model:
+    """Return the model `name`, not shared with anyone, so that whoever asked for it can close it.
+
+    It may be costly: a provider that runs weights on this machine loads them here.
+
+    Parameters
+    ----------
+    name, config
+        The model, and how it generates unless told otherwise.
+    greedy
+        Whether it will be asked at temperature 0, which some providers have to be told when they load a model.
+
+    Raises
+    ------
+    ModelError
+        If the provider is unknown, its key or its package is missing, or the name is not well formed.
+    """
+    provider, _, rest = name.partition("/")
+    if not provider or not rest:
+        raise ModelError(f"model {name!r}: expected PROVIDER/NAME, for instance almanac/base or openai/gpt-4.1")
+    known = provider_names()
+    if provider not in known:
+        near = nearest(provider, known)
+        hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
+        raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
+    arguments: dict[str, Any] = {}
+    if provider in AIOHTTP_PROVIDERS:  # and the client sends nothing again by itself
+        arguments = {"http_client": DefaultAioHttpClient(), "max_retries": 0}
+    if provider == HUGGING_FACE and greedy:
+        arguments = {"do_sample": False}  # transformers takes no temperature of 0
+    try:
+        model = get_model(name, config=config or GenerateConfig(), memoize=False, **arguments)
+    except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
+        raise ModelError(f"model {name!r}: {_line(error) or type(error).__name__}") from error
+    guard(model.api)
+    _check_account(name, model.api)
+    return model
+
+
+def _check_account(name: str, api: ModelAPI) -> None:
+    """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
+    key, address = api.api_key, getattr(api, "base_url", None)
+    if key and not (key.isascii() and key.isprintable()):
+        where = next((one for one in api.api_key_vars if os.environ.get(one)), "its key")
+        raise ModelError(f"model {name!r}: {where} holds a line break or a character that no key has; set it anew")
+    if name.startswith("openai") and address and not str(address).startswith(("http://", "https://")):
+        raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got {address!r}")
+
+
+def provider_names() -> list[str]:
+    """Return the names of the providers that Inspect knows, this package's own among them.
+
+    Inspect publishes no list of them, hence the look into its registry.
+    """
+    found = registry_find(lambda info: info.type == "modelapi")
+    return sorted({registry_unqualified_name(api) for api in found} - {FUNCTIONS} | {NAME})
+
+
+def _line(error: Exception) -> str:
+    return " ".join((unstyled(error) if isinstance(error, PrerequisiteError) else str(error)).split())

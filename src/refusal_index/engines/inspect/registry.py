@@ -1,8 +1,7 @@
 """What Inspect finds through this package's entry point: the tasks and the provider of the embedded models."""
 
 from refusal_index.engines.inspect.provider import almanac
-from refusal_index.engines.inspect.task import two_pass, two_pass_scorer
-from refusal_index.engines.inspect.tasks import (
+from refusal_index.engines.inspect.task import (
     almanac_task,
     faitheval_counterfactual,
     mixed,
@@ -10,6 +9,8 @@ from refusal_index.engines.inspect.tasks import (
     precise_wiki,
     simpleqa,
     simpleqa_verified,
+    two_pass,
+    two_pass_scorer,
 )
 
 __all__ = [

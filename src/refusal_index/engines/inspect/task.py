@@ -1,30 +1,36 @@
-"""The task of one variant, its solver and its scorer, however it is started."""
+"""The task of one variant, its solver and its scorer, however it is started.
+
+The tasks that ``inspect eval refusal_index/...`` finds: one task, under the name of each dataset.
+
+Whether replies are cached is left to Inspect's own ``--cache``.
+
+Question to Inspect sample and back.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from inspect_ai import Epochs, Task
+from inspect_ai import Epochs, Task, task
 from inspect_ai._util.error import PrerequisiteError
+from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput, get_model
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value, metric, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from refusal_index.engines.completions import CARRIED, from_metadata, to_metadata
+from refusal_index.datasets import load_dataset, sample
+from refusal_index.engines.asks import CARRIED, from_metadata, to_metadata
 from refusal_index.engines.engine import Assignment, converse
-from refusal_index.engines.error_messages import told
-from refusal_index.engines.failures import RESUMES, Failure, Kind, RequestFailedError, failure_of
+from refusal_index.engines.failures import RESUMES, Failure, Kind, RequestFailedError, failure_of, told
 from refusal_index.engines.functions import FunctionError, function_failure
-from refusal_index.engines.inspect.models import to_config
-from refusal_index.engines.inspect.samples import to_dataset, to_question
-from refusal_index.engines.inspect.session import Session, current_session, model_asked, send
+from refusal_index.engines.inspect.guard import Session, current_session, model_asked, send
+from refusal_index.engines.inspect.provider import to_config
 from refusal_index.engines.settings import COMPARABILITY_VERSION, Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.outcome import Outcome
+from refusal_index.outcomes.outcome import Grade, Outcome, Question
 from refusal_index.protocol import (
     Asked,
     Conversation,
@@ -33,11 +39,54 @@ from refusal_index.protocol import (
     Procedure,
     Protocol,
     TwoPass,
+    check_gradable,
     load_prompt_set,
     outcomes,
     taken,
 )
 from refusal_index.stats import ContingencyTable, refusal_index
+
+NO_GOLD = "no_gold"
+"""Marks the sample of a question without a right answer: Inspect wants a target of every sample."""
+
+
+def to_dataset(name: str, conversations: Iterable[Conversation]) -> MemoryDataset:
+    """Return the questions of conversations as an Inspect dataset."""
+    return MemoryDataset([to_sample(one.question, one.draws) for one in conversations], name=name)
+
+
+def to_sample(question: Question, draws: int = 1) -> Sample:
+    """Return a question as a sample of Inspect's."""
+    known: dict[str, Any] = {
+        "topic": question.topic,
+        "aliases": list(question.aliases),
+        "context": question.context,
+        "choices": list(question.choices),
+        "pattern": question.pattern,
+        NO_GOLD: question.gold is None,
+        "draws": draws if draws > 1 else None,
+    }
+    return Sample(
+        id=question.question_id,
+        input=question.text,
+        target=question.gold or "",
+        metadata={key: value for key, value in known.items() if value},
+    )
+
+
+def to_question(sample_id: object, text: str, gold: str, metadata: Mapping[str, Any]) -> Question:
+    """Return the question of a sample, from its parts as the task state and the log both hold them."""
+    return Question(
+        str(sample_id),
+        text,
+        None if metadata.get(NO_GOLD) else gold,
+        tuple(metadata.get("aliases", ())),
+        metadata.get("topic"),
+        metadata.get("context"),
+        tuple(metadata.get("choices", ())),
+        metadata.get("pattern"),
+    )
+
 
 CELLS = {
     (True, True): "refused_wrong",
@@ -220,3 +269,62 @@ def _explanation(outcome: Outcome) -> str:
     forced = "" if outcome.forced_reply is None else f"\n\nforced to answer: {outcome.forced_reply}"
     reason = f"\n\nunscored: {outcome.unscored_reason}" if outcome.unscored_reason else ""
     return f"first pass: {outcome.first_reply}{forced}{reason}"
+
+
+def _task_of(name: str, default_grader: GraderKind = GraderKind.MODEL) -> Callable[..., Task]:
+    """Return the task that asks a dataset; of ``mixed``, the datasets are an argument."""
+
+    @task(name=name)
+    def ask(
+        variant: str = "normal",
+        data: str | None = None,
+        limit: int | None = None,
+        grader: str = default_grader,
+        prompts: str = "default",
+        placement: str = "user",
+        think: str = "",
+        draws: int = 1,
+        seed: int = 0,
+        datasets: str = name,
+    ) -> Task:
+        """Ask a dataset in two passes.
+
+        Parameters
+        ----------
+        variant
+            First-pass variant of the prompt set: ``low``, ``normal``, ``high`` or ``highest``.
+        data
+            A local copy of the dataset, downloaded and checked where it is not given; of a mix, one for each that needs
+            one, separated by commas.
+        limit
+            Size of a seeded sample of the questions.
+        grader
+            ``"model"`` for the model in the role ``grader`` (openai/gpt-4o-mini unless set); ``"agree"`` for that one
+            and another in the role ``second_grader``; or ``"exact"``, ``"choice"`` or ``"regex"``.
+        prompts, placement, think
+            Prompt set, where its instruction stands, and a switch that ends what the model is asked.
+        draws, seed
+            How often each question is drawn, and the seed of the run.
+        datasets
+            Of a mix, its datasets, joined by ``+``.
+        """
+        files = data.split(",") if isinstance(data, str) else data
+        dataset = load_dataset(datasets, data=files, mix_seed=seed)
+        dataset = dataset if limit is None else sample(dataset, limit, seed)
+        kind = GraderKind(grader)
+        check_gradable(dataset.questions, kind)
+        procedure = TwoPass(kind, Protocol(load_prompt_set(prompts), variant, kind, Placement(placement), think))
+        shared = {"variant": variant, "prompts": prompts, "grader": grader, "placement": placement, "think": think}
+        conversations = [Conversation(question, variant, procedure, draws) for question in dataset.questions]
+        return two_pass_task(dataset.name, conversations, Settings.of(seed=seed), shared, {"draws": draws})
+
+    return ask
+
+
+simpleqa = _task_of("simpleqa")
+simpleqa_verified = _task_of("simpleqa_verified")
+almanac_task = _task_of("almanac", GraderKind.EXACT)
+precise_wiki = _task_of("precise_wiki")
+faitheval_counterfactual = _task_of("faitheval_counterfactual", GraderKind.CHOICE)
+mixed = _task_of("mixed")
+own_questions = _task_of("own")

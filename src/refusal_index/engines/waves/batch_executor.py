@@ -1,31 +1,148 @@
 """Has the requests of waves asked in providers' batches.
 
 What is on its way stays there whatever becomes of this process: the journal in the run's folder leads back to it.
+
+The engine that has requests asked in providers' batches, at half the price, and within a day.
+
+The options of the batch engine: what `engine_option` may say to it.
+
+Requests to one model as files that a provider takes: none holds too many, or too much.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Self
 
-from refusal_index.engines.engine import Assignment, RunFailedError
-from refusal_index.engines.events import Underway, unwatched
+from refusal_index.engines.engine import Assignment, RunFailedError, Underway, unwatched
 from refusal_index.engines.failures import RESUMES, EndedError, RequestFailedError
-from refusal_index.engines.settings import Settings
-from refusal_index.engines.waves.batch_lane import Lane, NotHandedOverError
-from refusal_index.engines.waves.batch_looks import Looks, given_up
-from refusal_index.engines.waves.batch_options import Options
+from refusal_index.engines.functions import asked_by_name
+from refusal_index.engines.settings import FORGET, SettingError, Settings, unknown
+from refusal_index.engines.waves.batch_lane import Lane, Looks, NotHandedOverError, given_up
 from refusal_index.engines.waves.batch_provider import State, provider_of, told_states
-from refusal_index.engines.waves.in_flight import check_forgotten, journal_of, stored_ids, told_in_flight
-from refusal_index.engines.waves.journal import Journal
-from refusal_index.engines.waves.journal_lines import Entry
-from refusal_index.engines.waves.request_files import files_of
-from refusal_index.engines.waves.result import Result
-from refusal_index.engines.waves.wave import Pending
+from refusal_index.engines.waves.engine import WaveEngine
+from refusal_index.engines.waves.formats import MEGABYTE, Format, Result, written
+from refusal_index.engines.waves.journal import Entry, Journal
+from refusal_index.engines.waves.wave import Pending, check_forgotten, journal_of, stored_ids, told_in_flight
+from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked
+
+LARGEST = 100 * MEGABYTE
+"""Most bytes of a file, whatever a provider takes: it is held in memory while it is sent."""
+
+
+def files_of(
+    requests: Iterable[Pending], style: Format, model: str, most: int, folder: Path
+) -> Iterator[tuple[Path, list[str]]]:
+    """Write requests into one file after the other, and yield each with the ids in it; one that was used is removed.
+
+    Parameters
+    ----------
+    requests
+        All to the same model.
+    style, model
+        The provider's format, and what it calls the model.
+    most
+        Requests of one file; the provider may take fewer.
+    folder
+        Where to write.
+
+    Raises
+    ------
+    NotWrittenError
+        If there is no room.
+    """
+    style = replace(style, most_requests=min(most, style.most_requests), most_bytes=min(LARGEST, style.most_bytes))
+    lines: list[bytes] = []
+    ids: list[str] = []
+    size = 0
+    for one in requests:
+        line = written(one, style, model).encode() + b"\n"
+        if lines and not style.takes(len(lines) + 1, size + len(line)):
+            yield from _file(folder, lines, ids)
+            lines, ids, size = [], [], 0
+        lines.append(line)
+        ids.append(one.custom_id)
+        size += len(line)
+    if lines:
+        yield from _file(folder, lines, ids)
+
+
+def _file(folder: Path, lines: list[bytes], ids: list[str]) -> Iterator[tuple[Path, list[str]]]:
+    path = folder / "requests.jsonl"
+    try:
+        with path.open("wb") as file:
+            file.writelines(lines)
+    except OSError as error:
+        raise NotWrittenError(path, error) from error
+    lines.clear()
+    yield path, ids
+    path.unlink()
+
+
+KNOWN = ("poll", "requests", "forget")
+LONGEST_POLL = 3600.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How batches are made and looked at.
+
+    Attributes
+    ----------
+    poll
+        Seconds from the first look at a batch to the second; later ones are up to six times as far apart.
+    requests
+        Most requests of a batch; a provider may take fewer.
+    forget
+        Batches that are given up, by our key or the provider's name: their requests are sent, and paid for, again.
+    """
+
+    poll: float = 10.0
+    requests: int = 50_000
+    forget: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """Read the options that settings give.
+
+        Raises
+        ------
+        SettingError
+            If there is no such option, or its value cannot be one.
+
+        Examples
+        --------
+        >>> Options.of(Settings.of(engine="batch", engine_option="poll=2")).poll
+        2.0
+        """
+        given = settings.sending.engine_option
+        for name, _ in given:
+            if name not in KNOWN:
+                raise unknown("engine_option", name, KNOWN)
+        values = dict(given)
+        return cls(
+            _number("poll", values.get("poll", "10"), LONGEST_POLL),
+            int(_number("requests", values.get("requests", "50000"), 50_000)),
+            settings.sending.forget,
+        )
+
+
+def _number(name: str, text: str, most: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    least = 1 if name == "requests" else 0.001
+    if not (least <= value <= most) or (name == "requests" and value != int(value)):
+        raise SettingError(f"{{engine_option}} {name}: expected a number from {least} to {most:,.0f}, got {text!r}")
+    return value
+
 
 COLLECTS = "the same command collects the results"
 SLOWER, SLOWEST = 1.5, 6.0
@@ -231,3 +348,50 @@ class BatchExecutor:
             await lane.mistaken(entry)
             return None
         return results
+
+
+def batch_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:
+    """Make the engine; functions are called within this process.
+
+    Raises
+    ------
+    SettingError
+        If a model has no batches, its address, key or client is missing, or an option cannot be used.
+    """
+    return WaveEngine(settings, names, objects, BatchExecutor(settings, asked_by_name(names, objects)))
+
+
+async def has_news(
+    settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], folder: RunFolder
+) -> bool:
+    """Whether something can be done about the batches of a run's folder, such as to collect one.
+
+    Parameters
+    ----------
+    settings, names, objects
+        As the engine takes them.
+    folder
+        The run's.
+
+    Raises
+    ------
+    RunFailedError
+        If that cannot be told for now.
+    """
+    return await BatchExecutor(settings, asked_by_name(names, objects)).has_news(folder)
+
+
+async def give_up(
+    settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object], folder: RunFolder
+) -> None:
+    """Give up the batches of a run's folder that settings say, so that another engine may ask the same.
+
+    It takes what `has_news` takes.
+
+    Raises
+    ------
+    SettingError
+        If no batch of this run is called so.
+    """
+    ours = settings.changed(engine_option=[f"{FORGET}={one}" for one in settings.sending.forget])
+    await BatchExecutor(ours, asked_by_name(names, objects)).give_up(folder)

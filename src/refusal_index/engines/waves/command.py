@@ -21,16 +21,13 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 from refusal_index.engines.accounts import called
-from refusal_index.engines.engine import Assignment, ModelError, RunFailedError
-from refusal_index.engines.events import Underway
+from refusal_index.engines.engine import Assignment, ModelError, RunFailedError, Underway
 from refusal_index.engines.failures import RESUMES
 from refusal_index.engines.functions import asked_by_name
-from refusal_index.engines.setting import SettingError
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.waves.engine import LARGEST_WAVE, WaveEngine
-from refusal_index.engines.waves.formats import FORMATS, written
-from refusal_index.engines.waves.leftover import FOLDER, REPLIES, Leftovers, left_first, read_lines
-from refusal_index.engines.waves.result import Result
+from refusal_index.engines.waves.formats import FORMATS, Result, written
+from refusal_index.engines.waves.spool import FOLDER, REPLIES, Leftovers, left_first, read_lines
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.files import check_folder, check_plain
 from refusal_index.outcomes.folder import RunFolder

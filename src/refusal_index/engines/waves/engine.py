@@ -1,4 +1,7 @@
-"""An engine that carries requests in waves, whoever executes them."""
+"""An engine that carries requests in waves, whoever executes them.
+
+The engine that sends nothing: what is due waits to be written into files, for whoever carries these.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,13 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from itertools import islice
 from typing import Protocol
 
-from refusal_index.engines.engine import Assignment
-from refusal_index.engines.events import Finished, Underway
+from refusal_index.engines.engine import Assignment, Finished, Underway
 from refusal_index.engines.failures import RESUMES, Failure
 from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.local.engine import AT_ONCE, LocalEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.engines.waves.result import Result
+from refusal_index.engines.waves.formats import Result, is_singly
 from refusal_index.engines.waves.taking import Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
@@ -247,3 +249,34 @@ class Tries:
         self._over.add(pending.custom_id)
         assignment.store.fail(conversation.variant, question_id, failure.message)
         assignment.breaker.failed(role, question_id, failure)
+
+
+class FilesEngine:
+    """Makes a run ready for files of requests.
+
+    Parameters
+    ----------
+    settings, names, objects
+        As any engine takes them.
+    """
+
+    together = True
+
+    def __init__(self, settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> None:  # noqa: ARG002 - as engines do
+        self._names = names
+
+    @asynccontextmanager
+    async def open(self, store: ReplyStore | None = None) -> AsyncIterator[None]:  # noqa: ARG002 - as engines do
+        """Open nothing."""
+        yield
+
+    async def carry(self, assignment: Assignment) -> None:
+        """Say how many requests are due, and how to have them written."""
+        talks = talks_of(assignment.conversations, assignment.store)
+        due = sum(1 for _ in wave(talks, assignment.settings, self._names, singly=is_singly(self._names)))
+        path = assignment.folder.path if assignment.folder else "RUN"
+        assignment.breaker.open(
+            f"{due:,} requests are due, and nothing was sent: 'refusal-index requests {path} --out FILE' writes them, "
+            f"'refusal-index replies {path} FILE' takes their results in",
+            planned=True,
+        )

@@ -17,15 +17,21 @@ import pyarrow as pa
 import ray
 from openai import BadRequestError
 
-from refusal_index.almanac.answers import answer
+from refusal_index.almanac.answers import ModelPool, answer
 from refusal_index.almanac.models import model_folder
-from refusal_index.almanac.pool import ModelPool
 from refusal_index.engines.accounts import Account
-from refusal_index.engines.breaker import CircuitBreaker
-from refusal_index.engines.chat import read_chat, read_refused_prompt
-from refusal_index.engines.error_messages import told
-from refusal_index.engines.failures import EndedError, Failure, Kind, NoAnswerError, RequestFailedError, failure_of
-from refusal_index.engines.http.client import client_of, posted
+from refusal_index.engines.asks import read_chat, read_refused_prompt
+from refusal_index.engines.failures import (
+    CircuitBreaker,
+    EndedError,
+    Failure,
+    Kind,
+    NoAnswerError,
+    RequestFailedError,
+    failure_of,
+    told,
+)
+from refusal_index.engines.http.engine import client_of, posted
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.waves.ray_shards import Shards, failure_line
 from refusal_index.redaction import redacted_in, remember, secrets_in_url

@@ -15,20 +15,16 @@ import ray.data
 from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.models import model_names
 from refusal_index.engines.accounts import Account, account_of
-from refusal_index.engines.engine import Assignment, RunFailedError
-from refusal_index.engines.error_messages import told
-from refusal_index.engines.events import Underway
-from refusal_index.engines.failures import RESUMES
-from refusal_index.engines.setting import unknown
-from refusal_index.engines.settings import Settings
+from refusal_index.engines.engine import Assignment, RunFailedError, Underway
+from refusal_index.engines.failures import RESUMES, told
+from refusal_index.engines.settings import Settings, unknown
 from refusal_index.engines.waves.engine import LARGEST_WAVE
-from refusal_index.engines.waves.leftover import Leftovers, left_first
-from refusal_index.engines.waves.ray_cluster import cluster
-from refusal_index.engines.waves.ray_options import read_options
+from refusal_index.engines.waves.formats import Result
+from refusal_index.engines.waves.ray_cluster import cluster, read_options
 from refusal_index.engines.waves.ray_pipeline import Place, desk_here, embedded, over_http, shards_of
 from refusal_index.engines.waves.ray_shards import Shards, own_name, read_shard
 from refusal_index.engines.waves.ray_vllm import VLLM, check_gpus, check_settings, on_gpus
-from refusal_index.engines.waves.result import Result
+from refusal_index.engines.waves.spool import Leftovers, left_first
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked

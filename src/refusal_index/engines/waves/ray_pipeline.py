@@ -14,11 +14,11 @@ import ray.data
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.engines.accounts import Account
-from refusal_index.engines.chat import chat_body
+from refusal_index.engines.asks import chat_body
 from refusal_index.engines.http.engine import AT_ONCE
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.ray_actors import Desk, EmbeddedAsker, HttpAsker
-from refusal_index.engines.waves.ray_options import RayOptions
+from refusal_index.engines.waves.ray_cluster import RayOptions
 from refusal_index.engines.waves.wave import Pending
 
 SHARE = 0.5

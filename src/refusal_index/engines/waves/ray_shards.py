@@ -16,8 +16,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType, FSSpecHandler, LocalF
 
 from refusal_index.engines.engine import ModelError
 from refusal_index.engines.failures import Failure, Kind
-from refusal_index.engines.waves.formats import read_result
-from refusal_index.engines.waves.result import Result, ResultError
+from refusal_index.engines.waves.formats import Result, ResultError, read_result
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import check_folder, check_plain, write_atomically
 from refusal_index.redaction import redacted

@@ -16,7 +16,7 @@ from refusal_index.engines.failures import Failure, Kind
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.formats import LONGEST_REPLY
 from refusal_index.engines.waves.ray_actors import FINISHED, result_line
-from refusal_index.engines.waves.ray_options import RayOptions
+from refusal_index.engines.waves.ray_cluster import RayOptions
 from refusal_index.engines.waves.ray_pipeline import Place
 from refusal_index.engines.waves.ray_shards import Shards, failure_line
 

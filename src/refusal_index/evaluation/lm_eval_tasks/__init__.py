@@ -14,8 +14,7 @@ from typing import Any
 from refusal_index.datasets import DatasetError, load_dataset
 from refusal_index.datasets.imports.lm_eval import FLAGS, FORCED, OURS
 from refusal_index.outcomes.errors import nearest, shortened
-from refusal_index.outcomes.grade import Grade
-from refusal_index.outcomes.question import Question
+from refusal_index.outcomes.outcome import Grade, Question
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.graders import GraderKind, grade_by_rule
 from refusal_index.protocol.replies import read_reply

@@ -6,10 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from refusal_index.outcomes.comparison import CompareOptions, Difference, PairComparison, both_numbers
-from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.draws import CORRECTED, INDEX
-from refusal_index.outcomes.matching import first_draws
-from refusal_index.outcomes.missing import missing_ranges
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, Block, Table
 from refusal_index.outcomes.presentation.blocks import (
     interval,
@@ -23,9 +20,10 @@ from refusal_index.outcomes.presentation.blocks import (
     worded,
 )
 from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE
+from refusal_index.outcomes.rates import MISSING_LIMIT, never_forced
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.outcomes.sampling import describe
-from refusal_index.outcomes.variant_metrics import never_forced
+from refusal_index.outcomes.sampling import describe, first_draws
+from refusal_index.outcomes.sensitivity import missing_ranges
 from refusal_index.stats import CorrectedDifference, Status
 from refusal_index.stats.design import FEW_CLUSTERS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from refusal_index.outcomes.confidence_summary import AgainstRefusals, Difference, MethodSummary, Verdict
-from refusal_index.outcomes.counts import MISSING_LIMIT
 from refusal_index.outcomes.presentation.blocks import UNDEFINED, Block, Table, interval_of, listed, number, title
+from refusal_index.outcomes.rates import MISSING_LIMIT
 from refusal_index.stats import Estimate
 
 FEW_OF_A_KIND = 20

@@ -1,21 +1,38 @@
-"""A summary as text: one row a variant, then what must be said beside the numbers."""
+"""A summary as text: one row a variant, then what must be said beside the numbers.
+
+How far several prompts lie apart, as a sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from refusal_index.outcomes.counts import Completeness
-from refusal_index.outcomes.draws import CORRECTED, INDEX, DrawsSummary
+from refusal_index.outcomes.draws import CORRECTED, INDEX, DrawsSummary, PooledSummary
+from refusal_index.outcomes.labels import GradeAgreement, GradeChanges
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED, REQUEST_FAILED
-from refusal_index.outcomes.pooled import PooledSummary
 from refusal_index.outcomes.presentation import METRIC_COLUMNS, NOT_KNOWN, UNDEFINED, Block, Table
 from refusal_index.outcomes.presentation.blocks import interval, interval_of, number, percent, span, title, worded
 from refusal_index.outcomes.presentation.confidence import ONE_BY_ONE, measures_blocks
-from refusal_index.outcomes.presentation.prompts import spread_sentence
-from refusal_index.outcomes.regrading import GradeAgreement, GradeChanges
+from refusal_index.outcomes.rates import Completeness
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary
 from refusal_index.stats import Estimate
+
+
+def spread_sentence(pooled: PooledSummary) -> str:
+    """Say how far the prompts lie apart beyond chance, and where one more would lie."""
+    between, new = pooled.between_prompts, pooled.new_prompt
+    if between.estimate is None:
+        return ""
+    if not between.estimate:
+        return (
+            f". The prompts lie no farther apart than chance makes them (standard deviation up to {between.high:.2f})"
+        )
+    return (
+        f". Between prompts RI has a standard deviation of {between.estimate:.2f} [{between.low:.2f}, "
+        f"{between.high:.2f}]: one more prompt like these would show between {new.low:.2f} and {new.high:.2f}"
+    )
+
 
 MIX_SIGN = "+"
 MISSING = "range of the missing"

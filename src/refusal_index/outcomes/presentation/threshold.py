@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from refusal_index.outcomes.presentation.blocks import Block, Table, interval_of, listed, number, percent
-from refusal_index.outcomes.virtual_run import rule_of
+from refusal_index.outcomes.scored_answers import rule_of
 from refusal_index.stats import RiskThreshold, UtilityThreshold
 
 if TYPE_CHECKING:

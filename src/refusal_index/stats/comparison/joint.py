@@ -1,4 +1,4 @@
-r"""One Refusal Index of a model from several prompts over the same questions.
+"""One Refusal Index of a model from several prompts over the same questions.
 
 Answers to the same question under different prompts are not independent, so that the tables of the prompts must not be
 added up, nor their estimates averaged as if they were. The joint estimate is the mean on Fisher's scale
@@ -8,7 +8,7 @@ functions have over the questions,
     V_ab = sum over i of IF_a,i IF_b,i / (n_a n_b),
 
 zero where a question is not scored under one of the two. The same covariance says whether the prompts share one index
-at all, and how far theirs lie apart (`refusal_index.stats.comparison.between_prompts`).
+at all, and how far theirs lie apart (`refusal_index.stats.comparison.joint`).
 
 Weights by the inverse of V (generalised least squares) would make a standard error at most 2 % smaller, and are not
 used: that inverse rests on what the questions say worst. With 22 prompts of 450 questions intervals by it cover .79,
@@ -20,25 +20,224 @@ more than a few clusters, and all variances are made of the influence summed wit
 Simulated coverage of the 95 % interval for 2 to 24 prompts of one index at 450 to 4,326 questions is .94 to .97, and
 .93 to .97 for 3 prompts or more of different indices; the size of the test of homogeneity at .05 is .03 to .07. Prompts
 taken for independent cover .41 to .90.
+
+How far the prompts of a model lie apart beyond chance: the random-effects view of a joint Refusal Index.
+
+The index of a prompt is taken for one drawn from a normal distribution on the scale of ``z = atanh(rho)``, with
+variance tau^2 around the joint one. The estimates of k prompts then have the covariance ``V + tau^2 I``, where V is
+that of their influence functions over the questions they share. With the fixed weights w of the joint estimate,
+
+    Q = sum of w_a (z_a - mean)^2
+
+has mean and variance that are polynomials in tau^2. That gives the estimate of tau^2 by moments [1]_, and its interval:
+the values that a test by Q does not reject [2]_ (`refusal_index.stats.copulas.shared` has the reference distribution).
+At tau = 0 the same test is the one of homogeneity.
+
+Where the prompts happen to lie closer together than chance leaves them most of the time, the upper end is the one of a
+median Q: such luck is no proof that prompts do not matter.
+
+References
+----------
+.. [1] DerSimonian, R. and Kacker, R. (2007). Random-effects model for meta-analysis of clinical trials: an update.
+   Contemporary Clinical Trials, 28, 105-114. :doi:`10.1016/j.cct.2006.04.004`
+.. [2] Jackson, D. (2013). Confidence intervals for the between-study variance in random effects meta-analysis using
+   generalised Cochran heterogeneity statistics. Research Synthesis Methods, 4, 220-229. :doi:`10.1002/jrsm.1081`
+
+Models compared by their joint Refusal Index over the same prompts.
+
+The joint index of a model is a weighted mean of its prompts' estimates on the scale of ``atanh(rho)``, so that its
+influence function is the same mean of theirs; models over the same questions are compared by the differences of these,
+as runs of a single prompt are. The weights are taken as known: they change the estimate only in second order.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
+from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.between_prompts import BetweenPrompts, no_spread, spread_of
-from refusal_index.stats.comparison.metric_influence import fewest_degrees_of_freedom, scaled
+from refusal_index.stats.arguments import check_rows
+from refusal_index.stats.comparison.metric_influence import (
+    ROUNDING,
+    difference_error,
+    fewest_degrees_of_freedom,
+    point_estimate,
+    scaled,
+    scaled_influence,
+)
+from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
+from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
+from refusal_index.stats.copulas.shared import Traces, traces
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
-from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other
+from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, repeat_each_other
 from refusal_index.stats.sampled_table import tables_of_rows
+
+# log(tau^2) beyond which prompts have no variance, and beyond which all of theirs are at -1 or +1.
+SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+
+
+class Spread(NamedTuple):
+    """What k estimates z with weights w say of the variance between prompts.
+
+    `sum_of_squares` is Q, and `sampling`, of one data set, belongs to its distribution without variance between
+    prompts. With B the covariance of the weighted deviations for V = 0 and tau = 1, and A that for tau = 0,
+    `trace` is tr B, `with_sampling` tr AB and `of_square` tr B^2. `error` is w' V w, the squared standard error of the
+    weighted mean from questions, and `squared_weights` the sum of the squares of w.
+    """
+
+    sum_of_squares: float
+    sampling: Traces
+    trace: float
+    with_sampling: float
+    of_square: float
+    error: float
+    squared_weights: float
+    n_prompts: int
+
+    def variance(self) -> float:
+        """Estimate of tau^2 by moments, 0 where chance alone would leave more."""
+        return max((self.sum_of_squares - float(self.sampling.trace[0])) / self.trace, 0.0)
+
+    def traces(self, variance: float) -> Traces:
+        """Traces of the covariance of the weighted deviations at a given tau^2."""
+        sampling = self.sampling
+        square = sampling.of_square + 2 * self.with_sampling * variance + self.of_square * variance**2
+        return Traces(sampling.trace + self.trace * variance, square, sampling.own)
+
+    def pvalue(self, variance: float = 0.0, sum_of_squares: float | None = None) -> float:
+        """Probability of a Q as large at a given tau^2."""
+        q = self.sum_of_squares if sum_of_squares is None else sum_of_squares
+        return float(self.traces(variance).pvalue(np.array([q]), self.n_prompts - 1)[0])
+
+    def variance_at(self, pvalue: float, sum_of_squares: float) -> float:
+        """Find the tau^2 at which a Q as large has a given probability; 0 where it is larger at 0 already."""
+        if self.pvalue(0.0, sum_of_squares) >= pvalue:
+            return 0.0
+        found = brentq(
+            lambda x: self.pvalue(math.exp(x), sum_of_squares) - pvalue, SMALLEST_LOG, LARGEST_LOG, xtol=1e-9
+        )
+        return math.exp(found)
+
+    def median(self) -> float:
+        """Median of Q without variance between prompts."""
+        freedom = float(self.sampling.degrees_of_freedom(self.n_prompts - 1)[0])
+        return float(special.chdtri(freedom, 0.5) * self.sampling.trace[0] / freedom)
+
+    def error_and_quantile(self, confidence_level: float, new_prompt: bool = False) -> tuple[float, float]:
+        """Return the standard error of the mean over prompts like these, or of one more prompt, and its quantile.
+
+        The quantile is that of a t distribution whose degrees of freedom fit the variance of the estimate of tau^2.
+        """
+        variance, share = self.variance(), self.squared_weights + new_prompt
+        total = self.error + share * variance
+        if variance == 0:
+            return math.sqrt(total), normal_quantile(confidence_level)
+        uncertainty = 2 * float(self.traces(variance).of_square[0]) * (share / self.trace) ** 2
+        freedom = 2 * total**2 / uncertainty
+        return math.sqrt(total), float(special.stdtrit(freedom, (1 + confidence_level) / 2))
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenPrompts:
+    """Standard deviation of the Refusal Index between prompts, beyond what chance in the questions makes.
+
+    Attributes
+    ----------
+    estimate : float or None
+        In units of the index, of prompts like these; 0 where they lie no farther apart than chance leaves them. None
+        where undefined.
+    status : {"ok", "undefined"}
+    reason : str or None
+        ``"fewer_than_two_variants"``, or ``"variants_repeat_each_other"`` if all have the same outcomes.
+    z : float or None
+        The joint ``atanh(rho)``.
+    spread : Spread or None
+        What the interval is made from.
+    """
+
+    estimate: float | None
+    status: Status
+    reason: str | None
+    z: float | None
+    spread: Spread | None
+
+    @classmethod
+    def of(cls, z: float, spread: Spread) -> BetweenPrompts:
+        """Estimate the standard deviation from the spread around the joint z."""
+        return cls(deviation_of_index(z, spread.variance()), "ok", None, z, spread)
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Confidence interval of the standard deviation; both ends NaN where it is undefined.
+
+        Parameters
+        ----------
+        confidence_level : float in (0, 1), default: 0.95
+
+        Returns
+        -------
+        ConfidenceInterval
+            The low end is 0 where the test of homogeneity has a p-value above half of ``1 - confidence_level``.
+
+        References
+        ----------
+        .. [1] Jackson (2013). :doi:`10.1002/jrsm.1081`
+        """
+        normal_quantile(confidence_level)
+        if self.spread is None or self.z is None:
+            return NO_INTERVAL
+        tail, q = (1 - confidence_level) / 2, self.spread.sum_of_squares
+        low = self.spread.variance_at(tail, q)
+        high = self.spread.variance_at(1 - tail, max(q, self.spread.median()))
+        return ConfidenceInterval(deviation_of_index(self.z, low), deviation_of_index(self.z, high))
+
+
+def no_spread(reason: str) -> BetweenPrompts:
+    """Return the result where there is nothing to compare."""
+    return BetweenPrompts(None, "undefined", reason, None, None)
+
+
+def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spread:
+    """Measure the spread of k estimates with weights that add up to 1.
+
+    `influence`, of shape (k, m), holds what each of m independent units adds to z: the questions, or clusters of them.
+    """
+    k = len(z)
+    centring = np.eye(k) - weights
+    root = np.sqrt(weights)[:, np.newaxis] * centring
+    deviations, between = root @ influence, root @ root.T
+    covariance = deviations @ deviations.T
+    return Spread(
+        float(weights @ (centring @ z) ** 2),
+        traces(deviations[np.newaxis], np.ones((1, influence.shape[1]))),
+        float(np.trace(between)),
+        float(np.sum(covariance * between)),
+        float(np.sum(between**2)),
+        float(np.sum((weights @ influence) ** 2)),
+        float(weights @ weights),
+        k,
+    )
+
+
+def deviation_of_index(z: float, variance: float) -> float:
+    """Return the standard deviation of the index where atanh(rho) is normal with mean z."""
+    if variance == 0:
+        return 0.0
+    index = np.arcsin(np.tanh(z + math.sqrt(variance) * NODES) / 2) / math.asin(0.5)
+    share = WEIGHTS / WEIGHTS.sum()
+    return float(np.sqrt(share @ (index - share @ index) ** 2))
+
 
 Prompts = Literal["random", "fixed"]
 
@@ -315,3 +514,270 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
     nothing = (None,) * len(variants)
     between = no_spread("fewer_than_two_variants")
     return JointRefusalIndexResult(end, end, None, status, reason, between, variants, nothing)
+
+
+@dataclass(frozen=True, slots=True)
+class JointDifference:
+    """By how much the joint Refusal Index of the first model exceeds that of the second.
+
+    Attributes
+    ----------
+    first, second : JointRefusalIndexResult
+        Of either model.
+    estimate : float or None
+        ``first - second``; None where either is undefined.
+    standard_error, pvalue : float or None
+        As in `MetricDifference`; None unless both estimates have a standard error.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        ``"first:"`` or ``"second:"`` with that model's reason, or both with ``";"`` between them; or
+        ``"constant_difference"``.
+    """
+
+    first: JointRefusalIndexResult
+    second: JointRefusalIndexResult
+    estimate: float | None
+    standard_error: float | None
+    pvalue: float | None
+    status: Status
+    reason: str | None
+    _degrees_of_freedom: float | None = field(default=None, repr=False)
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return the normal or Student's interval of the difference; both ends are NaN where it has no standard error.
+
+        Where the models differ by nothing on any question, the intervals of both are combined by square-and-add: one of
+        no width would claim certainty.
+        """
+        normal_quantile(confidence_level)
+        if self.estimate is None or self.standard_error is None:
+            return NO_INTERVAL
+        if self.standard_error == 0:
+            return self._square_and_add(confidence_level)
+        reach = student_quantile(confidence_level, self._degrees_of_freedom) * self.standard_error
+        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+
+    def _square_and_add(self, confidence_level: float) -> ConfidenceInterval:
+        (low_1, high_1), (low_2, high_2) = (
+            (end - (one.estimate or 0.0) for end in one.confidence_interval(confidence_level, prompts="fixed"))
+            for one in (self.first, self.second)
+        )
+        estimate = self.estimate or 0.0
+        return ConfidenceInterval(estimate - math.hypot(low_1, high_2), estimate + math.hypot(high_1, low_2))
+
+
+def compare_joint(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> JointDifference:
+    """Compare two models by their joint Refusal Index over the same prompts.
+
+    Parameters
+    ----------
+    refused, wrong : array_like of bool, shape (2, v, n)
+        Two models, v prompts, n questions.
+    scored : array_like of bool, shape (2, v, n), optional
+        False where there is no grade; all True if not given.
+    cluster, weight : array_like, shape (n,), optional
+        Which questions are alike, and for how many each stands, as for `SamplingDesign.of`.
+
+    Returns
+    -------
+    JointDifference
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the arguments are not arrays of truth values of one such shape, or as `SamplingDesign.of`.
+
+    References
+    ----------
+    .. [1] Zou and Donner (2008). :doi:`10.1002/sim.3095`
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(4)
+    >>> error, *noise = rng.standard_normal((3, 3000))
+    >>> refusal = np.array([[0.7 * error + 0.7 * noise[0]], [0.2 * error + 0.98 * noise[1]]])
+    >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
+    >>> difference = compare_joint(refused, np.broadcast_to(error > 0, refused.shape))
+    >>> round(difference.first.estimate, 2), round(difference.second.estimate, 2), difference.pvalue < 1e-6
+    (0.7, 0.19, True)
+    """
+    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
+    if len(arrays[0]) != 2:
+        raise ValueError(
+            f"refused must hold exactly two models to compare, got {len(arrays[0])}; use rank_joint for more"
+        )
+    first, second = (joint_refusal_index(*model, cluster=cluster, weight=weight) for model in zip(*arrays, strict=True))
+    estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
+    if first.status != "ok" or second.status != "ok":
+        status: Status = "undefined" if estimate is None else "boundary"
+        return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
+    alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
+    independent = None if alone is None else (alone[0], alone[1])
+    one, other = _influence(arrays, (first, second), design)
+    error = difference_error(one, other, independent)
+    asked = np.asarray(arrays[2].any(axis=1))
+    degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
+    estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
+    pvalue = difference_pvalue(estimate, error, units_shared(asked, design), degrees_of_freedom)
+    if error == 0:
+        return JointDifference(first, second, estimate, error, pvalue, "boundary", "constant_difference")
+    return JointDifference(first, second, estimate, error, pvalue, "ok", None, degrees_of_freedom)
+
+
+def rank_joint(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None = None,
+    *,
+    confidence_level: float = 0.95,
+    adjustment: Adjustment = "max-t",
+    n_resamples: int = RESAMPLES,
+    rng: Seed = None,
+    cluster: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> Ranking:
+    """Rank models by their joint Refusal Index, as `rank_runs` ranks runs of a single prompt.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (k, v, n)
+        k models, two or more, v prompts, n questions; as for `compare_joint`.
+    confidence_level, adjustment, n_resamples, rng, cluster, weight
+        As for `rank_runs`.
+
+    Returns
+    -------
+    Ranking
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `compare_joint`, if there are fewer than two models, or if another argument is not as described.
+
+    References
+    ----------
+    .. [1] Hothorn et al. (2008). :doi:`10.1002/bimj.200810425`
+    .. [2] Holm (1979). https://www.jstor.org/stable/4615733
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(4)
+    >>> error, *noise = rng.standard_normal((3, 3000))
+    >>> refusal = np.array([[0.2 * error + 0.98 * noise[0]], [0.7 * error + 0.7 * noise[1]]])
+    >>> refused = refusal > np.array([[-0.8], [0.0], [0.8]])
+    >>> ranking = rank_joint(refused, np.broadcast_to(error > 0, refused.shape), rng=1)
+    >>> [(run.row, run.letters) for run in ranking.runs]
+    [(1, 'a'), (0, 'b')]
+    """
+    arrays, design = _checked_models(refused, wrong, scored, cluster, weight)
+    if len(arrays[0]) < 2:
+        raise ValueError(
+            f"refused must hold two models or more to rank, got {len(arrays[0])}; "
+            "for a single model use joint_refusal_index"
+        )
+    results = [joint_refusal_index(*model, cluster=cluster, weight=weight) for model in zip(*arrays, strict=True)]
+    described = [_described(row, result, confidence_level) for row, result in enumerate(results)]
+    return rank_estimates(
+        "refusal_index",
+        described,
+        _influence(arrays, results, design),
+        np.asarray(arrays[2].any(axis=1)),
+        confidence_level=confidence_level,
+        adjustment=adjustment,
+        n_resamples=n_resamples,
+        rng=rng,
+        design=design,
+        independent=None if design is None else _influence(arrays, results, design.without_clusters()),
+    )
+
+
+def _described(row: int, result: JointRefusalIndexResult, confidence_level: float) -> RankedRun:
+    low, high = result.confidence_interval(confidence_level).or_none()
+    return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
+
+
+def _checked_models(
+    refused: ArrayLike,
+    wrong: ArrayLike,
+    scored: ArrayLike | None,
+    cluster: ArrayLike | None,
+    weight: ArrayLike | None,
+) -> tuple[tuple[BoolArray, BoolArray, BoolArray], SamplingDesign | None]:
+    """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n), and their questions."""
+    for name, values in (("refused", refused), ("wrong", wrong), ("scored", scored)):
+        check_rows(name, values)
+    shape = np.shape(refused)
+    if len(shape) != 3:
+        raise ValueError(
+            f"refused must be three-dimensional, models by prompts by questions, got shape {shape}; "
+            "for one prompt each use compare_metrics or rank_runs"
+        )
+    for name, values in (("wrong", wrong), ("scored", scored)):
+        if values is not None and np.shape(values) != shape:
+            raise ValueError(
+                f"{name} must have the shape of refused, {shape}, got {np.shape(values)}; was it filtered?"
+            )
+    rows = (-1, shape[2])
+    flat = checked_matrices(
+        np.reshape(refused, rows), np.reshape(wrong, rows), None if scored is None else np.reshape(scored, rows)
+    )
+    design = SamplingDesign.of(shape[2], cluster, weight)
+    r, w, s = (matrix.reshape(shape) for matrix in (flat if design is None else design.taking_part(flat)))
+    return (r, w, s), design
+
+
+def _influence(
+    arrays: tuple[BoolArray, BoolArray, BoolArray],
+    results: Sequence[JointRefusalIndexResult],
+    design: SamplingDesign | None,
+) -> FloatArray:
+    """Scaled influence of each question, or cluster, on every model's joint index."""
+    rows = [_joint_influence(r, w, s, result, design) for r, w, s, result in zip(*arrays, results, strict=True)]
+    return np.array(rows).reshape(len(results), -1)
+
+
+def _joint_influence(
+    refused: BoolArray,
+    wrong: BoolArray,
+    scored: BoolArray,
+    joint: JointRefusalIndexResult,
+    design: SamplingDesign | None,
+) -> FloatArray:
+    if joint.rho is None or joint.status != "ok":
+        return np.full(refused.shape[1] if design is None else design.clusters.max(initial=-1) + 1, np.nan)
+    kept = [row for row, weight in enumerate(joint.weights) if weight is not None]
+    points = [point_estimate("refusal_index", joint.variants[row].table) for row in kept]
+    on_index = scaled_influence(points, cell_codes(refused[kept], wrong[kept], scored[kept]), design)
+    weights = [(joint.weights[row] or 0.0) / spearman_slope_in_z(joint.variants[row].rho or 0.0) for row in kept]
+    return np.asarray(spearman_slope_in_z(joint.rho) * (np.array(weights) @ on_index))
+
+
+def joint_influence(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> FloatArray:
+    """Influence of each question on the joint Refusal Index of each model, over its number of questions.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (k, v, n)
+        As for `compare_joint`, of any number of models.
+
+    Returns
+    -------
+    ndarray, shape (k, n)
+        Products of rows sum to the covariances of the estimates; NaN for a model without a standard error.
+
+    Examples
+    --------
+    >>> influence = joint_influence([[[True, True, False, False, False]]], [[[True, False, True, True, False]]])
+    >>> joint = joint_refusal_index([[True, True, False, False, False]], [[True, False, True, True, False]])
+    >>> bool(np.isclose(np.linalg.norm(influence), joint.standard_error))
+    True
+    """
+    arrays, _ = _checked_models(refused, wrong, scored, None, None)
+    return _influence(arrays, [joint_refusal_index(*model) for model in zip(*arrays, strict=True)], None)

@@ -29,10 +29,10 @@ from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.design import group_codes
 from refusal_index.stats.estimate import reasons_of
+from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
 

@@ -1,4 +1,4 @@
-r"""Copula families that could stand behind a 2x2 table, and the cell each of them predicts.
+"""Copula families that could stand behind a 2x2 table, and the cell each of them predicts.
 
 A family turns a refusal rate r, an error rate mu and one parameter into the share of questions that are refused and
 wrong, ``P(U > 1 - r, V > 1 - mu)`` for uniform U and V with that copula. The Gaussian family is the one behind the
@@ -18,6 +18,28 @@ family                        range of the parameter       dependence is stronge
 
 Clayton and Gumbel copulas and their survival forms cannot be negative: their weakest member is independence. (Clayton's
 extension to -1 <= parameter < 0 leaves parts of the square empty, and is not considered here.)
+
+The bivariate Student t distribution: the probability that both variables exceed their thresholds.
+
+As for the normal distribution the derivative in the correlation is elementary [1]_, and is integrated here from
+perfect correlation, where the probability is the smaller margin, down to the wanted one. In ``z = atanh(rho)``
+
+    d orthant / dz = sech(z) / (2 pi) * (1 + Q(z) / df)^(-df / 2),    Q(z) = (h - k)^2 cosh(z)^2 + h k (1 + e^(-2z)).
+
+Every singularity of that integrand lies on the lines where the imaginary part of z is pi/2 or -pi/2, whatever h, k
+and df are, so that Gauss-Legendre panels of length 2 with 16 nodes leave an error below 1e-17 in each, and the
+integrand falls like e^(-z). There is nothing random in it: a Monte-Carlo cdf would add noise to every likelihood.
+
+References
+----------
+.. [1] Dunnett, C. W. and Sobel, M. (1954). A bivariate generalization of Student's t-distribution, with tables for
+   certain special cases. Biometrika, 41, 153-169. :doi:`10.1093/biomet/41.1-2.153`
+
+Rank correlations of a copula: Kendall's tau in closed form, Spearman's rho by quadrature.
+
+``rho_S = 12 * integral of (C(u, v) - u v)`` over the unit square, by the trapezoidal rule in ``x = log(u / (1 - u))``
+and likewise y. There the integrand is analytic around the plane and falls like ``e^(-2 max(|x|, |y|))`` or faster, so
+that the rule converges exponentially in its step.
 """
 
 import math
@@ -28,10 +50,64 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
+from scipy.integrate import quad
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.bivariate_normal import upper_orthant
-from refusal_index.stats.copulas.bivariate_t import t_upper_orthant
+from refusal_index.stats.estimator import upper_orthant
+
+PANEL_LENGTH = 2.0
+# Beyond these panels the integrand is below e^-38.
+N_PANELS = 19
+NODES_PER_PANEL = 16
+# Thresholds a pass; each takes a row of all nodes in memory.
+CHUNK_ROWS = 4096
+
+
+def _half_line_rule() -> tuple[FloatArray, FloatArray]:
+    nodes, weights = np.polynomial.legendre.leggauss(NODES_PER_PANEL)
+    starts = PANEL_LENGTH * np.arange(N_PANELS)[:, np.newaxis]
+    return (starts + 0.5 * PANEL_LENGTH * (1 + nodes)).ravel(), np.tile(0.5 * PANEL_LENGTH * weights, N_PANELS)
+
+
+NODES, WEIGHTS = _half_line_rule()
+
+
+def t_upper_orthant(
+    h: FloatArray, k: FloatArray, tails: tuple[FloatArray, FloatArray], rho: FloatArray, df: float
+) -> FloatArray:
+    """Probability ``P(X > h, Y > k)`` of a bivariate t distribution, to 1e-15.
+
+    `tails` holds ``P(X > h)`` and ``P(Y > k)``; all arrays broadcast, and rho lies in [-1, 1].
+    """
+    x, y, tail_x, tail_y, correlation = np.broadcast_arrays(h, k, *tails, rho)
+    flat = [array.reshape(-1) for array in (x, y, tail_x, tail_y, correlation)]
+    result = np.empty(flat[0].shape)
+    for start in range(0, result.size, CHUNK_ROWS):
+        rows = slice(start, start + CHUNK_ROWS)
+        result[rows] = _orthant_rows(df, *(array[rows] for array in flat))
+    return result.reshape(x.shape)
+
+
+def _orthant_rows(
+    df: float, h: FloatArray, k: FloatArray, tail_h: FloatArray, tail_k: FloatArray, rho: FloatArray
+) -> FloatArray:
+    # A negative correlation is turned by P(X > h, Y > k) = P(X > h) - P(X > h, -Y > -k).
+    negative = rho < 0
+    k, tail_k = np.where(negative, -k, k), np.where(negative, 1 - tail_k, tail_k)
+    with np.errstate(divide="ignore"):
+        z = np.minimum(np.arctanh(np.abs(rho)), 20.0)
+    orthant = np.minimum(tail_h, tail_k) - _beyond(z, h, k, df)
+    return np.where(negative, tail_h - orthant, orthant)
+
+
+def _beyond(z: FloatArray, h: FloatArray, k: FloatArray, df: float) -> FloatArray:
+    """Integral of the derivative from z to infinity."""
+    x = z[:, np.newaxis] + NODES
+    gap, product = ((h - k) ** 2)[:, np.newaxis], (h * k)[:, np.newaxis]
+    cosh = np.cosh(x)
+    quadratic = gap * cosh * cosh + product * (1 + np.exp(-2 * x))
+    return np.asarray((np.exp(-0.5 * df * np.log1p(quadratic / df)) / cosh) @ WEIGHTS / (2 * math.pi))
+
 
 CopulaName = Literal["gaussian", "t", "clayton", "gumbel", "frank", "survival_clayton", "survival_gumbel"]
 COPULA_NAMES: tuple[CopulaName, ...] = get_args(CopulaName)
@@ -242,3 +318,98 @@ def _frank_parameter(strength: FloatArray) -> FloatArray:
 
 def _frank_strength(theta: FloatArray) -> FloatArray:
     return np.arcsinh(theta / 4)
+
+
+# |x| beyond which the integrand is below 1e-13.
+LARGEST_LOGIT = 16.0
+STEP = 0.1
+# The cell of the t copula is costlier and, as smooth as it is, in no need of a finer step.
+STEP_OF_T = 0.25
+
+
+def kendall_tau(parameter: float, family: CopulaName = "gaussian") -> float:
+    """Kendall's tau of a copula; that of the t copula does not depend on its degrees of freedom.
+
+    Parameters
+    ----------
+    parameter, family
+        As for `copula_upper_orthant`. A survival form has the tau of the form it is made from.
+
+    Returns
+    -------
+    float
+        In [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If the parameter lies outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen, R. B. (2006). An Introduction to Copulas, 2nd edition, Springer, sections 4.2, 4.3 and 5.1.
+       :doi:`10.1007/0-387-28678-0`
+
+    Examples
+    --------
+    >>> kendall_tau(2.0, "clayton"), kendall_tau(2.0, "gumbel"), round(kendall_tau(0.5), 12)
+    (0.5, 0.5, 0.333333333333)
+    """
+    theta = float(checked_parameter(parameter, family))
+    if math.isinf(theta):
+        return math.copysign(1.0, theta)
+    if family in {"gaussian", "t"}:
+        return 2 / math.pi * math.asin(theta)
+    if family == "frank":
+        return 1 - 4 / theta * (1 - _debye(theta)) if theta else 0.0
+    return theta / (theta + 2) if family.endswith("clayton") else 1 - 1 / theta
+
+
+def copula_spearman(parameter: float, family: CopulaName = "gaussian", *, df: float = DEFAULT_DF) -> float:
+    """Spearman's rank correlation of a copula, which for the Gaussian is the Refusal Index.
+
+    Parameters
+    ----------
+    parameter, family, df
+        As for `copula_upper_orthant`. A survival form has the correlation of the form it is made from.
+
+    Returns
+    -------
+    float
+        In [-1, 1], to 1e-10 while Kendall's tau is below 0.8, to 1e-4 below 0.95.
+
+    Raises
+    ------
+    ValueError
+        If the parameter lies outside its range, or the family is unknown.
+
+    References
+    ----------
+    .. [1] Nelsen (2006). :doi:`10.1007/0-387-28678-0`
+
+    Examples
+    --------
+    >>> round(copula_spearman(0.5), 6), round(copula_spearman(0.5, "t"), 6), round(copula_spearman(1.0, "clayton"), 6)
+    (0.482584, 0.46902, 0.478418)
+    """
+    copula_family(family, df)
+    theta = float(checked_parameter(parameter, family))
+    if math.isinf(theta) or (family in {"gaussian", "t"} and abs(theta) == 1):
+        return math.copysign(1.0, theta)
+    if family != "t" and kendall_tau(theta, family) == 0:
+        return 0.0
+    if family == "gaussian":
+        # As for the Refusal Index.
+        return math.asin(theta / 2) / math.asin(0.5)
+    step = STEP_OF_T if family == "t" else STEP
+    logits = np.arange(-LARGEST_LOGIT, LARGEST_LOGIT + step / 2, step)
+    u = special.expit(logits)
+    weights = step * u * special.expit(-logits)
+    excess = copula_upper_orthant(u[:, np.newaxis], u, theta, family, df=df) - np.outer(u, u)
+    return float(12 * weights @ excess @ weights)
+
+
+def _debye(x: float) -> float:
+    """Debye function of order 1, ``1/x`` times the integral of ``t / (e^t - 1)`` from 0 to x."""
+    value, _ = quad(lambda t: t / math.expm1(t) if t else 1.0, 0, x, epsabs=0, epsrel=1e-12)
+    return float(value / x)

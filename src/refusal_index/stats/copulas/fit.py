@@ -20,8 +20,14 @@ from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.copulas.correlation import copula_spearman
-from refusal_index.stats.copulas.families import COPULA_NAMES, DEFAULT_DF, CopulaFamily, CopulaName, copula_family
+from refusal_index.stats.copulas.families import (
+    COPULA_NAMES,
+    DEFAULT_DF,
+    CopulaFamily,
+    CopulaName,
+    copula_family,
+    copula_spearman,
+)
 from refusal_index.stats.estimate import Status
 from refusal_index.stats.index import refusal_index
 

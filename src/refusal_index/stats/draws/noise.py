@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.between_prompts import Spread, spread_of
+from refusal_index.stats.comparison.joint import Spread, spread_of
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
 from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells

@@ -32,8 +32,8 @@ from refusal_index.stats.design import SamplingDesign, effective_number, student
 from refusal_index.stats.draws.patterns import IntArray
 from refusal_index.stats.estimator import tetrachoric_of_counts
 from refusal_index.stats.influence import proportion_influence
+from refusal_index.stats.intervals import Counts, boundary_limit
 from refusal_index.stats.matrices import BoolArray
-from refusal_index.stats.profile import Counts, boundary_limit
 
 GRID = np.linspace(-1, 1, 2001)
 """Where a correlation is tested for the interval."""

@@ -22,13 +22,18 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.bivariate_normal import density, upper_orthant
 from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
 from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimator import density, upper_orthant
 from refusal_index.stats.influence import spearman_slope
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.planning.sample_size import checked_positive, checked_questions, status_of
-from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
+from refusal_index.stats.planning.sample_size import (
+    PlanningScenario,
+    checked_positive,
+    checked_questions,
+    metric_moments,
+    status_of,
+)
 
 # Fewer questions drawn twice would not give reliabilities whose errors are small enough for a first order.
 FEWEST_REPEATS = 50

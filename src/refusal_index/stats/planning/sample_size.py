@@ -9,14 +9,208 @@ is another procedure: looked at after every 100 of 4,300 questions, it leaves th
 runs. To stop once the interval is no wider than a *width* fixed beforehand is harmless, since the width says next to
 nothing about which way the estimate errs: the interval at the stop keeps its .95. ``benchmarks/coverage/planning.py``
 simulates both.
+
+How many questions it takes to tell two models apart by their Refusal Index.
+
+The difference of two indices has the variance ``(sigma_1^2 + sigma_2^2 - 2 q sigma_1 sigma_2) / n``, with q the
+correlation of the two influence functions over the questions. Models that are asked the same questions err and refuse
+on the same ones in part, which makes q positive and saves questions; for models asked different questions, n each,
+q is 0. A small pilot in which both answer the same questions gives q.
+
+The power is that of the two-sided normal test of no difference, at the level of the confidence interval.
+
+What a run is expected to find, and how far every metric then scatters from one sample of questions to the next.
+
+The scatter is told by the asymptotic standard deviation sigma of a metric: its standard error is ``sigma / sqrt(n)``.
+For the Refusal Index sigma is the standard deviation of its influence function, with both thresholds estimated. Every
+other metric is a ratio of two means over the questions, ``sum(p a) / sum(p b)``, and sigma is that of the linearised
+ratio, ``(a - ratio * b) / sum(p b)``.
 """
 
 import math
 from dataclasses import dataclass
+from typing import Self
 
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import brentq
+from scipy.special import ndtr, ndtri
+
+from refusal_index.stats._ops import FloatArray
+from refusal_index.stats.baseline import Payoffs, checked_penalty, ratio_weights
+from refusal_index.stats.comparison.metric_influence import checked_metric
+from refusal_index.stats.contingency import ContingencyTable, empty_margin
+from refusal_index.stats.curves.closed_forms import checked_range, rho_from_refusal_index
+from refusal_index.stats.curves.operating_point import iso_refusal_index
 from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimator import density, upper_orthant
+from refusal_index.stats.index import refusal_index
+from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.planning.scenario import PlanningScenario, metric_moments
+from refusal_index.stats.matrices import checked_matrices
+
+# A cell that is the difference of two probabilities is rounded by some 1e-16.
+RESOLVED_CELL = 1e-14
+
+
+@dataclass(frozen=True, slots=True)
+class PlanningScenario:
+    """What a run is expected to find, from a pilot, a published table or a guess.
+
+    Parameters
+    ----------
+    refusal_rate, error_rate : float
+        Expected r and mu, in [0, 1].
+    refusal_index : float or None
+        Expected index, in [-1, 1]. None is for a pilot that leaves it undefined: a rate is 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        If a value lies outside its range, or the index is missing although both rates leave it defined.
+
+    Examples
+    --------
+    >>> scenario = PlanningScenario(refusal_rate=0.74, error_rate=0.92, refusal_index=0.48)
+    >>> [round(cell, 1) for cell in scenario.expected_cells(200)]
+    [142.0, 6.0, 42.0, 10.0]
+    """
+
+    refusal_rate: float
+    error_rate: float
+    refusal_index: float | None
+
+    def __post_init__(self) -> None:
+        rates = checked_range("refusal_rate", self.refusal_rate, 0), checked_range("error_rate", self.error_rate, 0)
+        if self.refusal_index is not None:
+            checked_range("refusal_index", self.refusal_index, -1)
+        elif not {0.0, 1.0} & {float(rate) for rate in rates}:
+            raise ValueError(
+                f"refusal_index must be a number where both rates lie inside (0, 1), got None with the rates "
+                f"{self.refusal_rate!r} and {self.error_rate!r}; is it the estimate of another table?"
+            )
+
+    @classmethod
+    def from_table(cls, table: ContingencyTable) -> Self:
+        """Expect what a pilot or a finished run has found; a ValueError if it holds no questions.
+
+        Examples
+        --------
+        >>> round(PlanningScenario.from_table(ContingencyTable(71, 3, 21, 5)).refusal_index, 4)
+        0.4822
+        """
+        if not table.n:
+            raise ValueError("table must hold questions to plan from, got none; were all of them unscored?")
+        return cls(table.refusal_rate, table.error_rate, refusal_index(table).estimate)
+
+    @classmethod
+    def from_published(cls, correct_rate: float, refusal_rate: float, refusal_index: float) -> Self:
+        """Expect what a results table prints: correct rate, refusal rate and index, without the error rate behind them.
+
+        Examples
+        --------
+        >>> scenario = PlanningScenario.from_published(correct_rate=0.05, refusal_rate=0.74, refusal_index=0.48)
+        >>> round(scenario.error_rate, 3)
+        0.92
+        """
+        r, c = (
+            float(checked_range("refusal_rate", refusal_rate, 0)),
+            float(checked_range("correct_rate", correct_rate, 0)),
+        )
+        if not (r < 1 and 0 <= c <= 1 - r):
+            raise ValueError(
+                f"refusal_rate must be below 1 and correct_rate at most 1 - refusal_rate, got {refusal_rate!r} and "
+                f"{correct_rate!r}; is the correct rate one over the attempted questions only?"
+            )
+        error = brentq(lambda mu: float(iso_refusal_index(r, refusal_index, mu)) - c, 0.0, 1.0 - c, xtol=1e-14)
+        return cls(r, float(error), refusal_index)
+
+    @property
+    def cells(self) -> tuple[float, float, float, float]:
+        """Probabilities of the four cells, in the order of `ContingencyTable.counts`."""
+        # Where a rate is 0 or 1 the cells do not depend on rho.
+        rho = rho_from_refusal_index(self.refusal_index or 0.0)
+        both = float(upper_orthant(-ndtri(self.refusal_rate), -ndtri(self.error_rate), rho))
+        rest = self.refusal_rate - both, self.error_rate - both, 1 - self.refusal_rate - self.error_rate + both
+        # Rounding alone can make a probability of 0 negative.
+        p10, p01, p00 = (max(cell, 0.0) for cell in rest)
+        return max(both, 0.0), p10, p01, p00
+
+    def expected_cells(self, n: int) -> tuple[float, ...]:
+        """Return the expected counts of the four cells among n questions."""
+        return tuple(n * cell for cell in self.cells)
+
+
+def asymptotic_deviation(refusal_rate: ArrayLike, error_rate: ArrayLike, refusal_index: ArrayLike) -> FloatArray:
+    """Asymptotic standard deviation of the Refusal Index: its standard error times the root of the questions.
+
+    Parameters
+    ----------
+    refusal_rate, error_rate : array_like of float
+        r and mu, in [0, 1].
+    refusal_index : array_like of float
+        In [-1, 1]. All three arguments broadcast.
+
+    Returns
+    -------
+    ndarray
+        NaN where a rate is 0 or 1 or the index -1 or +1, or so near to it that a cell is lost in rounding.
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range or is NaN.
+
+    Examples
+    --------
+    >>> round(float(asymptotic_deviation(0.74, 0.92, 0.482169486777911724)), 8)  # 0.0595939261 * sqrt(1000)
+    1.88452541
+    """
+    ranges = ("refusal_rate", refusal_rate, 0), ("error_rate", error_rate, 0), ("refusal_index", refusal_index, -1)
+    r, mu, index = np.broadcast_arrays(*(checked_range(*bounds) for bounds in ranges))
+    inside = (r > 0) & (r < 1) & (mu > 0) & (mu < 1) & (abs(index) < 1)
+    # Any values do where the result is not kept.
+    r, mu, index = (np.where(inside, values, 0.5) for values in (r, mu, index))
+    return np.where(inside, _deviation(r, mu, rho_from_refusal_index(index)), np.nan)[()]
+
+
+def _deviation(r: FloatArray, mu: FloatArray, rho: FloatArray) -> FloatArray:
+    h, k, spread = -ndtri(r), -ndtri(mu), np.sqrt((1 - rho) * (1 + rho))
+    alpha, beta = ndtr((rho * h - k) / spread), ndtr((rho * k - h) / spread)
+    p11 = upper_orthant(h, k, rho)
+    cells = np.stack([p11, r - p11, mu - p11, 1 - r - mu + p11])
+    scores = np.stack([1 - alpha - beta, -alpha, -beta, np.zeros_like(alpha)])
+    resolved = cells.min(axis=0) > RESOLVED_CELL
+    variance = np.sum(cells * (scores - np.sum(cells * scores, axis=0)) ** 2, axis=0)
+    slope = density(h, k, rho) * math.pi * np.sqrt(4 - rho**2) / 6
+    return np.asarray(np.sqrt(np.divide(variance, slope**2, out=np.full(resolved.shape, np.nan), where=resolved)))
+
+
+def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> tuple[float, float, str | None]:
+    """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
+    name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
+    if name == "refusal_index":
+        return _index_moments(scenario)
+    if metric in {"correct_given_attempted", "f_score"} and scenario.refusal_rate == 1:
+        return math.nan, math.nan, "everybody_refused"
+    if metric == "hallucination_rate" and scenario.refusal_rate == scenario.error_rate == 0:
+        return math.nan, math.nan, "all_right"
+    cells, (top, bottom) = np.array(scenario.cells), np.array(ratio_weights(metric, worth), float)
+    value = float(cells @ top / (cells @ bottom))
+    sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
+    return value, sigma, None if sigma > 0 else "no_variance"
+
+
+def _index_moments(scenario: PlanningScenario) -> tuple[float, float, str | None]:
+    r, mu = scenario.refusal_rate, scenario.error_rate
+    why = empty_margin(r, 1 - r, 1 - mu, mu)
+    why = why or ("perfect_correlation" if abs(scenario.refusal_index or 0.0) == 1 else None)
+    index = math.nan if scenario.refusal_index is None else scenario.refusal_index
+    if why:
+        return index, math.nan, why
+    sigma = float(asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, index))
+    return index, sigma, "perfect_correlation" if math.isnan(sigma) else None
+
 
 # Below this expectation of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are likely.
 SMALL_CELL = 5
@@ -215,3 +409,233 @@ def _plan(
     caution = small_cell_reason(scenario.expected_cells(n)) if metric == "refusal_index" else None
     half_width = normal_quantile(level) * sigma / math.sqrt(n)
     return SamplePlan(n, half_width, metric, level, "ok", caution, scenario)
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPlan:
+    """A number of questions for each of two models, and how likely it tells them apart.
+
+    Attributes
+    ----------
+    n : int or None
+        Questions to ask each model.
+    power : float or None
+        Probability that the difference is significant, in either direction.
+    correlation : float
+        Correlation of the influence functions over shared questions; 0 where the models share none.
+    confidence_level : float
+        1 less the level of the test.
+    status : {"ok", "boundary", "undefined"}
+    reason : str or None
+        As in `SamplePlan`, of the first model that has one; ``"no_difference"`` where the indices are expected to be
+        the same, and ``"no_variance"`` where the estimates would not differ by chance.
+    first, second : PlanningScenario
+    """
+
+    n: int | None
+    power: float | None
+    correlation: float
+    confidence_level: float
+    status: Status
+    reason: str | None
+    first: PlanningScenario
+    second: PlanningScenario
+
+    @property
+    def difference(self) -> float | None:
+        """Expected index of the first model less that of the second."""
+        indices = self.first.refusal_index, self.second.refusal_index
+        return None if indices[0] is None or indices[1] is None else indices[0] - indices[1]
+
+
+def questions_to_tell_apart(
+    first: PlanningScenario,
+    second: PlanningScenario,
+    *,
+    power: float = 0.8,
+    correlation: float = 0.0,
+    confidence_level: float = 0.95,
+) -> PowerPlan:
+    """Smallest number of questions at which two models are told apart with the wanted probability.
+
+    Parameters
+    ----------
+    first, second : PlanningScenario
+    power : float, default: 0.8
+        Between 1 - confidence_level and 1.
+    correlation : float, default: 0
+        Of the influence functions over shared questions, in [-1, 1]: see `influence_correlation`.
+    confidence_level : float, default: 0.95
+
+    Returns
+    -------
+    PowerPlan
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    Examples
+    --------
+    >>> models = PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30)
+    >>> [questions_to_tell_apart(*models, correlation=q).n for q in (0, 0.3)]
+    [2706, 1896]
+    """
+    quantile = normal_quantile(confidence_level)
+    if not 1 - confidence_level < power < 1:
+        raise ValueError(f"power must lie between {1 - confidence_level:.3g} and 1, got {power!r}; is it in per cent?")
+    sigma, why = _difference_deviation(first, second, correlation)
+    if why:
+        return PowerPlan(None, None, correlation, confidence_level, status_of(why), why, first, second)
+    shift = float(brentq(lambda shift: _power(shift, quantile) - power, 0.0, 2 * quantile + 40, xtol=1e-13))
+    n = math.ceil((shift * sigma) ** 2)
+    return power_to_tell_apart(first, second, n, correlation=correlation, confidence_level=confidence_level)
+
+
+def questions_over_interval(plan: PowerPlan, low: float, high: float) -> tuple[int | None, int | None]:
+    """Numbers of questions over the interval of a pilot's difference: for its largest difference, and its smallest.
+
+    A number that rests on the observed difference alone says no more than the pilot's own p-value did. The difference
+    may be any in its interval, and so may the number.
+
+    Parameters
+    ----------
+    plan : PowerPlan
+        Of `questions_to_tell_apart`, at the observed difference; its variance is kept.
+    low, high : float
+        Interval of the difference.
+
+    Returns
+    -------
+    fewest, most : int or None
+        Both None without a plan; `most` None where the interval holds 0, of which no number can tell a difference.
+
+    Raises
+    ------
+    ValueError
+        If the ends are in the wrong order or not numbers.
+
+    References
+    ----------
+    .. [1] Hoenig, J. M. and Heisey, D. M. (2001). The abuse of power. The American Statistician, 55, 19-24.
+       :doi:`10.1198/000313001300339897`
+
+    Examples
+    --------
+    >>> plan = questions_to_tell_apart(PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30))
+    >>> plan.n, questions_over_interval(plan, 0.05, 0.2), questions_over_interval(plan, -0.05, 0.2)
+    (2706, (975, 15587), (975, None))
+    """
+    if not low <= high:
+        raise ValueError(f"low and high must be the ends of an interval, got {low!r} and {high!r}; are they swapped?")
+    if plan.n is None or not plan.difference:
+        return None, None
+    largest, smallest = max(abs(low), abs(high)), min(abs(low), abs(high))
+    counts = (None if end == 0 else math.ceil(plan.n * (plan.difference / end) ** 2) for end in (largest, smallest))
+    fewest, most = counts
+    return fewest, None if low <= 0 <= high else most
+
+
+def power_to_tell_apart(
+    first: PlanningScenario,
+    second: PlanningScenario,
+    n: int,
+    *,
+    correlation: float = 0.0,
+    confidence_level: float = 0.95,
+) -> PowerPlan:
+    """Probability of telling two models apart with a number of questions.
+
+    Parameters
+    ----------
+    first, second : PlanningScenario
+    n : int
+        Questions for each model, at least one.
+    correlation, confidence_level
+        As for `questions_to_tell_apart`.
+
+    Returns
+    -------
+    PowerPlan
+
+    Raises
+    ------
+    ValueError
+        If an argument lies outside its range.
+
+    Examples
+    --------
+    >>> plan = power_to_tell_apart(PlanningScenario(0.5, 0.8, 0.42), PlanningScenario(0.42, 0.78, 0.30), n=1000)
+    >>> round(plan.power, 3)
+    0.399
+    """
+    checked_questions(n)
+    quantile = normal_quantile(confidence_level)
+    sigma, why = _difference_deviation(first, second, correlation)
+    if why:
+        return PowerPlan(n, None, correlation, confidence_level, status_of(why), why, first, second)
+    caution = small_cell_reason(first.expected_cells(n), second.expected_cells(n))
+    power = _power(math.sqrt(n) / sigma, quantile)
+    return PowerPlan(n, power, correlation, confidence_level, "ok", caution, first, second)
+
+
+def influence_correlation(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None) -> float:
+    """Correlation of two models' influence functions on the Refusal Index, over the questions they share.
+
+    Parameters
+    ----------
+    refused, wrong, scored : array_like of bool, shape (2, n)
+        As for `checked_matrices`, one row a model. Questions that are not scored for both are left out.
+
+    Returns
+    -------
+    float
+        In [-1, 1]; 0 where no question is shared. NaN where the index of a model is undefined or at the boundary on the
+        shared questions.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the matrices are invalid, or there are not exactly two rows.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> difficulty = rng.normal(size=500)
+    >>> refused, wrong = (difficulty + rng.normal(size=(2, 500)) > 0 for _ in range(2))
+    >>> round(influence_correlation(refused, wrong), 2)
+    0.14
+    """
+    r, w, s = checked_matrices(refused, wrong, scored)
+    if len(r) != 2:
+        raise ValueError(f"refused must have two rows, one a model, got {len(r)}; is it one row a question?")
+    shared = s.all(axis=0)
+    if not shared.any():
+        return 0.0
+    influence = [influence_function(r[row, shared], w[row, shared]) for row in (0, 1)]
+    if np.isnan(influence).any():
+        return math.nan
+    return float(np.asarray(np.corrcoef(influence))[0, 1])
+
+
+def _difference_deviation(
+    first: PlanningScenario, second: PlanningScenario, correlation: float
+) -> tuple[float, str | None]:
+    """Asymptotic standard deviation of the difference over the size of the difference, or why there is none."""
+    if not -1 <= correlation <= 1:
+        raise ValueError(
+            f"correlation must lie in [-1, 1], got {correlation!r}; was it taken of a pilot whose index is undefined?"
+        )
+    index_1, sigma_1, why_1 = metric_moments(first, "refusal_index", 0.0)
+    index_2, sigma_2, why_2 = metric_moments(second, "refusal_index", 0.0)
+    difference = abs(index_1 - index_2)
+    # The usual formula, in a form that does not cancel.
+    variance = (sigma_1 - sigma_2) ** 2 + 2 * (1 - correlation) * sigma_1 * sigma_2
+    why = why_1 or why_2 or ("no_difference" if difference == 0 else None) or ("no_variance" if variance <= 0 else None)
+    return (math.nan, why) if why else (math.sqrt(variance) / difference, None)
+
+
+def _power(shift: float, quantile: float) -> float:
+    """Power of a two-sided normal test whose statistic has the mean `shift` and the variance 1."""
+    return float(ndtr(shift - quantile) + ndtr(-shift - quantile))

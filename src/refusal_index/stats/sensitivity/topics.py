@@ -22,9 +22,9 @@ from scipy.special import gammaln, ndtri
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import check_same_index, unmasked
-from refusal_index.stats.bivariate_normal import upper_orthant
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import normal_quantile
