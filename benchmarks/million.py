@@ -31,8 +31,7 @@ from benchmarks.estimator import processor
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.files import take_replies, write_requests
-from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.reopened import Reopened, open_store, reopened
+from refusal_index.evaluation.plan import Reopened, open_store, prepare, reopened
 from refusal_index.evaluation.results import derive_into
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder

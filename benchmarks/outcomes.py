@@ -28,7 +28,7 @@ from benchmarks.estimator import processor
 
 from refusal_index.outcomes.schema import SCHEMA, SCHEMA_VERSION
 from refusal_index.outcomes.summary import summarise
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 
 MODELS, QUESTIONS = 16, 4326
 THRESHOLDS = {"low": 0.8, "normal": 0.4, "high": 0.0, "highest": -0.4}

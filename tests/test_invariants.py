@@ -26,7 +26,7 @@ from refusal_index.outcomes.gate_policy import Policy
 from refusal_index.outcomes.runs import ComparedRun, compared_runs
 from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.outcomes.summary import summarise, summary_document, with_confidence
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.outcomes.threshold import ThresholdOptions, find_threshold
 from refusal_index.report.tables import percent
 from refusal_index.studies import grading_sensitivity, ranking_stability

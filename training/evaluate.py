@@ -14,7 +14,7 @@ from refusal_index.almanac.runtime import Runtime
 from refusal_index.datasets import load_dataset, sample
 from refusal_index.outcomes.outcome import Grade, Outcome, Question
 from refusal_index.outcomes.sampling import draw_matrix
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.protocol import FORCED, exact_grade, load_prompt_set, read_reply
 from refusal_index.stats import ContingencyTable, frequency_refusal_index, refusal_index
 

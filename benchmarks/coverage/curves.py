@@ -14,7 +14,6 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.curves.closed_forms import rho_from_refusal_index
 from refusal_index.stats.curves.operating_point import (
     accuracy_refusal_curve,
     best_operating_point,
@@ -22,6 +21,7 @@ from refusal_index.stats.curves.operating_point import (
     gap_left,
     iso_refusal_index,
     remaining_gap,
+    rho_from_refusal_index,
     utility_at,
 )
 from refusal_index.stats.planning.sample_size import PlanningScenario

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats.planning.repeats import repeats_half_width
 from refusal_index.stats.planning.sample_size import (
     PlanningScenario,
     asymptotic_deviation,
     influence_correlation,
     questions_for_half_width,
     questions_to_tell_apart,
+    repeats_half_width,
 )
 
 Floats = NDArray[np.float64]

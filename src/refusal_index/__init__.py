@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from refusal_index.evaluation.api import confidence_scores, dry_run, evaluate, evaluate_async
     from refusal_index.evaluation.gate import gate
     from refusal_index.evaluation.presentation import compare, export, rank, study, threshold
-    from refusal_index.evaluation.run import Run, open_run
-    from refusal_index.evaluation.trainer_callback import RefusalIndexCallback
+    from refusal_index.evaluation.watch import RefusalIndexCallback
+    from refusal_index.evaluation.writing import Run, open_run
     from refusal_index.stats import (
         ConfidenceInterval,
         ContingencyTable,
@@ -54,8 +54,8 @@ _PLACES = {
     "evaluation.api": ("confidence_scores", "dry_run", "evaluate", "evaluate_async"),
     "evaluation.gate": ("gate",),
     "evaluation.presentation": ("compare", "export", "rank", "study", "threshold"),
-    "evaluation.run": ("Run", "open_run"),
-    "evaluation.trainer_callback": ("RefusalIndexCallback",),
+    "evaluation.writing": ("Run", "open_run"),
+    "evaluation.watch": ("RefusalIndexCallback",),
     "stats": ("ConfidenceInterval", "ContingencyTable", "RefusalIndexResult", "refusal_index", "refusal_index_many"),
     "version": ("__version__",),
 }

@@ -12,7 +12,7 @@ import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     PlanningScenario,
     expected_half_width,

@@ -14,7 +14,7 @@ from refusal_index.cli import console
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.presentation import Table, escape
 from refusal_index.outcomes.presentation.blocks import OBEYED
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from tests.tiers import one_fast
 
 MARKUP = ("[/a]", "x[/y]", "[bold]loud[/bold]", ":boom: [link=https://a.b]c[/link]")

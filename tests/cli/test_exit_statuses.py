@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes.run_sets import SET_VERSION
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from refusal_index.studies import study
 from refusal_index.studies.study import study_spec
 from tests.outcomes.test_run_sets import make_run

@@ -20,7 +20,7 @@ from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.gate_guards import ChangedQuestion
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from tests.tiers import others_nightly
 
 N = 500

@@ -15,7 +15,7 @@ from refusal_index.engines.engine import Begun, Opened
 from refusal_index.evaluation.progress import counting, progress_bar
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.settings import Prices
-from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, read_outcomes, write_outcomes
 from tests.tiers import others_nightly
 
 HOSTILE = {

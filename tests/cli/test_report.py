@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from refusal_index.cli import app
 from refusal_index.outcomes.folder import RunFolder
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from tests.report.making import rows
 
 

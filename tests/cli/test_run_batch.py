@@ -165,8 +165,7 @@ def test_the_folder_for_uploads_is_taken_and_said_to_be_of_no_use(command):
 
 def test_no_more_requests_are_taken_than_are_under_way(command, monkeypatch):
     from refusal_index.almanac import batch_lines
-    from refusal_index.almanac.answers import Answer
-    from refusal_index.almanac.batch_lines import AT_ONCE
+    from refusal_index.almanac.batch_lines import AT_ONCE, Answer
 
     taken, written, ahead = 0, 0, []
 

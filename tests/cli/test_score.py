@@ -12,7 +12,7 @@ import pytest
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.settings import COMPARABILITY_VERSION
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 from tests.cli.making import LOW
 
 LINES = ["refused,wrong", *["1,1"] * 71, *["1,0"] * 3, *["0,1"] * 21, *["0,0"] * 5]

@@ -11,12 +11,12 @@ import pytest
 from refusal_index.cli import console
 from refusal_index.cli.runs import show_run
 from refusal_index.evaluation.results import Missing
-from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.writing import Run
 from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.presentation.summary import summary_blocks, usage_text
 from refusal_index.outcomes.summary import Summary, Usage, summarise
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]
 HOSTILE = "[bold]x[/bold] :boom: \x1b[31mred\x9b \u202eltr\u2069 \u200b\r\n\ttab\ud800"

@@ -15,7 +15,7 @@ import refusal_index as ri
 from refusal_index.outcomes.confidence import write_confidence
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.schema import SCHEMA
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 from tests.cli.conftest import Command
 from tests.cli.test_hostile_text import HOSTILE
 from tests.outcomes.test_threshold import planted

@@ -10,7 +10,7 @@ import pytest
 
 from refusal_index.datasets import Dataset, DatasetError, load_dataset
 from refusal_index.datasets.own import questions_from
-from refusal_index.outcomes.table import OutcomeTableError, read_outcomes
+from refusal_index.outcomes.tabular import OutcomeTableError, read_outcomes
 
 RECORDS = [
     {"id": 7, "Problem": " Who? ", "gold": "B", "choices": ["Ann", "Bob"], "context": "Bob was it.", "ok": True},

@@ -13,8 +13,7 @@ from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.carrying import carry_out
-from refusal_index.evaluation.plan import Plan, prepare
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import Plan, open_store, prepare
 from refusal_index.evaluation.results import Derived, derive_into
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.outcome import Question

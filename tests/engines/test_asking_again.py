@@ -11,9 +11,8 @@ from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.settings import SettingError
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.dry_run import estimate_run
-from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.reopened import open_store
-from refusal_index.evaluation.run import Run, open_run
+from refusal_index.evaluation.plan import Plan, open_store
+from refusal_index.evaluation.writing import Run, open_run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.engines.test_run import sums
 

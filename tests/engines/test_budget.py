@@ -14,7 +14,7 @@ from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.settings import Limits, SettingError
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.writing import Run
 from refusal_index.outcomes.settings import UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Completion, Pass, Reply
 from tests.engines.fake_api import FakeApi

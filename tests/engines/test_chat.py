@@ -28,7 +28,7 @@ from refusal_index.protocol import (
     due,
     load_prompt_set,
 )
-from refusal_index.protocol.conversation import Due
+from refusal_index.protocol.procedure import Due
 from tests.engines.waves.answering import questions
 
 STOP = StopReason.STOP

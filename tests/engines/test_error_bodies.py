@@ -106,7 +106,7 @@ def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for):
 
 
 def failures(plan: Any) -> list[str]:
-    from refusal_index.evaluation.reopened import open_store
+    from refusal_index.evaluation.plan import open_store
 
     results(plan.folder)
     with open_store(plan.folder) as store:

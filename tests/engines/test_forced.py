@@ -12,11 +12,10 @@ from aiohttp import web
 
 from refusal_index.datasets.imports import FirstPass, to_outcomes
 from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.first_passes import model_name
 from refusal_index.evaluation.force import ForcePlan, force, prepare_force
-from refusal_index.evaluation.results import Derived, UnfinishedError
+from refusal_index.evaluation.results import Derived, UnfinishedError, model_name
 from refusal_index.outcomes import Grade, Question
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from refusal_index.protocol import FORCED
 from tests.engines.conftest import results
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of

@@ -11,7 +11,7 @@ from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
 from inspect_ai.model import ModelCall, ModelOutput
 
 from refusal_index.engines.failures import Kind, NoAnswerError, told
-from refusal_index.engines.inspect import task
+from refusal_index.engines.inspect import engine
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.protocol import Asked
 from refusal_index.redaction import redacted
@@ -52,8 +52,8 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
 
 
 def test_what_must_be_provided_first_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(task, "model_asked", lambda _asked: SimpleNamespace(api=SimpleNamespace(api_key_vars=[])))
-    found = task.explain(pip_dependency_error("vLLM Server", ["vllm"]), Asked.MODEL)
+    monkeypatch.setattr(engine, "model_asked", lambda _asked: SimpleNamespace(api=SimpleNamespace(api_key_vars=[])))
+    found = engine.explain(pip_dependency_error("vLLM Server", ["vllm"]), Asked.MODEL)
     assert found.kind is Kind.LASTING
     assert found.advice == "provide what it names; the same command resumes"
 

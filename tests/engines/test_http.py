@@ -20,7 +20,7 @@ from refusal_index.engines.http.engine import HttpEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation.carrying import carry_out
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store
 from refusal_index.protocol import Asked, read_logprobs
 from tests.engines.conftest import VARIANTS, PlanFor, cells
 from tests.engines.conftest import run as carried

@@ -33,7 +33,7 @@ from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import sweep
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store
 from refusal_index.evaluation.sweep import prepare_sweep
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.outcome import Question

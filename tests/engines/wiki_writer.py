@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from refusal_index.almanac.answers import ModelPool
+from refusal_index.almanac.batch_lines import ModelPool
 from refusal_index.almanac.llama import Completion
 
 THINGS = ("lighthouse", "aqueduct", "observatory", "tannery")

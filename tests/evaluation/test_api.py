@@ -16,7 +16,7 @@ import refusal_index as ri
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.engine import Begun, Event, Finished, Opened, Replied
 from refusal_index.engines.settings import SettingError
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from tests.evaluation import models

@@ -13,12 +13,10 @@ import refusal_index as ri
 from refusal_index.engines.engine import Finished, Replied
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.confidence import allowed, prepare_confidence
-from refusal_index.evaluation.confidence_evidence import Sources
-from refusal_index.evaluation.confidence_files import add_scores
+from refusal_index.evaluation.confidence import add_scores, allowed, prepare_confidence
 from refusal_index.evaluation.confidence_plan import ConfidencePlan, pending
-from refusal_index.evaluation.confidence_record import refresh_scores
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.confidence_record import Sources, refresh_scores
+from refusal_index.evaluation.plan import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, GraderKind, Pass

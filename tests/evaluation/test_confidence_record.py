@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 
 import refusal_index as ri
-from refusal_index.evaluation.confidence_files import add_scores
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.confidence import add_scores
+from refusal_index.evaluation.plan import open_store
 from refusal_index.outcomes.confidence_record import MethodRecord, read_record
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Pass

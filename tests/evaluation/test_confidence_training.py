@@ -15,9 +15,9 @@ from refusal_index.confidence import transformers_states
 from refusal_index.datasets import load_dataset
 from refusal_index.datasets.almanac import RELATIONS, entity_of
 from refusal_index.engines.settings import SettingError, Settings
-from refusal_index.evaluation import confidence_evidence
+from refusal_index.evaluation import confidence_record
 from refusal_index.evaluation.confidence import allowed, prepare_confidence
-from refusal_index.evaluation.confidence_evidence import groups_of, states_of, training_shortage
+from refusal_index.evaluation.confidence_record import groups_of, states_of, training_shortage
 from refusal_index.outcomes.confidence_summary import summarise_confidence
 from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import Message
@@ -219,7 +219,7 @@ def test_no_code_is_read_from_a_file_of_states(tmp_path, computed):
 
 def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_path):
     large = np.full((2, 1, 3), 1e5, np.float32)
-    monkeypatch.setattr(confidence_evidence, "_computed", lambda *_: large)
+    monkeypatch.setattr(confidence_record, "_computed", lambda *_: large)
     path = tmp_path / "states.npz"
     for _ in range(2):
         np.testing.assert_array_equal(states_of("hf/none", TALKS, path, ["q1", "q2"]), large)

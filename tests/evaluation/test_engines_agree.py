@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import refusal_index as ri
-from refusal_index.almanac.answers import ModelPool
+from refusal_index.almanac.batch_lines import ModelPool
 from refusal_index.almanac.batches import RequestLog
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.server import create_app, listening

@@ -15,8 +15,8 @@ from refusal_index.engines.engine import ModelError, RunFailedError
 from refusal_index.engines.failures import QUESTIONS_IN_A_ROW
 from refusal_index.engines.functions import GradingFunction, load_function
 from refusal_index.engines.settings import Settings
+from refusal_index.evaluation.plan import open_store
 from refusal_index.evaluation.regrade import prepare_regrade, regrade
-from refusal_index.evaluation.reopened import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.outcome import Question
 from tests.evaluation import models

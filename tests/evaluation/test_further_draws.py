@@ -10,11 +10,11 @@ import pytest
 
 import refusal_index as ri
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store
 from refusal_index.evaluation.writing import rebuild
 from refusal_index.exporters.results import read_folder
 from refusal_index.outcomes.summary import summarise
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 from tests.evaluation.models import LOCAL, answer
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(60)]

@@ -18,7 +18,7 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.gate import Gated, gate, gate_while_asking, read_one, variant_to_ask
 from refusal_index.evaluation.plan import Plan, prepare
-from refusal_index.evaluation.run import run_to_end
+from refusal_index.evaluation.writing import run_to_end
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.gate_policy import Policy, PolicyError, look_of
 from refusal_index.outcomes.presentation import to_text

@@ -14,7 +14,7 @@ import refusal_index as ri
 from refusal_index.datasets import load_dataset, sample
 from refusal_index.datasets.own import questions_from
 from refusal_index.engines.settings import COMPARABILITY_VERSION, SETTINGS, Settings
-from refusal_index.evaluation import checks, reopened
+from refusal_index.evaluation import checks, plan
 from refusal_index.evaluation.force import prepare_force
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.writing import ComparabilityError, rebuild
@@ -190,7 +190,7 @@ def test_a_sample_of_another_seed_is_another_run_and_a_smaller_one_lies_within()
 
 def test_the_comparability_version_is_part_of_it(monkeypatch):
     before = planned()
-    monkeypatch.setattr(reopened, "COMPARABILITY_VERSION", 2)
+    monkeypatch.setattr(plan, "COMPARABILITY_VERSION", 2)
     assert planned().folder.path != before.folder.path
 
 

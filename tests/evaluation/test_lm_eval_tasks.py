@@ -17,7 +17,7 @@ import yaml
 from refusal_index.datasets import DatasetError, load_dataset
 from refusal_index.evaluation import lm_eval_tasks
 from refusal_index.evaluation.lm_eval_tasks import FLAGS, graded, prompt, target
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 from refusal_index.protocol import load_prompt_set
 from refusal_index.protocol.prompts import PromptSetError
 from tests.cli.serving import COMMAND, serving

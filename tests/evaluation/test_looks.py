@@ -17,9 +17,8 @@ from refusal_index.engines.engine import Event, Finished, WaitingError, unwatche
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.gate import in_looks, sizes_of
-from refusal_index.evaluation.run import run_to_end
 from refusal_index.evaluation.sweep import carry_out_sweep, prepare_sweep
-from refusal_index.evaluation.writing import rebuild
+from refusal_index.evaluation.writing import rebuild, run_to_end
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import held
 from refusal_index.outcomes.stopping import Until

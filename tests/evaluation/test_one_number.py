@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.engines.inspect.task import CELLS, two_pass_metrics
+from refusal_index.engines.inspect.engine import CELLS, two_pass_metrics
 from refusal_index.outcomes.planning import scenarios_of
 from refusal_index.outcomes.runs import read_runs
 

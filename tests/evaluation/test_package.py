@@ -84,9 +84,9 @@ outcomes.settings.PriceError
 protocol.graders.GraderError
 protocol.prompts.PromptSetError
 protocol.replies.PromptLengthError
-studies.paper_figures.ModelTableError
+studies.study.ModelTableError
 studies.study.NotPossibleError
-studies.writing.WritingError
+studies.study.WritingError
 """
 """Pinned, so that one that goes or comes is seen; the reference lists them."""
 

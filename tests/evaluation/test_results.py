@@ -13,14 +13,13 @@ import refusal_index as ri
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation import results, writing
-from refusal_index.evaluation.plan import prepare
+from refusal_index.evaluation.plan import open_store, prepare
 from refusal_index.evaluation.regrade import NOT_ANSWERED, prepare_regrade, regrade
-from refusal_index.evaluation.reopened import open_store
 from refusal_index.evaluation.results import UnfinishedError, derive_into, each_asked
 from refusal_index.evaluation.writing import rebuild, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import summarise
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 from refusal_index.protocol import TWO_PASSES, Asked, Completion, GraderKind, Pass, Reply, TwoPass
 from tests.engines.conftest import derive, make_dataset
 from tests.evaluation import models

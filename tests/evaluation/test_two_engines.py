@@ -13,8 +13,7 @@ from refusal_index.engines import store
 from refusal_index.engines.asks import ask_for
 from refusal_index.engines.engine import Event, Opened
 from refusal_index.engines.settings import Settings
-from refusal_index.evaluation.plan import prepare
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store, prepare
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models

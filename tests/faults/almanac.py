@@ -17,8 +17,7 @@ from unittest.mock import patch
 from aiohttp import web
 
 from refusal_index.almanac import server
-from refusal_index.almanac.answers import ModelPool, refusal
-from refusal_index.almanac.batch_lines import BatchLine, as_line, read_lines
+from refusal_index.almanac.batch_lines import BatchLine, ModelPool, as_line, read_lines, refusal
 from refusal_index.almanac.batches import Batches, RequestLog, Status, _Results, _Run
 
 

@@ -15,7 +15,7 @@ from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.summary import REPEATS_RI, summary_blocks
 from refusal_index.outcomes.sensitivity import outcome_counts, sensitivity
 from refusal_index.outcomes.summary import Summary, summarise, summary_to_json
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import (
     METRIC_NAMES,
     ContingencyTable,

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from refusal_index.outcomes.rates import completeness, contingency_table
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 from refusal_index.stats import refusal_index
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "bixbench"

@@ -27,7 +27,7 @@ from refusal_index.outcomes.planning import (
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.comparison import CORRECTED_RI, DETERMINISTIC
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, read_runs
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     METRIC_NAMES,
     PlanningScenario,

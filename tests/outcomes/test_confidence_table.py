@@ -32,7 +32,7 @@ from refusal_index.outcomes.confidence import (
     with_scores,
     write_confidence,
 )
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 
 HOSTILE = (
     *("=1+1", "+A1", "-2", "@SUM(A1)", "'quoted", "'=1", "\t=1", "\uff1d1", "[bold]b[/a]", "\x1b[31mred", "a\x00b"),

@@ -15,7 +15,7 @@ from refusal_index.outcomes.rates import (
     forced_refusals,
     variant_groups,
 )
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 
 maybe = st.sampled_from([True, False, None])
 

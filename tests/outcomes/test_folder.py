@@ -16,7 +16,7 @@ from refusal_index.outcomes import Outcome, Question
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.folder import RUN_ID, RunFolder, default_run_name
-from refusal_index.outcomes.table import Identification, outcome_table, read_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, read_outcomes
 
 SETTINGS = {"model": "m", "variants": ("low", "high"), "generation": {"temperature": 0.0, "max_tokens": 256}}
 

@@ -24,7 +24,7 @@ from refusal_index.outcomes.gate_policy import MARGINS, Policy, PolicyError, rea
 from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.presentation.gate import guard_table
 from refusal_index.outcomes.runs import ComparedRun, compared_runs
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import (
     AtLook,
     GroupSequential,

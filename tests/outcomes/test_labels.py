@@ -12,7 +12,7 @@ import pytest
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.labels import SHEET, audit_sheet, read_labels, write_sheet
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import GraderLabels
 
 N = 300

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.sampling import draw_matrices, draw_matrix, first_draws, outcome_matrix
-from refusal_index.outcomes.table import Identification, OutcomeTableError, outcome_table
+from refusal_index.outcomes.tabular import Identification, OutcomeTableError, outcome_table
 
 CELLS = st.sampled_from([None, (False, False), (False, True), (True, False), (True, True)])
 RUNS = st.lists(st.dictionaries(st.sampled_from("abcdefgh"), CELLS, min_size=1), min_size=1, max_size=4)

@@ -29,7 +29,7 @@ from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, NOT_FINISHED
 from refusal_index.outcomes.presentation.summary import lacking, summary_table
 from refusal_index.outcomes.sensitivity import FEWEST_FAILURES, LEVEL, failures_by_refusal, missing_range
 from refusal_index.outcomes.summary import VariantSummary, is_complete, summarise, summary_to_json
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import ContingencyTable, missing_bounds
 
 CELLS = [(True, True), (True, False), (False, True), (False, False)]

@@ -8,7 +8,7 @@ import pytest
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.labels import changes_document, grade_changes
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 
 RIGHT, WRONG, REFUSED, UNKNOWN = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED
 

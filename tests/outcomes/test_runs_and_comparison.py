@@ -20,7 +20,7 @@ from refusal_index.outcomes.comparison import (
 from refusal_index.outcomes.errors import OutcomeTableError, RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.runs import differing_settings, match, read_runs, shared_variants
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 from refusal_index.stats import (
     METRIC_NAMES,
     compare_corrected,

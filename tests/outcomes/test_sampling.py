@@ -15,7 +15,7 @@ from refusal_index.outcomes.presentation.summary import summary_blocks
 from refusal_index.outcomes.runs import read_runs
 from refusal_index.outcomes.sampling import Sampling, outcome_matrix
 from refusal_index.outcomes.summary import summarise, summary_document
-from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, read_tables, write_outcomes
+from refusal_index.outcomes.tabular import OutcomeTableError, read_outcomes, read_tables, write_outcomes
 from refusal_index.stats import METRIC_NAMES, SampledTable, compare_joint, compare_metrics, metrics, rank_runs
 
 N = 400

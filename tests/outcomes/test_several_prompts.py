@@ -16,7 +16,7 @@ from refusal_index.outcomes.draws import LARGE_SPREAD, PooledSummary
 from refusal_index.outcomes.presentation.summary import spread_sentence
 from refusal_index.outcomes.schema import SCHEMA
 from refusal_index.outcomes.summary import Summary, summarise, summary_to_json
-from refusal_index.report.cautions import spoilers
+from refusal_index.report.headline import spoilers
 from refusal_index.stats import Estimate, HomogeneityTest, joint_refusal_index
 
 BEYOND_CHANCE = HomogeneityTest(40.0, 3.0, 1e-8, "ok", None)

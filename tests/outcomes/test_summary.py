@@ -13,7 +13,7 @@ from refusal_index.outcomes.cautions import FORCED_REFUSAL_LIMIT
 from refusal_index.outcomes.rates import MISSING_LIMIT
 from refusal_index.outcomes.settings import Price, Prices
 from refusal_index.outcomes.summary import Summary, Usage, VariantSummary, summarise, summary_to_json
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import METRIC_NAMES, ContingencyTable, metrics
 
 RIGHT, WRONG = Outcome(False, False), Outcome(False, True)

@@ -18,7 +18,7 @@ from tests.tiers import dear_examples
 
 from refusal_index.outcomes import Grade, Outcome, Question, files
 from refusal_index.outcomes.errors import NotWrittenError
-from refusal_index.outcomes.table import (
+from refusal_index.outcomes.tabular import (
     SCHEMA,
     SCHEMA_VERSION,
     Identification,

@@ -21,7 +21,7 @@ from refusal_index.outcomes.presentation import to_text
 from refusal_index.outcomes.runs import ComparedRun, compared_runs, read_runs
 from refusal_index.outcomes.schema import OPTIONAL, SCHEMA
 from refusal_index.outcomes.scored_answers import ScoredAnswers, rule_of, scored_answers
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 from refusal_index.outcomes.threshold import BOUND_LEVEL, CUTS, Threshold, ThresholdOptions, find_threshold
 from refusal_index.stats import (
     ContingencyTable,

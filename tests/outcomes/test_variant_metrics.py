@@ -13,7 +13,7 @@ from refusal_index.outcomes.presentation.summary import summary_table
 from refusal_index.outcomes.runs import read_runs
 from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
 from refusal_index.outcomes.summary import Summary, VariantSummary, summarise
-from refusal_index.outcomes.table import Identification, outcome_table, write_outcomes
+from refusal_index.outcomes.tabular import Identification, outcome_table, write_outcomes
 
 UNASKED = Outcome(True, None, Grade.REFUSED, unscored_reason=FORCED_NOT_ASKED)
 SETTLED = Outcome(True, True, Grade.REFUSED, Grade.INCORRECT)  # there is no right answer, and so nothing was asked

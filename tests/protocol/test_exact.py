@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
-from refusal_index.protocol.exact import FOLDED, NUMBER, WORD, _quantity, _words, exact_grade, normalise
+from refusal_index.protocol.grading import FOLDED, NUMBER, WORD, _quantity, _words, exact_grade, normalise
 
 
 def grade(gold: str, prediction: str, *aliases: str) -> Grade:

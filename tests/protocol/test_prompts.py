@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from refusal_index.protocol.exact import normalise
+from refusal_index.protocol.grading import normalise
 from refusal_index.protocol.prompts import FORCED, UNANSWERED, PromptSet, PromptSetError, load_prompt_set
 
 QUESTION_WORDS = {"did", "in", "is", "of", "the", "was", "what", "which", "who", "year"}

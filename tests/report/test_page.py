@@ -15,7 +15,7 @@ import pytest
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import Usage, summarise, summary_to_json
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from refusal_index.report import folder_runs, is_report, read_report_runs, runs, write_report
 from refusal_index.report.figures import mosaics, plane
 from refusal_index.report.page import _asset

@@ -13,8 +13,7 @@ from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.panel import TESTED, PanelOfSteps, panels_of, steps_of_trainings
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.report import ReportRun, write_report
-from refusal_index.report.panel import Chart, panel_views, vertical
-from refusal_index.report.panel_words import details, headline
+from refusal_index.report.panel import Chart, details, headline, panel_views, vertical
 from refusal_index.stats import Estimate
 from tests.report.making import HOSTILE, report_run, rows
 

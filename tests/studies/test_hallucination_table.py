@@ -15,8 +15,7 @@ from refusal_index.stats import refusal_index
 from refusal_index.studies import hallucination_table
 from refusal_index.studies.hallucination_table import with_agreement
 from refusal_index.studies.scores import run_index
-from refusal_index.studies.study import NotPossibleError, StudyOptions
-from refusal_index.studies.writing import tex_text
+from refusal_index.studies.study import NotPossibleError, StudyOptions, tex_text
 
 OPTIONS = StudyOptions()
 DATASETS = ("precise_wiki", "faitheval_counterfactual", "faitheval_inconsistent", "faitheval_unanswerable")

@@ -15,8 +15,7 @@ from tests.studies.scores_made import in_folder, record
 
 from refusal_index.studies import operating_point, style
 from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, study_spec, study_specs
-from refusal_index.studies.writing import few_notes
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, few_notes, study_spec, study_specs
 
 VARIANTS = ("low", "normal", "high")
 STATED = {"prompts": {"targets": dict(zip(VARIANTS, (0.0, 0.5, 0.75), strict=True))}}

@@ -12,9 +12,8 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.summary import Usage, summarise, summary_to_json
 from refusal_index.report import read_report_runs
 from refusal_index.studies import cost_table, hallucination_table, index_and_accuracy, index_and_size, results_table
-from refusal_index.studies.paper_figures import paper_context
 from refusal_index.studies.scores import chosen_runs, display_names
-from refusal_index.studies.study import StudyOptions
+from refusal_index.studies.study import StudyOptions, paper_context
 
 OPTIONS = StudyOptions()
 

@@ -9,15 +9,15 @@ from scipy.stats import linregress
 from tests.studies.made import made_run
 
 from refusal_index.studies import index_and_accuracy
-from refusal_index.studies.paper_figures import (
+from refusal_index.studies.study import (
     ModelTableError,
+    StudyOptions,
     family_of,
     find_model,
     known_models,
     paper_context,
     paper_rows,
 )
-from refusal_index.studies.study import StudyOptions
 
 ROWS = paper_rows()
 

@@ -15,7 +15,7 @@ from tests.studies.scores_made import with_scores
 
 from refusal_index.outcomes import Grade, Outcome, Question
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 from refusal_index.stats import best_refusal_rate, utility_threshold
 from refusal_index.studies.response_to_penalty import make, printed, targets_of
 from refusal_index.studies.study import NotPossibleError, StudyOptions

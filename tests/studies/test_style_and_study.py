@@ -12,7 +12,7 @@ from matplotlib.text import Annotation
 from tests.studies.made import HOSTILE
 
 from refusal_index.studies import style
-from refusal_index.studies.point_labels import label_points
+from refusal_index.studies.scatter import label_points
 from refusal_index.studies.study import Study
 
 

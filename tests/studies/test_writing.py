@@ -12,9 +12,10 @@ import pytest
 from tests.studies.made import HOSTILE, made_run
 
 from refusal_index.studies import results_table
-from refusal_index.studies.study import Study, StudyOptions
-from refusal_index.studies.writing import (
+from refusal_index.studies.study import (
     LONGEST,
+    Study,
+    StudyOptions,
     WritingError,
     csv_text,
     escaped,

@@ -22,12 +22,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-from refusal_index.almanac.answers import Answer, ModelPool, answer
 from refusal_index.almanac.batch_lines import (
     AT_ONCE,
     ENDPOINT,
+    Answer,
     BatchLine,
     Checked,
+    ModelPool,
+    answer,
     check_lines,
     in_order,
     read_lines,

@@ -22,7 +22,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from refusal_index.almanac import ALMANAC
-from refusal_index.almanac.answers import Answer, ModelPool, ask, error_answer, new_identity, refusal, reply_body
+from refusal_index.almanac.batch_lines import Answer, ModelPool, ask, error_answer, new_identity, refusal, reply_body
 from refusal_index.almanac.batches import (
     MAX_FILE_SIZE,
     Batch,

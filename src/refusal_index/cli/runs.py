@@ -27,9 +27,8 @@ from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.plan import Plan
 from refusal_index.evaluation.presentation import dry_run_blocks, dry_run_document, set_blocks
 from refusal_index.evaluation.progress import counting, progress_bar
-from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.sweep import CellResult, Sweep, carry_out_sweep
-from refusal_index.evaluation.writing import DISAGREEMENTS
+from refusal_index.evaluation.writing import DISAGREEMENTS, Run
 from refusal_index.outcomes.files import held
 from refusal_index.outcomes.run_sets import SUMMARY
 

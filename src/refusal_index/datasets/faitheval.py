@@ -20,10 +20,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError, GraderName
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.own import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.settings import Row, read_content
 

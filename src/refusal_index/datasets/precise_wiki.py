@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
-from refusal_index.datasets.own import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.settings import Row, Source, present_columns, read_content

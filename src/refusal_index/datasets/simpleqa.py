@@ -12,10 +12,9 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 
-from refusal_index.datasets.columns import check_columns
 from refusal_index.datasets.dataset import Dataset, DatasetError
 from refusal_index.datasets.download import fetched
-from refusal_index.datasets.own import build_questions, question_rows
+from refusal_index.datasets.own import build_questions, check_columns, question_rows
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import sha256_of
 from refusal_index.outcomes.settings import Row, read_content

@@ -14,7 +14,7 @@ from refusal_index.datasets.imports import (
     detected_format,
     read_first_passes,
 )
-from refusal_index.datasets.imports.reader import INSPECT
+from refusal_index.datasets.imports.known import INSPECT
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.imports.two_files import with_forced
 from refusal_index.outcomes.errors import suggestion

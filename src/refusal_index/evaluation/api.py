@@ -18,7 +18,7 @@ from refusal_index.evaluation.dry_run import RunEstimate, estimate_run
 from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.progress import progress_bar
-from refusal_index.evaluation.run import Run, open_run, run_to_end
+from refusal_index.evaluation.writing import Run, open_run, run_to_end
 from refusal_index.outcomes.errors import checked_path
 from refusal_index.outcomes.folder import RunFolder
 

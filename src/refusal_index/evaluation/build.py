@@ -30,7 +30,7 @@ from refusal_index.engines.registry import BATCH, check_engines_own, check_sends
 from refusal_index.engines.settings import Decoding, Sending, SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.wave import refuse_in_flight
-from refusal_index.evaluation.reopened import versions
+from refusal_index.evaluation.plan import versions
 from refusal_index.outcomes.folder import RunFolder
 
 BUILD_VERSION = 1

@@ -34,12 +34,10 @@ from refusal_index.engines.settings import FORGET, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves.spool import refuse_left
 from refusal_index.engines.waves.wave import journal_of, refuse_in_flight
-from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import Plan, open_store
 from refusal_index.evaluation.results import UnfinishedError
-from refusal_index.evaluation.run import Run, run_to_end
 from refusal_index.evaluation.tracking import tracked
-from refusal_index.evaluation.writing import write_results
+from refusal_index.evaluation.writing import Run, run_to_end, write_results
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.stopping import STOPPED, UNTIL
 from refusal_index.protocol import Conversation

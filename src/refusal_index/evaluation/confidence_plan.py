@@ -23,7 +23,7 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.wave import refuse_in_flight
 from refusal_index.evaluation.carrying import Wave, ask_waves
-from refusal_index.evaluation.confidence_evidence import (
+from refusal_index.evaluation.confidence_record import (
     DRAWN_AGAIN,
     OWN,
     Sources,
@@ -33,9 +33,9 @@ from refusal_index.evaluation.confidence_evidence import (
     states_of,
     training_shortage,
 )
-from refusal_index.evaluation.confidence_evidence import FILE as STATES
+from refusal_index.evaluation.confidence_record import FILE as STATES
 from refusal_index.evaluation.dry_run import request_tokens
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import open_store
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.files import check_folder
 from refusal_index.outcomes.folder import RunFolder

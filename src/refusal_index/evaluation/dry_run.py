@@ -18,8 +18,7 @@ from refusal_index.engines.asks import ask_for, completed
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.registry import BATCH
 from refusal_index.engines.store import ReplyStore
-from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.reopened import open_store
+from refusal_index.evaluation.plan import Plan, open_store
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.settings import MILLION, UNPRICED, Price, Prices
 from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due

@@ -16,12 +16,10 @@ from refusal_index.engines.registry import FILES
 from refusal_index.engines.settings import SettingError, unknown
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import FORMATS, Format, format_of, is_singly, written
-from refusal_index.engines.waves.spool import Spool, Trouble, refuse_left
-from refusal_index.engines.waves.taking import Taken, Watch, is_without_lines, take
+from refusal_index.engines.waves.spool import Spool, Taken, Trouble, Watch, is_without_lines, refuse_left, take
 from refusal_index.engines.waves.wave import Pending, in_flight, refuse_in_flight, told_in_flight, wave
-from refusal_index.evaluation.reopened import Reopened, open_store
-from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.writing import write_results
+from refusal_index.evaluation.plan import Reopened, open_store
+from refusal_index.evaluation.writing import Run, write_results
 from refusal_index.outcomes.files import replacing
 
 

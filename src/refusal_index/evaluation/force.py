@@ -20,13 +20,12 @@ from refusal_index.engines.first_passes import Imported, import_file
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.checks import check_name, check_sending, function_sources, grader_of, placement_of
-from refusal_index.evaluation.first_passes import first_pass_table, mixture
-from refusal_index.evaluation.plan import RUNS, Plan
-from refusal_index.evaluation.reopened import about, identity
-from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.plan import RUNS, Plan, about, identity
+from refusal_index.evaluation.results import first_pass_table, mixture
+from refusal_index.evaluation.writing import Run
 from refusal_index.outcomes.cautions import Caution
 from refusal_index.outcomes.folder import RunFolder, default_run_name
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from refusal_index.protocol import (
     FORCED,
     ForcedPass,

@@ -22,10 +22,9 @@ from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Event, Finished, Progress, RunFailedError, unwatched
 from refusal_index.engines.settings import SettingError
 from refusal_index.evaluation.carrying import OpenRun, carry_out, opened
-from refusal_index.evaluation.plan import Plan
-from refusal_index.evaluation.reopened import open_store
-from refusal_index.evaluation.run import Run
-from refusal_index.exporters.hf_eval_results import to_junit, to_markdown
+from refusal_index.evaluation.plan import Plan, open_store
+from refusal_index.evaluation.writing import Run
+from refusal_index.exporters.gate_files import to_junit, to_markdown
 from refusal_index.outcomes.draws import CORRECTED
 from refusal_index.outcomes.errors import NotWrittenError, OutcomeTableError, RunFolderError, checked_path, listed
 from refusal_index.outcomes.files import write_atomically

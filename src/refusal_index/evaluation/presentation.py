@@ -14,8 +14,8 @@ from refusal_index.engines.registry import BATCH, FILES
 from refusal_index.engines.settings import SettingError, unknown
 from refusal_index.evaluation.display import used_blocks
 from refusal_index.evaluation.dry_run import RunEstimate, counts_exactly
-from refusal_index.evaluation.run import Run
 from refusal_index.evaluation.sweep import CellResult, index_of
+from refusal_index.evaluation.writing import Run
 from refusal_index.exporters.registry import export_runs
 from refusal_index.outcomes.comparison import CompareOptions
 from refusal_index.outcomes.comparison_results import RankedRuns, TwoRuns, compare_two, rank_all

@@ -17,11 +17,9 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.checks import check_name, check_sending, grader_of
-from refusal_index.evaluation.plan import RUNS, Plan
-from refusal_index.evaluation.reopened import comparability_version, grader_identity, open_store
+from refusal_index.evaluation.plan import RUNS, Plan, comparability_version, grader_identity, open_store
 from refusal_index.evaluation.results import STILL_TO_COME, UnfinishedError, derive_into, each_asked, procedure_of
-from refusal_index.evaluation.run import Run
-from refusal_index.evaluation.writing import BEFORE
+from refusal_index.evaluation.writing import BEFORE, Run
 from refusal_index.outcomes.files import replacing
 from refusal_index.outcomes.folder import RunFolder, default_run_name
 from refusal_index.outcomes.outcome import Question

@@ -38,9 +38,8 @@ from refusal_index.evaluation.carrying import (
     waits_for_batches,
 )
 from refusal_index.evaluation.gate import bring_to_end
-from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
-from refusal_index.evaluation.reopened import open_store
-from refusal_index.evaluation.run import Run
+from refusal_index.evaluation.plan import RUNS, Plan, load_questions, open_store, prepare
+from refusal_index.evaluation.writing import Run
 from refusal_index.outcomes.errors import RunFolderError, shortened, suggestion
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, set_document

@@ -9,7 +9,7 @@ import polars as pl
 
 from refusal_index.exporters.results import ExportedRun
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.table import defused
+from refusal_index.outcomes.tabular import defused
 
 COLUMNS = {
     "run": pl.String(),

@@ -2,7 +2,7 @@
 
 The three records are exported here and need nothing but the standard library. The rest is imported by module:
 
-- `refusal_index.outcomes.table`: the outcome table, read from and written to Parquet, CSV and JSON Lines;
+- `refusal_index.outcomes.tabular`: the outcome table, read from and written to Parquet, CSV and JSON Lines;
 - `refusal_index.outcomes.rates`: from the table to a 2x2 contingency table and its completeness;
 - `refusal_index.outcomes.summary`: every metric of every prompt variant, with warnings;
 - `refusal_index.outcomes.folder`: the folder of a run.

@@ -34,7 +34,7 @@ from refusal_index.stats import (
     refusal_index,
 )
 from refusal_index.stats.baseline import Weights
-from refusal_index.stats.sampled_table import tables_of_rows
+from refusal_index.stats.design import tables_of_rows
 
 Difference = MetricDifference | JointDifference | CorrectedDifference
 

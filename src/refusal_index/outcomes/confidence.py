@@ -23,7 +23,7 @@ from refusal_index.outcomes.errors import OutcomeTableError, listed, shortened
 from refusal_index.outcomes.files import read_plain, write_atomically
 from refusal_index.outcomes.schema import OPTIONAL
 from refusal_index.outcomes.settings import file_format
-from refusal_index.outcomes.table import defused
+from refusal_index.outcomes.tabular import defused
 
 CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {

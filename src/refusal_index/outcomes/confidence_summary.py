@@ -37,7 +37,7 @@ from refusal_index.stats import (
     value_at_target,
 )
 from refusal_index.stats.calibration.auroc import auroc_influence
-from refusal_index.stats.comparison.metric_influence import difference_error
+from refusal_index.stats.comparison.pair import difference_error
 from refusal_index.stats.estimate import Estimated, reasons_of
 from refusal_index.stats.intervals import normal_interval
 

@@ -33,10 +33,10 @@ from refusal_index.outcomes.files import (
 from refusal_index.outcomes.rates import completeness
 from refusal_index.outcomes.run_sets import set_members
 from refusal_index.outcomes.sampling import OWN_COLUMNS, Sampling, first_draws, further_draws
+from refusal_index.outcomes.schema import check_complete, check_types
 from refusal_index.outcomes.settings import as_json, cannot_be_read, default_run_name, refuse_other_settings
-from refusal_index.outcomes.shape import check_complete, check_types
 from refusal_index.outcomes.stopping import Stop
-from refusal_index.outcomes.table import OutcomeTableError, read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import OutcomeTableError, read_outcomes, write_outcomes
 from refusal_index.redaction import redacted
 
 __all__ = ["RUN_FORMAT", "RunFolder", "RunFolderError", "default_run_name", "run_around"]

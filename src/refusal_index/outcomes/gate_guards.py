@@ -33,10 +33,9 @@ from refusal_index.stats import (
     refusal_index,
 )
 from refusal_index.stats.baseline import DEFAULT_PAYOFFS, Payoffs, checked_payoffs, rate_or_score, ratio_weights
-from refusal_index.stats.design import effective_number
-from refusal_index.stats.draws.difference import influence_range
+from refusal_index.stats.design import AnyTable, effective_number
+from refusal_index.stats.draws.noise import influence_range
 from refusal_index.stats.non_inferiority import Guard, constant_interval, pvalue_of_none
-from refusal_index.stats.sampled_table import AnyTable
 
 Interval = Callable[[float], ConfidenceInterval]
 

@@ -24,8 +24,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.rates import contingency_table, variant_groups
 from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.schema import GRADES, GROUP, KEY
-from refusal_index.outcomes.table import defused, undo_defused
-from refusal_index.outcomes.tabular import TextTable, read_text
+from refusal_index.outcomes.tabular import TextTable, defused, read_text, undo_defused
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
@@ -314,7 +313,7 @@ def grade_changes(before: pl.DataFrame, now: pl.DataFrame | pl.LazyFrame) -> Gra
       left out.
 
     >>> from refusal_index.outcomes import Grade, Outcome, Question
-    >>> from refusal_index.outcomes.table import Identification, outcome_table
+    >>> from refusal_index.outcomes.tabular import Identification, outcome_table
     >>> asked, question = Identification("m", "d", "normal"), Question("q1", "Capital of France?", "Paris")
     >>> before = outcome_table([(asked, question, Outcome(False, True, Grade.INCORRECT))])
     >>> now = outcome_table([(asked, question, Outcome(False, False, Grade.CORRECT))])

@@ -27,11 +27,10 @@ from refusal_index.outcomes.errors import OutcomeTableError, shortened
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade
 from refusal_index.outcomes.sampling import sampled_table
 from refusal_index.outcomes.schema import GRADES, GROUP, SCHEMA
-from refusal_index.outcomes.table import read_outcomes
-from refusal_index.outcomes.tabular import TextTable, read_text
+from refusal_index.outcomes.tabular import TextTable, read_outcomes, read_text
 from refusal_index.stats import ContingencyTable, Estimate, metrics, tetrachoric
 from refusal_index.stats.baseline import Payoffs
-from refusal_index.stats.sampled_table import AnyTable
+from refusal_index.stats.design import AnyTable
 
 FIRST_PASS = ("correct_rate", "correct_given_attempted")
 COLUMNS = ("model", "dataset", *FIRST_PASS, "refusal_rate", "forced_accuracy", "n")

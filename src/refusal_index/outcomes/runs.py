@@ -16,7 +16,7 @@ from refusal_index.outcomes.folder import Asked, RunFolder
 from refusal_index.outcomes.rates import variant_groups
 from refusal_index.outcomes.run_sets import member_of_set, set_members
 from refusal_index.outcomes.sampling import OWN_COLUMNS, OutcomeMatrix, Sampling, outcome_matrix
-from refusal_index.outcomes.table import read_outcomes
+from refusal_index.outcomes.tabular import read_outcomes
 
 NEARLY_ALL = 0.9
 """Share of the questions of the largest of several runs that all of them must have to be cut down to."""

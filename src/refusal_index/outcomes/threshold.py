@@ -18,7 +18,7 @@ from refusal_index.outcomes.presentation.blocks import worded
 from refusal_index.outcomes.presentation.threshold import threshold_blocks
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.scored_answers import ScoredAnswers, rule_of, scored_answers, virtual_run
-from refusal_index.outcomes.table import write_outcomes
+from refusal_index.outcomes.tabular import write_outcomes
 from refusal_index.stats import RiskThreshold, UtilityThreshold, risk_controlling_threshold, utility_threshold
 
 BOUND_LEVEL = 0.9

@@ -1,32 +1,27 @@
 """The two-pass procedure as pure functions: prompts, reading a reply, grading rules. No client, no file, no clock."""
 
-from refusal_index.protocol.conversation import (
-    ASKED_AGAIN,
-    Conversation,
-    Due,
-    Probing,
-    due,
-    finished,
-    finished_draws,
-    kept_unscored,
-    outcomes,
-    request_seed,
-    so_far,
-    taken,
-)
-from refusal_index.protocol.exact import exact_grade
-from refusal_index.protocol.exact import same as same_answer
 from refusal_index.protocol.graders import GraderError, GraderKind, check_gradable, grade_by_rule
-from refusal_index.protocol.grading import grader_prompt, grader_prompt_hash, no_gold_prompt_hash, parse_grade
+from refusal_index.protocol.grading import (
+    exact_grade,
+    grader_prompt,
+    grader_prompt_hash,
+    no_gold_prompt_hash,
+    parse_grade,
+)
+from refusal_index.protocol.grading import same as same_answer
 from refusal_index.protocol.procedure import (
+    ASKED_AGAIN,
     REFUSAL,
     TWO_PASSES,
     Asked,
     Completion,
+    Conversation,
+    Due,
     ForcedPass,
     Message,
     Pass,
     Placement,
+    Probing,
     Procedure,
     Protocol,
     Regrading,
@@ -34,8 +29,16 @@ from refusal_index.protocol.procedure import (
     Request,
     Step,
     TwoPass,
+    due,
+    finished,
+    finished_draws,
+    kept_unscored,
     next_request,
     next_step,
+    outcomes,
+    request_seed,
+    so_far,
+    taken,
     verdict_of,
 )
 from refusal_index.protocol.prompts import FORCED, PromptSet, PromptSetError, load_prompt_set, prompt_set_names

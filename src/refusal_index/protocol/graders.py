@@ -15,7 +15,7 @@ from enum import StrEnum
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.outcome import LETTERS, Grade, Question
 from refusal_index.outcomes.patterns import matches
-from refusal_index.protocol.exact import declines, exact_grade, same
+from refusal_index.protocol.grading import declines, exact_grade, same
 from refusal_index.protocol.replies import DECORATION
 
 LABEL = re.compile(  # what repeats gives nothing back: a megabyte of brackets would take hours

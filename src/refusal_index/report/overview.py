@@ -13,10 +13,9 @@ from refusal_index.outcomes.comparison import CompareOptions, compare_pair, rank
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.presentation.blocks import listed, worded
 from refusal_index.outcomes.runs import ComparedRun, Match, differing_settings
-from refusal_index.report.cautions import GRAVE
 from refusal_index.report.confidence import ConfidenceView, confidence_view
 from refusal_index.report.figures import Mosaic, Plane, mosaics, plane
-from refusal_index.report.headline import Headline, finding, headline, paper_indices, verdict
+from refusal_index.report.headline import GRAVE, Headline, finding, headline, paper_indices, verdict
 from refusal_index.report.runs import Fact, Prompt, ReportRun, facts, prompts
 from refusal_index.report.tables import (
     CompletenessRow,

@@ -9,29 +9,25 @@ from refusal_index.stats.baseline import (
     weighted_score,
 )
 from refusal_index.stats.calibration.against_refusals import (
+    AurcResult,
     RefusalComparison,
+    RejectionRatioResult,
     ScoreDifference,
+    aurc,
     compare_with_refusals,
+    empirical_accuracy_refusal_curve,
+    prediction_rejection_ratio,
+    risk_coverage_curve,
 )
 from refusal_index.stats.calibration.auroc import AurocResult, auroc
 from refusal_index.stats.calibration.reliability import (
     BrierResult,
     CalibrationErrorResult,
     ReliabilityBin,
+    SmoothCalibrationError,
     brier_score,
     expected_calibration_error,
     reliability_table,
-)
-from refusal_index.stats.calibration.risk_coverage import (
-    AurcResult,
-    RejectionRatioResult,
-    aurc,
-    empirical_accuracy_refusal_curve,
-    prediction_rejection_ratio,
-    risk_coverage_curve,
-)
-from refusal_index.stats.calibration.rms_calibration import (
-    SmoothCalibrationError,
     rms_calibration_error,
     smooth_calibration_error,
 )
@@ -55,18 +51,24 @@ from refusal_index.stats.comparison.joint import (
     joint_refusal_index,
     rank_joint,
 )
-from refusal_index.stats.comparison.metric_influence import metric_influence
-from refusal_index.stats.comparison.pair import Comparison, MetricDifference, compare_metrics
-from refusal_index.stats.comparison.pairwise import compact_letters, holm
+from refusal_index.stats.comparison.pair import (
+    Comparison,
+    EqualIndexTest,
+    MetricDifference,
+    compare_metrics,
+    equal_index_test,
+    metric_influence,
+)
 from refusal_index.stats.comparison.ranking import (
     Adjustment,
     BoundaryPair,
     PairwiseDifference,
     RankedRun,
     Ranking,
+    compact_letters,
+    holm,
     rank_runs,
 )
-from refusal_index.stats.comparison.sparse import EqualIndexTest, equal_index_test
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.copulas.families import (
     COPULA_NAMES,
@@ -77,9 +79,18 @@ from refusal_index.stats.copulas.families import (
 )
 from refusal_index.stats.copulas.fit import CopulaComparison, CopulaFit, copula_win_rates, fit_copula, fit_copulas
 from refusal_index.stats.copulas.shared import CopulaTestResult, copula_test, copula_tests
-from refusal_index.stats.curves.closed_forms import (
+from refusal_index.stats.curves.operating_point import (
+    AccuracyRefusalCurve,
+    ConfidenceBand,
+    OperatingPoint,
     abstention_metrics,
     accuracy_refusal_area,
+    accuracy_refusal_curve,
+    best_operating_point,
+    best_refusal_rate,
+    correct_rate_at,
+    iso_refusal_index,
+    iso_score,
     latent_aurc,
     latent_auroc,
     latent_excess_aurc,
@@ -87,45 +98,31 @@ from refusal_index.stats.curves.closed_forms import (
     penalty_from_confidence,
     rho_from_refusal_index,
     utility,
-)
-from refusal_index.stats.curves.operating_point import (
-    AccuracyRefusalCurve,
-    ConfidenceBand,
-    OperatingPoint,
-    accuracy_refusal_curve,
-    best_operating_point,
-    best_refusal_rate,
-    correct_rate_at,
-    iso_refusal_index,
-    iso_score,
     utility_at,
 )
 from refusal_index.stats.curves.penalty_response import PenaltyPoint, PenaltyResponse, response_to_penalty
-from refusal_index.stats.design import SamplingDesign, clustered_covariance
-from refusal_index.stats.draws.difference import CorrectedDifference, compare_corrected, rank_corrected
+from refusal_index.stats.design import SampledTable, SamplingDesign, clustered_covariance
 from refusal_index.stats.draws.frequencies import MidRankSpearman, mid_rank_spearman
 from refusal_index.stats.draws.noise import (
+    CorrectedDifference,
     CorrectedRefusalIndexResult,
     attenuated_refusal_index,
+    compare_corrected,
     corrected_refusal_index,
     deterministic_refusal_index,
     joint_corrected_refusal_index,
+    rank_corrected,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
-from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.influence import influence_function
-from refusal_index.stats.intervals import IntervalMethod
+from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
 from refusal_index.stats.matrices import checked_matrices
-from refusal_index.stats.planning.repeats import (
-    RepeatPlan,
-    repeats_half_width,
-    split_budget,
-)
 from refusal_index.stats.planning.sample_size import (
     PlanningScenario,
     PowerPlan,
+    RepeatPlan,
     SamplePlan,
     asymptotic_deviation,
     expected_half_width,
@@ -135,8 +132,9 @@ from refusal_index.stats.planning.sample_size import (
     questions_for_half_width,
     questions_over_interval,
     questions_to_tell_apart,
+    repeats_half_width,
+    split_budget,
 )
-from refusal_index.stats.sampled_table import SampledTable
 from refusal_index.stats.sensitivity.misgrading import (
     GraderLabels,
     GraderRates,

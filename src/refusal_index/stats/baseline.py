@@ -23,11 +23,9 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import check_same_index, unmasked
-from refusal_index.stats.design import ONE_CLUSTER
+from refusal_index.stats.design import ONE_CLUSTER, AnyTable, Counts, SampledTable
 from refusal_index.stats.estimate import Estimate
-from refusal_index.stats.index import refusal_index
-from refusal_index.stats.intervals import normal_quantile, proportion, ratio
-from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
+from refusal_index.stats.intervals import normal_quantile, proportion, ratio, refusal_index
 
 METRIC_NAMES = (
     "correct_rate",

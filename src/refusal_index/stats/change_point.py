@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from refusal_index.stats._ops import FloatArray
-from refusal_index.stats.comparison.metric_influence import ROUNDING
+from refusal_index.stats.comparison.pair import ROUNDING
 from refusal_index.stats.influence import symmetric_root
 
 

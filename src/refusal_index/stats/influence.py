@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 
 from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
+from refusal_index.stats.design import AnyTable, Counts, SampledTable
 from refusal_index.stats.estimator import log_kernel, tetrachoric_of_counts
-from refusal_index.stats.sampled_table import AnyTable, Counts, SampledTable
 
 
 def spearman(rho: float) -> float:

@@ -30,7 +30,7 @@ from typing import Literal
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from refusal_index.stats.comparison.pairwise import holm
+from refusal_index.stats.comparison.ranking import holm
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
 from refusal_index.stats.sequential.designs import AtLook
 

@@ -48,7 +48,7 @@ from refusal_index.stats.baseline import (
     ratio_weights,
 )
 from refusal_index.stats.change_point import JointErrors, Split, changes, drawn_errors, largest_of, pvalue_within
-from refusal_index.stats.comparison.metric_influence import (
+from refusal_index.stats.comparison.pair import (
     PointEstimate,
     checked_metric,
     fewest_degrees_of_freedom,
@@ -56,11 +56,10 @@ from refusal_index.stats.comparison.metric_influence import (
     scaled_influence,
     without_clusters,
 )
-from refusal_index.stats.design import SamplingDesign
+from refusal_index.stats.design import AnyTable, SampledTable, SamplingDesign, tables_of_rows
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
 from refusal_index.stats.matrices import cell_codes, checked_matrices
-from refusal_index.stats.sampled_table import AnyTable, SampledTable, tables_of_rows
 
 RESAMPLES = 10_000
 ADDED = 0.5

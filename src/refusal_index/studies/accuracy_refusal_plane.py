@@ -19,7 +19,6 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import Estimate, iso_refusal_index, iso_score
 from refusal_index.stats.curves.operating_point import ScoreName
 from refusal_index.studies import style
-from refusal_index.studies.paper_figures import paper_context
 from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
@@ -31,7 +30,7 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
+from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, paper_context, with_interval
 
 PLANE_SCHEMA = {
     **dict.fromkeys(("kind", "panel", "model", "variant"), pl.String),

@@ -30,7 +30,7 @@ from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.settings import is_deterministic
 from refusal_index.stats import Estimate, auroc, expected_calibration_error, refusal_index, reliability_table
 from refusal_index.stats.calibration.auroc import roc_counts
-from refusal_index.stats.calibration.rms_calibration import calibration_error_interval
+from refusal_index.stats.calibration.reliability import calibration_error_interval
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 from refusal_index.studies import style
 from refusal_index.studies.scores import (

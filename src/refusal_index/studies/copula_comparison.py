@@ -17,7 +17,7 @@ from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import outcome_matrix
 from refusal_index.studies import style
-from refusal_index.studies.point_labels import label_points
+from refusal_index.studies.scatter import label_points
 from refusal_index.studies.scores import chosen_runs, defined_tables, display_names
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number
 

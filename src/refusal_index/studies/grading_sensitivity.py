@@ -19,7 +19,7 @@ from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.sensitivity import outcome_counts
 from refusal_index.studies import style
-from refusal_index.studies.point_labels import label_points
+from refusal_index.studies.scatter import label_points
 from refusal_index.studies.scores import chosen_runs, defined_tables, level_text, reference_variant
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number, with_interval
 

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
-from refusal_index.studies.paper_figures import PAPER, RUN, family_of, known_models, name_in_tables, paper_context
+from refusal_index.stats.stability.agreement import disattenuated_correlation
 from refusal_index.studies.sampling_error import (
     RESAMPLES,
     RunErrors,
@@ -45,7 +44,20 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
+from refusal_index.studies.study import (
+    PAPER,
+    RUN,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    family_of,
+    known_models,
+    listed,
+    name_in_tables,
+    number,
+    paper_context,
+    with_interval,
+)
 
 NAME = "index_and_accuracy"
 TITLE = "Refusal Index, accuracy and refusal rate"

@@ -11,17 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.sampling_noise import disattenuated_correlation
+from refusal_index.stats.stability.agreement import disattenuated_correlation
 from refusal_index.studies import style
-from refusal_index.studies.paper_figures import (
-    PAPER,
-    RUN,
-    family_of,
-    find_model,
-    known_models,
-    name_in_tables,
-    paper_context,
-)
 from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
 from refusal_index.studies.scatter import (
     HEADLINE,
@@ -44,7 +35,21 @@ from refusal_index.studies.scores import (
     run_index,
     table_of,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, with_interval
+from refusal_index.studies.study import (
+    PAPER,
+    RUN,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    family_of,
+    find_model,
+    known_models,
+    listed,
+    name_in_tables,
+    number,
+    paper_context,
+    with_interval,
+)
 
 NAME = "index_and_size"
 TITLE = "Refusal Index and model size"

@@ -14,17 +14,8 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.presentation.blocks import pvalue
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.sampling_noise import reliability
+from refusal_index.stats.stability.agreement import reliability
 from refusal_index.studies import style
-from refusal_index.studies.paper_figures import (
-    PAPER,
-    RUN,
-    family_of,
-    find_model,
-    known_models,
-    name_in_tables,
-    paper_context,
-)
 from refusal_index.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
 from refusal_index.studies.scores import (
     INDEX,
@@ -36,7 +27,20 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number
+from refusal_index.studies.study import (
+    PAPER,
+    RUN,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    family_of,
+    find_model,
+    known_models,
+    listed,
+    name_in_tables,
+    number,
+    paper_context,
+)
 
 NAME = "index_predictors"
 TITLE = "What predicts the Refusal Index"

@@ -27,7 +27,7 @@ from refusal_index.studies.accuracy_refusal_plane import (
     point_rows,
     printed,
 )
-from refusal_index.studies.point_labels import label_points
+from refusal_index.studies.scatter import label_points
 from refusal_index.studies.scores import dataset_name, level_text, missing_notes, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number
 

@@ -12,7 +12,6 @@ from matplotlib.figure import Figure
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.studies import style
-from refusal_index.studies.paper_figures import PAPER, RUN, SIMPLEQA, paper_context
 from refusal_index.studies.sampling_error import RESAMPLES, metric_draws, percentile_interval, resampled_tables
 from refusal_index.studies.scores import (
     COMPARED,
@@ -23,7 +22,17 @@ from refusal_index.studies.scores import (
     run_index,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, widened, with_interval
+from refusal_index.studies.study import (
+    PAPER,
+    RUN,
+    SIMPLEQA,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    paper_context,
+    widened,
+    with_interval,
+)
 
 NAME = "results_table"
 TITLE = "Full results"

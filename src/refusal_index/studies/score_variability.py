@@ -23,7 +23,6 @@ from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats import coefficient_of_variation, normalized_difference, weighted_score
 from refusal_index.studies import style
-from refusal_index.studies.paper_figures import PAPER_PENALTY
 from refusal_index.studies.sampling_error import (
     RESAMPLES,
     USABLE,
@@ -44,7 +43,7 @@ from refusal_index.studies.scores import (
     questions_text,
     variant_scores,
 )
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, listed, number, widened
+from refusal_index.studies.study import PAPER_PENALTY, NotPossibleError, Study, StudyOptions, listed, number, widened
 
 HEURISTIC = ("correct_given_attempted", "f_score", "weighted_score")
 """The metrics that the paper calls heuristic."""

@@ -6,21 +6,44 @@ References
    in Factual Tasks.
 
 Numbers as printed tables show them.
+
+The numbers of the paper's results on SimpleQA, and what is known of models: context for runs of one's own.
+
+The 16 rows are those that the paper prints, rounded to two digits as it prints them, and are drawn in grey beside runs
+on SimpleQA only. Two of them do not agree with themselves: the interval of Gemma-3-12B misses its own Refusal Index,
+and the weighted scores are those of a penalty of 1, while the text names 0.2.
+
+References
+----------
+.. [1] Pan, W., Xu, J., Chen, Q., et al. Can LLMs Refuse Questions They Do Not Know? Measuring Knowledge-Aware Refusal
+   in Factual Tasks. Table "Results on SimpleQA with 95% CI".
+
+A study in files: CSV of its frame, LaTeX of its table, and its figure as SVG, PDF and PNG.
+
+The same study gives the same bytes: no dates, no random names inside the files.
 """
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
+from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from matplotlib.figure import Figure
 
 from refusal_index.errors import RefusalIndexError
+from refusal_index.outcomes.files import write_atomically
+from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.runs import ComparedRun
+from refusal_index.outcomes.tabular import defused
 from refusal_index.studies.style import house_style, new_figure
 
 
@@ -207,3 +230,305 @@ def listed(names: Sequence[str]) -> str:
     """
     more = len(names) - MOST_NAMED
     return "; ".join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+
+
+PAPER = "paper"
+"""In a frame's column `source`, of the paper's rows; those of one's own runs have ``run``."""
+RUN = "run"
+SIMPLEQA = "simpleqa"
+PAPER_PENALTY = 1.0
+"""Of the paper's printed weighted scores."""
+
+KNOWN_FAMILIES = ("claude", "gemini", "gemma", "qwen", "mistral", "llama", "gpt", "deepseek", "glm", "phi", "almanac")
+_COLUMNS = {"model": pl.String, "family": pl.String, "parameters_billion": pl.Float64}
+_ACTIVE = "active_parameters_billion"
+
+
+class ModelTableError(RefusalIndexError, ValueError):
+    """A table of models cannot be used as it is."""
+
+
+@cache
+def paper_rows() -> pl.DataFrame:
+    """Return the 16 rows of the paper's results table.
+
+    - returned: columns ``model``, ``family``, ``parameters_billion``, ``active_parameters_billion`` (null where not
+      public), ``think`` and, for each metric, ``NAME``, ``NAME_low`` and ``NAME_high``.
+
+    >>> paper_rows().select("model", "refusal_index").row(1)
+    ('Qwen2.5-72B', 0.49)
+    """
+    return pl.read_csv((files("refusal_index.studies") / "data" / "paper_rows.csv").read_bytes())
+
+
+def paper_context(runs: Sequence[ComparedRun]) -> pl.DataFrame:
+    """Return the paper's rows where all runs are on SimpleQA, and none of them otherwise."""
+    on_simpleqa = bool(runs) and all(run.dataset_id == SIMPLEQA for run in runs)
+    return paper_rows() if on_simpleqa else paper_rows().clear()
+
+
+def known_models(options: StudyOptions) -> pl.DataFrame:
+    """Return what is known of models: the reader's own table first, then the paper's and the embedded ones.
+
+    Raises ModelTableError if the reader's table cannot be read or lacks a column.
+    """
+    embedded = pl.read_csv((files("refusal_index.studies") / "data" / "models.csv").read_bytes())
+    columns = [*_COLUMNS, _ACTIVE]
+    own = [_read_models(options.models)] if options.models else []
+    return pl.concat([table.select(columns) for table in (*own, embedded, paper_rows())], how="vertical_relaxed")
+
+
+def find_model(model: str | None, known: pl.DataFrame) -> dict[str, object] | None:
+    """Find a model by its name, or by what follows the provider's: ``openai/gpt-4.1`` is also ``GPT-4.1``."""
+    if model is None:
+        return None
+    wanted = {model.casefold(), model.rpartition("/")[2].casefold()}
+    return next((row for row in known.iter_rows(named=True) if str(row["model"]).casefold() in wanted), None)
+
+
+def name_in_tables(run: ComparedRun, known: pl.DataFrame) -> str | None:
+    """Return the name by which the tables may know a run's model: that of its set where they do, else its own."""
+    return run.model if find_model(run.model, known) else run.model_id
+
+
+def family_of(model: str | None, known: pl.DataFrame) -> str:
+    """Tell a model's family: from the tables, else from a known name within its own, else from its provider.
+
+    >>> [family_of(model, paper_rows()) for model in ("together/meta-llama-9", "acme/one", None)]
+    ['Llama', 'acme', 'unknown']
+    """
+    row = find_model(model, known)
+    if row is not None and row["family"]:
+        return str(row["family"])
+    if not model:
+        return "unknown"
+    spelt = {str(family).casefold(): str(family) for family in paper_rows()["family"]}
+    within = next((name for name in KNOWN_FAMILIES if name in model.casefold()), None)
+    return spelt.get(within, within) if within else model.partition("/")[0]
+
+
+def _read_models(path: Path) -> pl.DataFrame:
+    try:
+        table = pl.read_csv(io.BytesIO(path.read_bytes()))
+        missing = [name for name in _COLUMNS if name not in table.columns]
+        if not missing:
+            active = pl.col(_ACTIVE) if _ACTIVE in table.columns else pl.col("parameters_billion").alias(_ACTIVE)
+            return table.select(*(pl.col(name).cast(kind) for name, kind in _COLUMNS.items()), active.cast(pl.Float64))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+        raise ModelTableError(
+            f"{path}: expected a CSV table of models, which could not be read ({reason}); give a file with the "
+            f"columns {', '.join(_COLUMNS)}, numbers in the last"
+        ) from error
+    raise ModelTableError(
+        f"{path}: expected the columns {', '.join(_COLUMNS)}, got {', '.join(table.columns)}; add {missing[0]!r}"
+    )
+
+
+LONGEST = 60
+"""Rows; of a longer frame the rest is left to the CSV file, which is said in a comment."""
+
+_ESCAPES = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+}
+_LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
+"""Two characters that LaTeX would print as one: dashes, quotation marks, Spanish marks."""
+_MINUS = re.compile(r"(?<![\w.-])-(?=\d)")
+
+
+def escaped(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    >>> escaped("50% of \\input{x}")
+    '50\\% of \\textbackslash{}input\\{x\\}'
+    """
+    return _LIGATURES.sub(r"\1{}", "".join(_ESCAPES.get(character, character) for character in escape(text)))
+
+
+def latex_table(table: pl.DataFrame, caption: str, label: str, groups: Mapping[str, str] | None = None) -> str:
+    r"""Write a table with its caption; it needs the packages booktabs, graphicx and textcomp, and fonts in T1.
+
+    - `groups`: by column the heading above it; columns side by side share one.
+    """
+    shown = table.head(LONGEST)
+    right = [kind.is_numeric() or name not in _text_columns(shown) for name, kind in shown.schema.items()]
+    lines = [
+        "% Needs \\usepackage{booktabs,graphicx,textcomp} and \\usepackage[T1]{fontenc}.",
+        "\\begin{table}[t]",
+        "\\centering\\small",
+        f"\\caption{{{escaped(caption)}}}",
+        f"\\label{{tab:{label.replace('_', '-')}}}",
+        "\\resizebox{\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi}{!}{%",
+        f"\\begin{{tabular}}{{{''.join('r' if it else 'l' for it in right)}}}",
+        "\\toprule",
+        *_group_lines(shown.columns, groups or {}),
+        _line([f"\\textbf{{{escaped(name.replace('_', ' '))}}}" for name in shown.columns]),
+        "\\midrule",
+        *(_line([_MINUS.sub("$-$", escaped(_cell(value))) for value in row]) for row in shown.iter_rows()),
+        "\\bottomrule",
+        "\\end{tabular}}",
+        "\\end{table}",
+    ]
+    if table.height > LONGEST:
+        lines.append(f"% {table.height - LONGEST:,} further rows are in {label}.csv.")
+    return "\n".join(lines) + "\n"
+
+
+def _group_lines(columns: Sequence[str], groups: Mapping[str, str]) -> Iterator[str]:
+    """Write the headings of groups of columns, each with a rule below; nothing where there are none."""
+    if not any(name in groups for name in columns):
+        return
+    cells, rules, place = [], [], 1
+    for heading, members in groupby(columns, key=lambda name: groups.get(name, "")):
+        width = len(list(members))
+        cells.append(
+            f"\\multicolumn{{{width}}}{{c}}{{\\textbf{{{escaped(heading)}}}}}" if heading else " & " * (width - 1)
+        )
+        rules += [f"\\cmidrule(lr){{{place}-{place + width - 1}}}"] if heading else []
+        place += width
+    yield _line(cells)
+    yield " ".join(rules)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _text_columns(table: pl.DataFrame) -> set[str]:
+    """Name the columns that hold words rather than numbers."""
+    texts = [name for name, kind in table.schema.items() if kind == pl.String]
+    return {name for name in texts if not table[name].drop_nulls().str.contains(r"^[-+]?\d|^-$").all()}
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return number(value) if isinstance(value, float) else str(value)
+
+
+FORMATS = ("csv", "tex", "svg", "pdf", "png")
+"""All that can be written, in the order in which they are."""
+
+
+class WritingError(RefusalIndexError, ValueError):
+    """The files of a study cannot be written where they should be."""
+
+
+def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) -> tuple[Path, ...]:
+    """Write a study into a folder, which is made where there is none, and return what was written.
+
+    A study that is a table only has no pictures, whatever formats are asked for. Raises WritingError if the folder or a
+    file cannot be written.
+    """
+    contents: dict[str, bytes] = {kind: _TABLES[kind](study) for kind in formats if kind in _TABLES}
+    pictures = [kind for kind in formats if kind in _METADATA]
+    if study.draw is not None and pictures:
+        contents |= _pictures(study, pictures)
+    paths = {kind: folder / f"{study.name}.{kind}" for kind in FORMATS if kind in contents}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for kind, path in paths.items():
+            write_atomically(path, contents[kind])
+    except OSError as error:
+        raise WritingError(f"{folder} cannot be written ({error.strerror}); choose another place") from error
+    return tuple(paths.values())
+
+
+def csv_text(study: Study) -> str:
+    """Return the frame as CSV, harmless in a spreadsheet: text that begins like a formula gets an apostrophe."""
+    texts = [name for name, kind in study.frame.schema.items() if kind == pl.String]
+    return study.frame.with_columns(defused(name) for name in texts).write_csv()
+
+
+def tex_text(study: Study) -> str:
+    """Return the table as LaTeX."""
+    table = study.frame if study.printed is None else study.printed(study.frame)
+    return latex_table(table, f"{study.title}. {study.caption}", study.name, study.groups)
+
+
+def index_text(
+    made: Sequence[tuple[Study, Sequence[Path]]],
+    missing: Sequence[tuple[str, str, str]],
+    runs: Sequence[ComparedRun],
+    left_out: Sequence[str] = (),
+) -> str:
+    """Return the page that shows all studies of a folder: pictures, captions, notes, and what is missing.
+
+    - `made`: each study with its files.
+    - `missing`: name, title and the reason of each that could not be made.
+    - `runs`: what they were made of.
+    - `left_out`: why runs could not be read, a sentence each.
+    """
+    parts = ["# Studies", "", "| run | dataset | prompt variants |", "|---|---|---|"]
+    for run in runs:
+        variants = ", ".join(str(variant or "all") for variant in run.variants)
+        parts.append("| " + " | ".join(markdown(text) for text in (run.label, run.dataset or "-", variants)) + " |")
+    parts += ["", *(f"- Left out: {markdown(problem)}" for problem in left_out)] if left_out else []
+    for study, paths in made:
+        parts += ["", f"## {study.title}", ""]
+        picture = next((path.name for kind in ("svg", "png") for path in paths if path.suffix == f".{kind}"), None)
+        parts += [f"![{study.title}]({picture})", ""] if picture else []
+        parts += [markdown(study.caption), ""]
+        parts += [f"- {markdown(note)}" for note in few_notes(study)] + ([""] if study.notes else [])
+        parts.append("Files: " + ", ".join(f"[{path.name}]({path.name})" for path in paths))
+    if missing:
+        parts += ["", "## Not made", ""]
+        parts += [f"- **{title}** (`{name}`): {markdown(reason)}" for name, title, reason in missing]
+    return "\n".join(parts) + "\n"
+
+
+MOST_NOTES = 8
+
+
+def few_notes(study: Study) -> tuple[str, ...]:
+    """Return the notes of a study, the first of many with how many more there are."""
+    more = len(study.notes) - MOST_NOTES
+    said = (f"And {more:,} more notes, which 'refusal-index study {study.name}' prints.",) if more > 0 else ()
+    return (*study.notes[:MOST_NOTES], *said)
+
+
+def markdown(text: str) -> str:
+    r"""Return the text of others as Markdown shows it: as text, on one line.
+
+    >>> markdown("<b>a_b</b>\n| c")
+    '&lt;b&gt;a\\_b&lt;/b&gt;\\\\n\\| c'
+    """
+    marked = _MARKUP.sub(r"\\\g<0>", escape(text))
+    return marked.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_MARKUP = re.compile(r"[\\`*_\[\]|#~$]|!(?=\[)")
+
+
+def _pictures(study: Study, kinds: Sequence[str]) -> dict[str, bytes]:
+    figure, contents = study.figure(), {}
+    with house_style({"svg.hashsalt": study.name}):
+        for kind in kinds:
+            buffer = io.BytesIO()
+            figure.savefig(buffer, format=kind, metadata=dict(_METADATA[kind]) | {"Title": study.title})
+            contents[kind] = buffer.getvalue()
+    return contents
+
+
+_METADATA: Mapping[str, Mapping[str, Any]] = {
+    "svg": {"Date": None, "Creator": "refusal-index"},
+    "pdf": {"CreationDate": None, "Creator": "refusal-index", "Producer": None},
+    "png": {"Software": None},
+}
+_TABLES: Mapping[str, Callable[[Study], bytes]] = {
+    "csv": lambda study: csv_text(study).encode(),
+    "tex": lambda study: tex_text(study).encode(),
+}

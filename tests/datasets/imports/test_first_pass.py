@@ -13,7 +13,7 @@ from refusal_index.datasets.imports.known import of_one_model, questions_to_forc
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.imports.tally import tallies
 from refusal_index.outcomes import Grade, Outcome, Question
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 

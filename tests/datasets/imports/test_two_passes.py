@@ -16,7 +16,7 @@ from refusal_index.datasets.imports.tally import tallies, tally_blocks
 from refusal_index.engines.first_passes import import_file, joined
 from refusal_index.outcomes import Grade
 from refusal_index.outcomes.rates import contingency_table
-from refusal_index.outcomes.table import read_outcomes, write_outcomes
+from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 from refusal_index.stats import ContingencyTable
 
 COUNTS = ContingencyTable(50, 14, 60, 76)  # 64 refused

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from refusal_index.engines.asks import Ask, Response
-from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Assignment
+from refusal_index.engines.engine import Assignment, carry_concurrently
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from refusal_index.almanac.answers import ModelPool
+from refusal_index.almanac.batch_lines import ModelPool
 from refusal_index.almanac.batches import RequestLog
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.server import listening

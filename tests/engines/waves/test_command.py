@@ -19,7 +19,7 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.waves.command import command_engine, command_words
 from refusal_index.engines.waves.wave import talks_of, wave
 from refusal_index.evaluation.confidence import prepare_confidence
-from refusal_index.evaluation.reopened import reopened
+from refusal_index.evaluation.plan import reopened
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, GraderKind
 from tests.engines.waves.answering import store_of, talks

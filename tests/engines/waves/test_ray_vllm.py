@@ -23,10 +23,18 @@ from refusal_index.engines.failures import Kind
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.ray_cluster import RayOptions, cluster, read_options
 from refusal_index.engines.waves.ray_engine import ray_engine
-from refusal_index.engines.waves.ray_executor import RayExecutor
+from refusal_index.engines.waves.ray_executor import (
+    ERROR,
+    Answered,
+    Keep,
+    RayExecutor,
+    asked,
+    check_gpus,
+    config_of,
+    on_gpus,
+)
 from refusal_index.engines.waves.ray_pipeline import Place, shards_of
 from refusal_index.engines.waves.ray_shards import Shards, read_shard
-from refusal_index.engines.waves.ray_vllm import ERROR, Answered, Keep, asked, check_gpus, config_of, on_gpus
 from refusal_index.engines.waves.wave import talks_of, wave
 from refusal_index.protocol import Asked, GraderKind, StopReason
 from tests.engines.waves.answering import store_of, talks

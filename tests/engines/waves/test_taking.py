@@ -15,10 +15,9 @@ from refusal_index.engines.asks import Response
 from refusal_index.engines.engine import Event, Finished, Replied
 from refusal_index.engines.failures import Failure
 from refusal_index.engines.store import ReplyStore, StoreError
-from refusal_index.engines.waves import taking
+from refusal_index.engines.waves import spool
 from refusal_index.engines.waves.formats import FORMATS, Result
-from refusal_index.engines.waves.spool import Spool
-from refusal_index.engines.waves.taking import Results, Taken, Watch, take
+from refusal_index.engines.waves.spool import Results, Spool, Taken, Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave
 from refusal_index.protocol import Asked, Conversation, GraderKind, Pass, StopReason
 from tests.engines.waves.answering import (
@@ -302,7 +301,7 @@ def test_results_of_others_change_nothing():
 
 
 def test_what_is_told_of_is_in_the_store_first(monkeypatch):
-    monkeypatch.setattr(taking, "AT_ONCE", 3)
+    monkeypatch.setattr(spool, "STORED_TOGETHER", 3)
     conversations = talks(4)
     store = store_of(conversations)
     held: list[int] = []

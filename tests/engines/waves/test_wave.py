@@ -13,7 +13,7 @@ from refusal_index.engines.asks import Response, ask_for
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.formats import Result
-from refusal_index.engines.waves.taking import take
+from refusal_index.engines.waves.spool import take
 from refusal_index.engines.waves.wave import Pending, Talk, custom_id, talks_of, wave
 from refusal_index.protocol import Asked, Completion, Conversation, GraderKind, Pass, Reply, StopReason, due
 from tests.engines.waves.answering import (

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refusal_index.stats.calibration.reliability import expected_calibration_error, reliability_table
-from refusal_index.stats.calibration.rms_calibration import rms_calibration_error
+from refusal_index.stats.calibration.reliability import (
+    expected_calibration_error,
+    reliability_table,
+    rms_calibration_error,
+)
 
 QUESTIONS = st.lists(st.tuples(st.integers(0, 100), st.booleans()), min_size=1, max_size=60)
 BINNINGS = st.sampled_from(["equal_width", "equal_mass"])

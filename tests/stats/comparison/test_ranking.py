@@ -12,8 +12,14 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
 from refusal_index.stats.comparison.pair import compare_metrics
-from refusal_index.stats.comparison.pairwise import PairwiseDifferences, adjusted_pvalues
-from refusal_index.stats.comparison.ranking import PairwiseDifference, RankedRun, Ranking, rank_runs
+from refusal_index.stats.comparison.ranking import (
+    PairwiseDifference,
+    PairwiseDifferences,
+    RankedRun,
+    Ranking,
+    adjusted_pvalues,
+    rank_runs,
+)
 
 
 def runs(n: int = 800, k: int = 5, seed: int = 3) -> tuple[np.ndarray, np.ndarray]:

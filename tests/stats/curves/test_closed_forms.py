@@ -10,7 +10,7 @@ from scipy.integrate import cumulative_simpson, simpson
 from scipy.stats import kendalltau, multivariate_normal, norm
 
 from refusal_index.stats import kendall_tau
-from refusal_index.stats.curves.closed_forms import (
+from refusal_index.stats.curves.operating_point import (
     accuracy_refusal_area,
     latent_aurc,
     latent_auroc,

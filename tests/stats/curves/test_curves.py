@@ -11,8 +11,8 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import correct_given_attempted, f_score, tetrachoric, weighted_score
-from refusal_index.stats.curves.closed_forms import accuracy_refusal_area
 from refusal_index.stats.curves.operating_point import (
+    accuracy_refusal_area,
     accuracy_refusal_curve,
     correct_rate_at,
     iso_refusal_index,

@@ -45,7 +45,7 @@ def carry_files(
     RefusalIndexError
         If the run, a file or an option cannot be used; then the run's folder stays as it is.
     """
-    from refusal_index.evaluation import confidence_files
+    from refusal_index.evaluation import confidence as evaluated
     from refusal_index.outcomes.confidence_summary import confidence_document, summarise_confidence
     from refusal_index.outcomes.presentation.confidence import confidence_blocks
 
@@ -54,15 +54,15 @@ def carry_files(
         check_place(out)  # told before anything is changed
     document: dict[str, Any] = {}
     if add is not None:
-        added = confidence_files.add_scores(run, add, method=name, columns=columns_of(column))
+        added = evaluated.add_scores(run, add, method=name, columns=columns_of(column))
         summary = summarise_confidence(added.joined.scores, added.outcomes)
-        document = confidence_files.added_document(added) | {"methods": confidence_document(summary)}
+        document = evaluated.added_document(added) | {"methods": confidence_document(summary)}
         if not as_json:
-            console.show(confidence_files.added_blocks(added))
+            console.show(evaluated.added_blocks(added))
             console.say()
             console.show(confidence_blocks(summary))
     if out is not None:
-        rows = confidence_files.export_scores(run, out)
+        rows = evaluated.export_scores(run, out)
         document |= {"out": str(out), "rows": rows}
         if not as_json:
             console.say(f"{out}: {rows:,} scores")

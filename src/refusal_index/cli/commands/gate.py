@@ -253,7 +253,7 @@ def _tell_github(found: GateResult) -> None:
     place = os.environ.get(STEP_SUMMARY)
     if not place:
         return
-    from refusal_index.exporters.hf_eval_results import to_markdown
+    from refusal_index.exporters.gate_files import to_markdown
 
     try:
         with Path(place).open("a", encoding="utf-8") as summary:

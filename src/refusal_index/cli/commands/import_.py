@@ -51,7 +51,7 @@ def import_(
     from refusal_index.datasets.imports.two_files import check_order, with_rows_of_forced
     from refusal_index.engines.first_passes import import_file, joined
     from refusal_index.outcomes.settings import file_format
-    from refusal_index.outcomes.table import write_outcomes
+    from refusal_index.outcomes.tabular import write_outcomes
 
     file_format(out)  # a suffix that cannot be written is told before anything is read
     if any(out.resolve() == file.resolve() for file in (*files, *([forced] if forced else []))):

@@ -30,9 +30,16 @@ def paper(
     or no run that could be read.
     """
     from refusal_index.outcomes.files import write_atomically
-    from refusal_index.studies.paper_figures import known_models
-    from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, each_study
-    from refusal_index.studies.writing import few_notes, index_text, write_study
+    from refusal_index.studies.study import (
+        NotPossibleError,
+        Study,
+        StudyOptions,
+        each_study,
+        few_notes,
+        index_text,
+        known_models,
+        write_study,
+    )
 
     kinds = chosen_formats(formats)
     options = StudyOptions(penalty, confidence_level, seed, models)

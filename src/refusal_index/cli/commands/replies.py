@@ -35,7 +35,7 @@ def replies(
     """
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.files import take_replies
-    from refusal_index.evaluation.reopened import reopened
+    from refusal_index.evaluation.plan import reopened
 
     received = take_replies(reopened(run, Settings(), prompts), files)
     _tell(received, run)

@@ -45,7 +45,7 @@ def requests(
     """
     from refusal_index.engines.settings import Settings
     from refusal_index.evaluation.files import write_requests
-    from refusal_index.evaluation.reopened import reopened
+    from refusal_index.evaluation.plan import reopened
 
     written = write_requests(reopened(run, Settings.of(**values), prompts), out, format_)
     _show(written, run, logprobs=bool(values.get("logprobs")))

@@ -61,8 +61,7 @@ def _run(source: Path, target: Path, name: str) -> tuple[int, Counter[str]]:
     """Return how many requests there were, and how many of them failed for which reason."""
     import asyncio
 
-    from refusal_index.almanac.answers import ModelPool
-    from refusal_index.almanac.batch_lines import count_requests, run_batch
+    from refusal_index.almanac.batch_lines import ModelPool, count_requests, run_batch
     from refusal_index.almanac.models import model_folder
     from refusal_index.evaluation.progress import counting
 

@@ -61,7 +61,7 @@ def score(
         summary_document,
         with_confidence,
     )
-    from refusal_index.outcomes.table import read_tables
+    from refusal_index.outcomes.tabular import read_tables
 
     worth = {"penalty": penalty, "truthfulness_weights": weights_of(truthfulness_weights)}
     given: dict[str, Any] = {name: value for name, value in worth.items() if value is not None}
@@ -124,8 +124,7 @@ def _score_rates(path: Path, worth: Mapping[str, Any], confidence_level: float, 
 
 def _score_run(path: Path, worth: Mapping[str, Any], confidence_level: float, *, regrade: bool, as_json: bool) -> bool:
     from refusal_index.cli.runs import show_run
-    from refusal_index.evaluation.run import open_run
-    from refusal_index.evaluation.writing import ComparabilityError, rebuild
+    from refusal_index.evaluation.writing import ComparabilityError, open_run, rebuild
 
     try:
         run = rebuild(path, **worth, confidence_level=confidence_level, regrade=regrade)

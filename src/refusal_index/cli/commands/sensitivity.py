@@ -39,7 +39,7 @@ def sensitivity(
     or estimated from a labelled slice.
     """
     from refusal_index.outcomes.labels import read_labels
-    from refusal_index.outcomes.presentation.decisions import decisions_blocks
+    from refusal_index.outcomes.presentation.planning import decisions_blocks
     from refusal_index.outcomes.runs import read_outcomes_of
     from refusal_index.outcomes.sensitivity import DecisionOptions, decide_otherwise
     from refusal_index.outcomes.settings import TruthfulnessWeights

@@ -31,8 +31,7 @@ def study(
     Its table, also as LaTeX, and its figure; without a name, lists all of them. Exit status: 0 done, 1 done without a
     run that could not be read, 2 bad input, no run that could be read, or not possible with these runs.
     """
-    from refusal_index.studies.study import STUDY_NAMES, StudyOptions, study_spec
-    from refusal_index.studies.writing import write_study
+    from refusal_index.studies.study import STUDY_NAMES, StudyOptions, study_spec, write_study
 
     if name is None:
         print_studies()

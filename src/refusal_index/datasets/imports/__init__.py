@@ -20,7 +20,7 @@ from refusal_index.datasets.imports.first_pass import (
     self_contained,
     to_outcomes,
 )
-from refusal_index.datasets.imports.reader import FORMATS, ReadOptions, detected_format, read_first_passes
+from refusal_index.datasets.imports.known import FORMATS, ReadOptions, detected_format, read_first_passes
 
 __all__ = [
     "FORMATS",

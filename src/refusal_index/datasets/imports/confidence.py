@@ -18,17 +18,16 @@ from typing import Any
 
 import polars as pl
 
-from refusal_index.datasets.columns import Names, resolve_columns
 from refusal_index.datasets.imports.first_pass import FirstPassError
 from refusal_index.datasets.imports.graded import GRADED, flag, read_grade
 from refusal_index.datasets.imports.source import PARQUET, ZIP, SourceFile
+from refusal_index.datasets.own import Names, resolve_columns
 from refusal_index.outcomes.confidence import CONFIDENCE_SCHEMA, PASSES, ConfidenceError, Score, confidence_table
 from refusal_index.outcomes.errors import listed, shortened, suggestion
 from refusal_index.outcomes.files import sound_text
 from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.settings import Row, Source, file_format, present_columns, read_content
-from refusal_index.outcomes.table import undo_defused
-from refusal_index.outcomes.tabular import NOTHING, read_rows
+from refusal_index.outcomes.tabular import NOTHING, read_rows, undo_defused
 
 ROUNDING = 1e-6
 """How far outside its range a number may lie: a cosine of single precision can be 1.0000001."""

@@ -11,7 +11,7 @@ import polars as pl
 from refusal_index.datasets.dataset import DatasetError
 from refusal_index.outcomes.outcome import FORCED_NOT_ASKED, Grade, Outcome, Question
 from refusal_index.outcomes.schema import OPTIONAL
-from refusal_index.outcomes.table import Identification, outcome_table
+from refusal_index.outcomes.tabular import Identification, outcome_table
 
 NOT_GRADED = "first_not_graded"
 """Reason of a question that nobody graded, or of an answer of which nobody said whether it is right."""

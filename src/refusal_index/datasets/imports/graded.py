@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from refusal_index.datasets.columns import missing_column, resolve_columns
 from refusal_index.datasets.imports.first_pass import (
     NOT_GRADED,
     NOT_KNOWN,
@@ -23,7 +22,7 @@ from refusal_index.datasets.imports.first_pass import (
     forced_outcome,
 )
 from refusal_index.datasets.imports.source import SourceFile
-from refusal_index.datasets.own import content_ids
+from refusal_index.datasets.own import content_ids, missing_column, resolve_columns
 from refusal_index.outcomes.errors import TableError, shortened
 from refusal_index.outcomes.outcome import Grade, Outcome, Question
 from refusal_index.outcomes.settings import Row, present_columns

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from refusal_index.datasets.columns import resolve_columns
 from refusal_index.datasets.imports.first_pass import NOT_GRADED, NOT_KNOWN, FirstPass, FirstPassError
 from refusal_index.datasets.imports.graded import (
     RIGHT_OR_WRONG,
@@ -23,6 +22,7 @@ from refusal_index.datasets.imports.graded import (
     translated,
 )
 from refusal_index.datasets.imports.source import SourceFile, with_paths
+from refusal_index.datasets.own import resolve_columns
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.outcome import Grade, Question
 from refusal_index.outcomes.settings import Row

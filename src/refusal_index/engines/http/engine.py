@@ -21,8 +21,7 @@ from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 
 from refusal_index.engines.accounts import Account, account_of
 from refusal_index.engines.asks import Ask, Response, Send, chat_body, completed, read_chat, read_refused_prompt
-from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Assignment, ModelError
+from refusal_index.engines.engine import Assignment, ModelError, carry_concurrently
 from refusal_index.engines.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, told, unmask
 from refusal_index.engines.functions import (
     RETRIES,

@@ -1,7 +1,6 @@
 """What Inspect finds through this package's entry point: the tasks and the provider of the embedded models."""
 
-from refusal_index.engines.inspect.provider import almanac
-from refusal_index.engines.inspect.task import (
+from refusal_index.engines.inspect.engine import (
     almanac_task,
     faitheval_counterfactual,
     mixed,
@@ -12,6 +11,7 @@ from refusal_index.engines.inspect.task import (
     two_pass,
     two_pass_scorer,
 )
+from refusal_index.engines.inspect.provider import almanac
 
 __all__ = [
     "almanac",

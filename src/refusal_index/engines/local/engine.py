@@ -23,8 +23,7 @@ from refusal_index.almanac.chat import Message
 from refusal_index.almanac.llama import Completion
 from refusal_index.almanac.runtime import shared_runtime
 from refusal_index.engines.asks import Ask, Response, Send
-from refusal_index.engines.concurrency import carry_concurrently
-from refusal_index.engines.engine import Assignment, ModelError
+from refusal_index.engines.engine import Assignment, ModelError, carry_concurrently
 from refusal_index.engines.failures import Failure, failure_of
 from refusal_index.engines.functions import AnsweringFunction, FunctionError, function_failure, function_sender
 from refusal_index.engines.settings import Settings

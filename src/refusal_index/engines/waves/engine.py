@@ -19,7 +19,7 @@ from refusal_index.engines.local.engine import AT_ONCE, LocalEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves.formats import Result, is_singly
-from refusal_index.engines.waves.taking import Watch, take
+from refusal_index.engines.waves.spool import Watch, take
 from refusal_index.engines.waves.wave import Pending, talks_of, wave
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Conversation, due

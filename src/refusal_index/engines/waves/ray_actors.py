@@ -17,7 +17,7 @@ import pyarrow as pa
 import ray
 from openai import BadRequestError
 
-from refusal_index.almanac.answers import ModelPool, answer
+from refusal_index.almanac.batch_lines import ModelPool, answer
 from refusal_index.almanac.models import model_folder
 from refusal_index.engines.accounts import Account
 from refusal_index.engines.asks import read_chat, read_refused_prompt

@@ -64,24 +64,23 @@ from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import check_rows
-from refusal_index.stats.comparison.metric_influence import (
+from refusal_index.stats.comparison.pair import (
     ROUNDING,
     difference_error,
+    difference_pvalue,
     fewest_degrees_of_freedom,
     point_estimate,
     scaled,
     scaled_influence,
+    units_shared,
 )
-from refusal_index.stats.comparison.pair import difference_pvalue, units_shared
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.copulas.shared import Traces, traces
-from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile
+from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile, tables_of_rows
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
-from refusal_index.stats.index import RefusalIndexResult, refusal_index
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
-from refusal_index.stats.intervals import Seed, normal_quantile
+from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, repeat_each_other
-from refusal_index.stats.sampled_table import tables_of_rows
 
 # log(tau^2) beyond which prompts have no variance, and beyond which all of theirs are at -1 or +1.
 SMALLEST_LOG, LARGEST_LOG = -40.0, 40.0

@@ -29,7 +29,7 @@ from refusal_index.stats.copulas.families import (
     copula_spearman,
 )
 from refusal_index.stats.estimate import Status
-from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import refusal_index
 
 # Log-likelihoods and criteria that differ by less are equal: rounding leaves about 1e-9 of a table of a million.
 TIE = 1e-6

@@ -72,7 +72,7 @@ from refusal_index.stats.copulas.families import (
     strength_slope,
 )
 from refusal_index.stats.estimate import Status
-from refusal_index.stats.index import refusal_index
+from refusal_index.stats.intervals import refusal_index
 from refusal_index.stats.matrices import BoolArray, checked_matrices, repeat_each_other, row_tables
 
 

@@ -35,8 +35,7 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_refusal_index
 from refusal_index.stats.comparison.pair import compare_metrics
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.curves.closed_forms import penalty_from_confidence, utility
-from refusal_index.stats.curves.operating_point import best_refusal_rate, utility_at
+from refusal_index.stats.curves.operating_point import best_refusal_rate, penalty_from_confidence, utility, utility_at
 from refusal_index.stats.estimate import Estimate
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, proportion

@@ -98,7 +98,7 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     0.54
     """
     patterns = count_draws(*checked_draws(refused, wrong, scored))
-    reason = _why_undefined(patterns)
+    reason = _why_no_ranks(patterns)
     if reason:
         return MidRankSpearman(None, "undefined", reason, patterns)
     estimate = float(_spearman(patterns, patterns.questions[np.newaxis])[0])
@@ -108,7 +108,7 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     return MidRankSpearman(estimate, "ok", None, patterns)
 
 
-def _why_undefined(patterns: DrawPatterns) -> str | None:
+def _why_no_ranks(patterns: DrawPatterns) -> str | None:
     if patterns.n_questions == 0:
         return "no_repeated_questions"
     for name, counts in (("refusal", patterns.refused), ("error", patterns.wrong)):

@@ -29,9 +29,8 @@ from refusal_index.stats.arguments import unmasked, whole_number
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_count
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
 from refusal_index.stats.estimator import tetrachoric
-from refusal_index.stats.index import refusal_index
 from refusal_index.stats.influence import spearman
-from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile
+from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile, refusal_index
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,11 +34,11 @@ from typing import NamedTuple
 import numpy as np
 
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
-from refusal_index.stats.comparison.metric_influence import point_estimate
+from refusal_index.stats.comparison.pair import point_estimate
 from refusal_index.stats.contingency import ContingencyTable, checked_count
+from refusal_index.stats.design import AnyTable
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
-from refusal_index.stats.index import RefusalIndexResult, refusal_index, refusal_index_many
-from refusal_index.stats.sampled_table import AnyTable
+from refusal_index.stats.intervals import RefusalIndexResult, refusal_index, refusal_index_many
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
-from refusal_index.stats.comparison.metric_influence import PointEstimate, point_estimate
+from refusal_index.stats.comparison.pair import PointEstimate, point_estimate
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.estimate import ConfidenceInterval, Status, reasons_of
 from refusal_index.stats.intervals import normal_interval, normal_quantile
