@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refusal_index.outcomes import Grade, Question
-from refusal_index.protocol.grading import FOLDED, NUMBER, WORD, _quantity, _words, exact_grade, normalise
+from refusal_index.protocol.grading import FOLDED, NUMBER, TOKEN, _quantity, _words, exact_grade, normalise
 
 
 def grade(gold: str, prediction: str, *aliases: str) -> Grade:
@@ -299,7 +299,7 @@ def words_one_by_one(text: str) -> list[str]:
     """Take text apart as `normalise` did when it looked at one character after the other."""
     folded = unicodedata.normalize("NFKD", text).casefold().translate(FOLDED)
     seen = (one for one in folded if not unicodedata.combining(one) and unicodedata.category(one) != "Cf")
-    return WORD.findall("".join(seen))
+    return TOKEN.findall("".join(seen))
 
 
 @given(st.text(max_size=40) | st.text(alphabet="aé\u0301\u00ad\u200b' -+#♯1.,", max_size=40))

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from refusal_index.datasets import DatasetError
-from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, read_first_passes
+from refusal_index.datasets.imports import FirstPass, ReadOptions, detected_format, known, read_first_passes
 from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.outcomes import Grade
 
@@ -150,12 +150,18 @@ BAD = {
     "nothing": ("problem,grade\n", {}, ["gpt-4.1.csv"]),
     "semicolons": ("problem;grade\nWho?;A\n", {}, ["';'", "commas"]),
     "pattern": (SIMPLEQA, {"refusal": "("}, ["--refusal", "regular expression"]),
+    "slow pattern": (
+        f"question,target,response,grade\na,1,{'a' * 40},0\n",
+        {"refusal": "(a|aa)+$b"},
+        ["--refusal", "takes more than", "nested repetitions"],
+    ),
     "scorer": (SIMPLEQA, {"scorer": "match"}, ["--scorer", "graded"]),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case):
+def test_a_file_that_cannot_be_used_is_told_in_one_line(written, case, monkeypatch):
+    monkeypatch.setattr(known, "SECONDS", 0.05)
     text, options, expected = BAD[case]
     with pytest.raises(DatasetError) as caught:
         read(written(text), **options)

@@ -5,10 +5,11 @@ Any file of first passes: what it is, and what it holds.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+import regex
 
 from refusal_index.datasets.dataset import Dataset
 from refusal_index.datasets.imports.first_pass import NOT_KNOWN, FirstPass, FirstPassError, from_outcomes
@@ -18,6 +19,7 @@ from refusal_index.datasets.imports.source import SourceFile
 from refusal_index.datasets.own import resolve_columns
 from refusal_index.outcomes.errors import suggestion
 from refusal_index.outcomes.outcome import Grade, Question
+from refusal_index.outcomes.patterns import SECONDS, PatternError, compiled
 from refusal_index.outcomes.schema import REQUIRED
 from refusal_index.outcomes.settings import present_columns
 from refusal_index.outcomes.tabular import read_outcomes
@@ -43,16 +45,19 @@ class ReadOptions:
     def applied(self, passes: tuple[FirstPass, ...]) -> tuple[FirstPass, ...]:
         """Return the first passes under these names, with the refusals that their replies show.
 
-        Raises FirstPassError if `refusal` is not a regular expression.
+        Raises FirstPassError if `refusal` is not a regular expression, or takes too long on a reply.
         """
         pattern = self._pattern()
         named = (replace(one, model=self.name or one.model, dataset=self.dataset or one.dataset) for one in passes)
-        return tuple(_as_refusal(one) if pattern and _matches(pattern, one) else one for one in named)
+        return tuple(
+            replace(one, grade=Grade.REFUSED, reason=None) if pattern and _is_refusal(pattern, one) else one
+            for one in named
+        )
 
-    def _pattern(self) -> re.Pattern[str] | None:
+    def _pattern(self) -> regex.Pattern[str] | None:
         try:
-            return re.compile(self.refusal, re.IGNORECASE) if self.refusal else None
-        except re.error as error:
+            return compiled(self.refusal) if self.refusal else None
+        except PatternError as error:
             raise FirstPassError(f"--refusal: expected a regular expression, got {self.refusal!r} ({error})") from error
 
 
@@ -97,12 +102,16 @@ def _refuse_idle(file: SourceFile, kind: str, options: ReadOptions) -> None:
         )
 
 
-def _matches(pattern: re.Pattern[str], one: FirstPass) -> bool:
-    return one.grade is not Grade.CORRECT and one.reply is not None and pattern.search(one.reply) is not None
-
-
-def _as_refusal(one: FirstPass) -> FirstPass:
-    return replace(one, grade=Grade.REFUSED, reason=None)
+def _is_refusal(pattern: regex.Pattern[str], one: FirstPass) -> bool:
+    if one.grade is Grade.CORRECT or one.reply is None:
+        return False
+    try:
+        return pattern.search(one.reply, timeout=SECONDS) is not None
+    except TimeoutError as error:
+        raise FirstPassError(
+            f"--refusal: {pattern.pattern!r} takes more than {SECONDS:g} second on the reply to question "
+            f"{one.question.question_id!r}; choose a pattern without nested repetitions"
+        ) from error
 
 
 def of_one_model(passes: Sequence[FirstPass], source: str, name: str | None) -> tuple[FirstPass, ...]:
