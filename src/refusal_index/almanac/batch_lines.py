@@ -1,13 +1,4 @@
-"""Lines of batch files as pure functions: requests in, and what came of them out, as OpenAI's batch API writes them.
-
-Many requests at once, and no more of them in memory than are under way.
-
-A file of requests into a file of what came of them, in their order, as ``vllm run-batch`` writes it.
-
-One chat request from JSON to JSON, whoever brings it: a connection, a batch or a file.
-
-The models of a process by their names, each loaded when it is first asked for.
-"""
+"""Batch files of chat requests, as OpenAI writes them: from lines to replies, a bounded number at a time."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The server's files and batches; nothing of them outlives it.
+"""The files and batches of the server, and its request log; all of them end with the server.
 
 Each batch is a task of the server's own, which goes on after the client has disconnected.
-
-The request log of the server: a line of JSON for each request, with no word of what was said.
 """
 
 from __future__ import annotations

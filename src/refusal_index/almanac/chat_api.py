@@ -1,7 +1,4 @@
-"""The OpenAI chat API as pure functions: from a request's JSON to what is asked, and from replies to JSON.
-
-Bodies of requests as they come over the wire, of clients that send them in time and in bounds.
-"""
+"""The OpenAI chat API as pure functions: from a request's JSON to a request, and from replies to JSON."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The embedded models behind the OpenAI chat, files and batches API, for any client that speaks it.
-
-OpenAI's files and batches over HTTP: what a client sees of the store and of the batches.
-"""
+"""An HTTP server for the embedded models: the OpenAI chat, files and batches API."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Everything that the command line prints.
+"""Everything that the command line prints, and the exit status after bad input.
 
 All text is escaped here, and none is read as markup: a model, a topic or a file may be called anything. No key comes
 through, whoever writes it.
-
-Bad input ends a command with one clear line and exit status 2.
 """
 
 from __future__ import annotations

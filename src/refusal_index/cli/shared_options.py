@@ -1,7 +1,4 @@
-"""Options that several commands take, worded once; each command has its own defaults.
-
-The settings of a run as options: their kinds, ranges and defaults are the tree's, their words stand here.
-"""
+"""Options that several commands share, among them the settings of a run."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""Folds for methods that are trained: whatever scores a question was fitted without it, and without its group.
+"""Cross-validation folds for trained methods, and the models that they fit: logistic regression, clusters.
 
 A question is scored once, by a predictor that was trained on the other folds. What lies in one group, as questions
 about one person do, lies in one fold, for else a predictor could know a question's neighbours. Folds follow from the
 questions, their grades and groups and the seed alone, so that all methods of a run are held against the same questions.
-
-Logistic regression on targets between 0 and 1, as several trained methods fit it.
-
-Targets of a classifier of answers: how often the model is right about questions such as this one.
 """
 
 from __future__ import annotations

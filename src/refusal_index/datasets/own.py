@@ -1,11 +1,4 @@
-"""A user's own questions: any CSV, JSON Lines or Parquet file, data frame, or dictionaries of questions and answers.
-
-From the rows of a file to questions, all of them checked before the first is asked.
-
-Which column holds what: as the user says, or under its usual names.
-
-What a cell holds: text, a list of texts, or yes or no. Each reader raises for anything else.
-"""
+"""A user's own questions: which column holds what, and how rows become checked questions."""
 
 from __future__ import annotations
 

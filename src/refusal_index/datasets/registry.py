@@ -1,7 +1,4 @@
-"""The datasets by name.
-
-What is in a file of questions, told before anything is asked.
-"""
+"""The datasets by name, and a survey of the questions in a file."""
 
 from __future__ import annotations
 

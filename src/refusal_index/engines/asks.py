@@ -1,12 +1,6 @@
-"""A request with all that a provider is told, and what comes back for it, in the protocol's words.
-
-Whether what is installed is what this release was tested with: told in one line before anything is asked.
-
-OpenAI's chat format as pure functions: from a request to the body that carries it, and from a body to its response.
+"""OpenAI's chat format as pure functions: requests, responses, and the packages that sending them needs.
 
 Whoever speaks it, over HTTP or in files, is asked the same and read the same.
-
-Completions as plain data of Inspect's logs, which show what a run's store holds.
 """
 
 from __future__ import annotations

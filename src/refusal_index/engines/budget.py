@@ -1,7 +1,4 @@
-"""What a run may take: requests, dollars and time; once it is used up the run ends in order, and resumes.
-
-What replies took: requests, and tokens by who was asked and how they were carried, which tells what they cost.
-"""
+"""The budget of a run (requests, dollars, time) and its usage: requests and tokens by role."""
 
 from __future__ import annotations
 

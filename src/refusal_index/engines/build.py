@@ -1,9 +1,7 @@
-"""Carrying the requests of a PreciseWikiQA build to its two models, by whichever engine.
+"""The requests of a PreciseWikiQA build to its two models, with any engine.
 
 A round of sections is two waves of requests: the writer is asked about all of them, then the answerer about those that
 yielded a question. What comes next depends on all that was said before; every reply stays in the build's store.
-
-Who is asked in a PreciseWikiQA build, how, and what: each request as a conversation that any engine carries.
 """
 
 from __future__ import annotations

@@ -1,12 +1,6 @@
-"""What an engine is: it is handed settings and conversations, and puts replies into the store.
+"""The interface of an engine: it takes settings and conversations, and stores replies.
 
 Everything else follows from the store, so that one engine may finish what another began.
-
-What happens while models are asked, as whoever watches a run is told.
-
-Replies that come in the same moment are written to the disk together: one commit for all of them.
-
-Many conversations carried at once in this process, so many questions at a time.
 """
 
 from __future__ import annotations

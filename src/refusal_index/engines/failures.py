@@ -1,13 +1,4 @@
-"""What an error of a request comes down to: whether it passes by itself, and what a user may do about it.
-
-Responses that say 200 and are errors: each is given the status of one before a client looks at it.
-
-The client of OpenAI takes them for replies that lack everything, so that nobody would read what the provider said.
-
-What an error comes down to, in one line: the last words of whoever was asked, shortened and harmless.
-
-Ends a run in order: what fails will not pass by itself, or what it may take is used up.
-"""
+"""Errors of requests: whether they are temporary, what a user can do, and when they end a run."""
 
 from __future__ import annotations
 

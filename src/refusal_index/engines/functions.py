@@ -1,7 +1,4 @@
-"""Functions as models and as graders: any Python function or coroutine, in memory or by its place in a module.
-
-Is the grader there? Asked about a plain case before anything is paid for.
-"""
+"""Python functions as models and as graders, by object or by name, and the check of a grader before a run."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""The settings of a run: one frozen tree that the command line, TOML and Python build, and an engine takes as it is.
+"""The settings of a run: one frozen tree that the command line, TOML and Python build.
 
 Every leaf is a setting with one name, the same as option, key of a configuration and argument. `SETTINGS` lists them.
 A setting either tells replies apart, and so belongs to what a run's folder is made of, or is harmless, with the reason.
-
-One setting: what is known of it, and how a value becomes the one that the tree holds.
 """
 
 from __future__ import annotations

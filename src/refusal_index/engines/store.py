@@ -1,14 +1,10 @@
-"""The store of replies: everything that a run paid for, in one SQLite file of its folder.
+"""The store of replies: everything that a run paid for, in one SQLite file in its folder.
 
 Each reply is committed as it comes, so that whatever ends the process loses none. The place of a request (question,
 variant, pass, who is asked, draw, attempt) is the key: what is there is never asked again, and the first reply stays.
 Beside the replies lie those that were set aside to be asked for again, the questions, which of them are asked under
 which variant and how often, and what kept those that are not finished. Nothing in it is code, and nothing of it is held
 in memory: a store may be larger.
-
-What a store keeps, between its rows and the protocol's words; and all of it that is about one question.
-
-The tables of a store of replies: made in a new file, and checked whenever it is opened.
 """
 
 from __future__ import annotations

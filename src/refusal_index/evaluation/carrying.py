@@ -1,9 +1,4 @@
-"""Carrying a run out within its folder: asked, resumable at any moment, and summed up.
-
-A set of runs in batches is gone through again and again: what each has to wait for, and until when.
-
-Conversations carried in waves, one after the other: of a run its variants, of scores what is asked for them.
-"""
+"""A run within its folder: asked, resumable at any moment, and summarised."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""Scores of confidence for a finished run: what is missing is asked, once, and everything else follows from replies.
+"""Confidence scores for a finished run: what is missing is asked once, the rest follows from replies.
 
 What is asked lies in the run's folder in a store of its own: forced answers where a variant answered in the first pass,
 so that nobody forced it, and the methods' own prompts. The run's replies and all that is made of them stay as they are.
-
-Methods, what is still to be asked for them, and their scores, as paragraphs and tables of plain text.
-
-Scores of others in a run's folder, and the folder's scores in a file of one's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A plan of scores: what methods need of a run, what is asked for them in which words, and what they make scores of.
-
-What is still to be asked for scores: counted beforehand, and asked wave by wave.
-"""
+"""The plan of confidence methods: what they need of a run, and what is asked for them."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""The results of a run's folder: derived from its replies, summed up and written, now or anew.
-
-No result of a folder gives way to one whose replies have gone.
-
-A run with its results, and what one can do with it.
-
-Running a coroutine from plain code, in a script, a thread or a notebook, whose event loop runs already.
-"""
+"""The results of a run: derived from its replies, summarised, written, and shown in Python."""
 
 from __future__ import annotations
 

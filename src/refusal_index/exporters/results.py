@@ -1,9 +1,4 @@
-"""Runs as exporters take them: what `summary.json` says of them, and their outcome tables.
-
-Every number of a summary by one name: that of its place there, with the variant first.
-
-What each metric is, for formats that ask: its title, its range, and which end of it is the better one.
-"""
+"""Runs as exporters read them: the numbers of ``summary.json`` by name, and the outcome tables."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The confidence table: what a method says of how likely an answer is right, beside the outcomes of a run.
+"""The confidence table: how likely an answer is right according to a method, joined with outcomes.
 
 A row is a score in [0, 1] of one method for one answer. Which answer that is, `pass` says: the forced answer of a draw,
 the first pass's, or one that was given along with the score (`probe`); where it is null, the answer that counts in the
 outcome table. A variant is null where the score belongs to all of them, as that of a forced answer does. A score that a
 method was asked for and did not give is a row whose `confidence` is null: it is counted, and never filled in.
-
-Scores and the answers that they are about: which rows of an outcome table these are, and whether they are wrong.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""What the scores of a run come to: how well each method orders and calibrates, and whether better than the refusals.
+"""How well each confidence method ranks and calibrates, for one run or two compared.
 
 Of a question that was drawn repeatedly the first draw counts, as in every number that takes one draw.
-
-Scores of two runs by the same methods, compared: how well each orders right and wrong answers, and calibrates.
 
 Where both runs scored the same questions, each question is compared with itself.
 """

@@ -1,7 +1,4 @@
-"""What repeated samples add: the corrected Refusal Index, and how random the model is.
-
-One number for all variants of a model: the joint estimate, which knows that they share their questions.
-"""
+"""What repeated samples add: the corrected Refusal Index, and one joint estimate over all variants."""
 
 from __future__ import annotations
 

@@ -1,13 +1,7 @@
-"""Files of a run's folder, which a stranger may have made: what is read is a plain file, what is written is whole.
+"""Files of a run's folder, their lock, and what they may hold.
 
 A link, a pipe or a device in the place of a file is refused, so that nothing outside the folder is touched and no
 command waits for a pipe that nobody writes to. Whoever looks finds the old file or the new one, never half of it.
-
-Results as JSON holds them.
-
-Text that every file, request and table can hold.
-
-A lock between processes, held by the operating system and gone with the process that held it.
 """
 
 from __future__ import annotations

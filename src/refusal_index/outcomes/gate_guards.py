@@ -1,7 +1,4 @@
-"""From outcomes to the guards of a release gate: differences from a baseline, and the candidate's own numbers.
-
-Which questions changed between two runs by more than sampling noise.
-"""
+"""The guards of a release gate, and the questions that changed by more than sampling noise."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What a release gate demands: margins against a baseline, fixed bounds, and how sure it must be.
-
-The look at which a run is judged: of one that is looked at several times no other verdict holds.
-"""
+"""What a release gate demands: margins, bounds and significance level, and the look that is judged."""
 
 from __future__ import annotations
 

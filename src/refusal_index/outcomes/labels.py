@@ -1,10 +1,8 @@
-"""Grades that a person checked: the sheet to label, and what the labels say about the grader.
+"""Grades that a person checked, and two graders compared on the same replies.
 
 A sheet is a CSV file with one row a graded answer and an empty column `human_grade`. The answer is the one that counts:
 the first reply where the model answered, the forced one where it refused. Labels are counted for each model and
 dataset on its own, over all its variants.
-
-Two graders on the same replies: what became of their grades, and of the cells that follow from them.
 """
 
 from __future__ import annotations

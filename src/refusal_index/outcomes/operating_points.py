@@ -1,9 +1,7 @@
-"""Ways to refuse side by side: how much each answers, how much of that is wrong, and what it is worth for a penalty.
+"""Ways to refuse side by side: how much each answers, how much of that is wrong, and its utility.
 
 A score's cut, the model's own refusals and answering all are held against each other over the same questions and the
 same answers, so that nothing but the choice of what to answer differs.
-
-Questions in two halves: on one something is chosen, on the other it is judged.
 """
 
 from __future__ import annotations

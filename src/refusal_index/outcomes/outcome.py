@@ -1,9 +1,4 @@
-"""What became of one question under one prompt.
-
-The grade of one reply.
-
-What is asked.
-"""
+"""The three records that everything shares: a question, the grade of a reply, and the outcome."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Rates as papers print them, where nobody has the outcomes: their table of counts, and what rounding leaves open.
-
-From the outcome table to the counts that everything is computed from.
-
-Every metric of one variant, also where its refused questions were never forced.
+"""From the outcome table, or from published rates, to the counts that everything is computed from.
 
 A first pass alone, as another evaluation made it, shows how often the model refused, and how its answers were graded.
 It does not show what it would have said to the questions that it refused: the error rate and the Refusal Index are not

@@ -1,6 +1,4 @@
-"""Questions that come in clusters, or stand for different numbers of others: from the table's columns to the design.
-
-From outcome tables to matrices: one row a run, variant or draw, one column a question.
+"""Clusters and weights of questions, and matrices of outcomes with one row a run and one column a question.
 
 Statistics over several runs need to know which outcomes belong to the same question. Rows are matched by question id;
 a question that a run was not asked, or that has no grade there, is a gap in that row and nowhere else.

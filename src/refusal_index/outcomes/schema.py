@@ -1,7 +1,4 @@
-"""The columns of the outcome table, and what none may hold: the same row twice, or a row that contradicts itself.
-
-What `run.json` holds, by type: a stranger may have written it, and everything that reads it relies on this.
-"""
+"""The columns of the outcome table and the keys of `run.json`, checked when they are read."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The answers of a run that one method has scored: a row a question, with the score and whether the answer is wrong.
-
-A virtual run: what a model would have answered and refused if a score decided, as an ordinary outcome table.
+"""Answers with the score of one method, and the run that refuses where a score is low.
 
 Nobody asked it. The answer to a question is the one that was scored, and what scores below the cut is refused. So it
 has no prompt variant, or that of the score; its model is called by the rule.

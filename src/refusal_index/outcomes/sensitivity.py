@@ -1,8 +1,6 @@
-"""How far the numbers of a variant rest on what had to be decided, and what other decisions would have made of them.
+"""How far the numbers of a variant depend on decisions and on missing grades.
 
 Decisions are those on missing grades, answers refused again, topics and a grader's errors.
-
-What questions without a grade leave open: the index over all that they may have been, and whether they refused.
 """
 
 from __future__ import annotations

@@ -1,11 +1,4 @@
-"""What a run was asked: compared with what is asked now, and turned into a name.
-
-Where the rows of a table come from, and what is said where something is wrong with them.
-
-The weights of the truthfulness score, as they are given.
-
-What tokens cost.
-"""
+"""The settings, sources, prices and score weights that `run.json` records."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 Every number but the corrected Refusal Index is of one response per question: the first draw, where there are several.
 The number over all variants is the joint estimate: they share their questions, so their tables must not be added up.
-
-How certain a run is, held against what it was told to wait for.
 """
 
 from __future__ import annotations

@@ -1,11 +1,7 @@
-"""Tables as users hand them in: a CSV, JSON Lines or Parquet file, a data frame, or dictionaries, one a row.
+"""Tables as users provide them, and the outcome table: CSV, JSON Lines, Parquet, data frames, dictionaries.
 
 The one reader of all of them. It knows where each row stands, so that every message can name the place; what the cells
 mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
-
-From the cells that a user handed in to the columns of the outcome table.
-
-The outcome table: one row a question, variant and draw.
 
 Every engine fills it and every study starts from it. Two columns are enough to score, `refused` and `wrong`; the rest
 says which question it was and why. Three file formats hold it, told apart by the suffix: Parquet, CSV and JSON Lines,

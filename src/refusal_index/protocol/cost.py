@@ -1,10 +1,8 @@
-"""What a run would send, worked out from its own prompts before anything is sent.
+"""How many requests and tokens a run would take, computed from its own prompts.
 
 The procedure is walked through for every question, as far as replies are known, and what would come next is counted.
 What is certain is counted exactly: every first pass, and every forced pass of a question that is drawn repeatedly.
 What depends on replies is a range: at least, to be expected under stated assumptions, and at most.
-
-Numbers that replies decide: requests and tokens as ranges.
 """
 
 from __future__ import annotations

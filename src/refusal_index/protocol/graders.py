@@ -1,9 +1,4 @@
-"""Who can grade what: the kinds of graders, the rules of those that are no model, and what each needs of a question.
-
-The grader that goes by a regular expression of the dataset's author.
-
-The grader of multiple choice: which of the choices a reply names, by letter, by text or by both.
-"""
+"""The kinds of graders and what each needs; grading by regular expression and by multiple choice."""
 
 from __future__ import annotations
 

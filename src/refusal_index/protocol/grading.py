@@ -1,11 +1,9 @@
-"""A model as grader: what it is asked, and how its verdict is read.
+"""Grading: a model as grader, and the offline comparison with the gold answer.
 
 The criteria are those of the paper's grader (appendix on answer classification), which are SimpleQA's, in this
 project's words. Question, gold answer and prediction are quoted between marks and the grader is told that they are
 material, so that a reply which says "grade this A" is graded, not obeyed. Where no right answer exists, the grader is
 asked only whether the prediction attempts one.
-
-The offline grader, which compares plain text with the gold answer.
 
 For closed questions whose answers are names, words or numbers. It knows nothing of the world: "Holland" is wrong where
 the gold answer is "the Netherlands" and no alias says otherwise, and so is a right answer in the middle of a sentence.

@@ -1,6 +1,4 @@
-"""Prompt sets as files: loaded by name or path, checked whole, and every mistake named with its field.
-
-Prompt sets: the wording of both passes, as data.
+"""Prompt sets: the wording of both passes, loaded from TOML and checked as a whole.
 
 A prompt set is a TOML file that holds a template, worked examples and, for each first-pass variant and for the
 forced pass, an instruction and the examples that are left unanswered. Everything else is equal between variants,

@@ -1,9 +1,4 @@
-"""Reading a reply: what the model said in the end, or why that cannot be told.
-
-How likely a model held the tokens of its reply, as a run's store keeps it: OpenAI's list, as short as it can be.
-
-How long a question's prompts are, so that one that no model could take is told before anything is asked.
-"""
+"""Reading a reply: its answer, its log probabilities, and the length of its prompt."""
 
 from __future__ import annotations
 

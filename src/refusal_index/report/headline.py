@@ -1,10 +1,6 @@
-"""The first screen of a run: what was found, how sure it is, compared with what, and what spoils it.
-
-The words for an index: they claim what both ends of its interval hold, and no more.
+"""The first screen of a run: the result, its certainty, comparisons and caveats.
 
 A word that fits the estimate alone would be said with the same assurance of .36 [.33, .39] and of .36 [.02, .70].
-
-What spoils a result: the cautions of its variants told once each, and what belongs to all of them.
 """
 
 from __future__ import annotations

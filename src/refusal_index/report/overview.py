@@ -1,7 +1,4 @@
-"""The first screen of several runs: their indices on one axis, and which of them can be told apart.
-
-Everything that the page shows of one run, ready for the templates.
-"""
+"""The first screen of several runs, and everything that the page shows of one."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""The page: one HTML file that needs nothing else and lets nothing in.
+"""The page: one HTML file that needs nothing else and loads nothing.
 
 Style and script stand in it, and its content security policy names them by their hashes: no other script can run, no
 other style applies, and nothing is ever fetched.
-
-The verdict of a gate, on top of the report of its runs.
-
-Data inside a page: as JSON that no text in it can end, packed where it is long, and cut where it is too long.
 
 Packed data is gzip in base64, which every browser since 2023 unpacks by itself (``DecompressionStream``); short data
 stays plain and needs nothing.

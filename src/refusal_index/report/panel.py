@@ -1,7 +1,4 @@
-"""The steps of a training on one page: each metric over the steps with a band, what changed since when, and a table.
-
-What the steps of a training show, in sentences: what a test shows, and how much may hide where it shows nothing.
-"""
+"""The steps of a training on one page: metrics with bands, changes, and what the tests show."""
 
 from __future__ import annotations
 

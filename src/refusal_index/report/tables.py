@@ -1,9 +1,7 @@
-"""The tables of a run: metrics side by side, what else might have come out, what is missing, what it took.
+"""The tables of a run, and numbers and text as a page shows them.
 
 In a table with a picture in every cell, every number that has an interval carries the places of its picture on a common
 axis.
-
-Text of others on a page, and numbers as a page shows them.
 
 Nothing of a reply, a question or a name is obeyed: Jinja escapes what HTML would, and here what a browser would follow
 without showing it, control and direction characters, is made visible. Every such text stands in an element of its own

@@ -2,13 +2,11 @@
 
 - `first_pass`: the record, and the outcome table that holds such records;
 - `source`: a file as records, and what kind of file it is, told by its content;
-- `grades`: the words for grades, and what they mean here;
-- `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals;
+- `graded`: rows of graded answers, as SimpleQA's tools write them, or of answers with a flag for refusals, and the
+  words for grades;
 - `lm_eval`: the samples of lm-evaluation-harness;
-- `reader`: any of them;
 - `two_files`: a second file that holds the forced pass;
-- `known`: what such a file lacks, filled in from a dataset;
-- `selection`: which first passes are forced.
+- `known`: any of them, and what such a file lacks, filled in from a dataset.
 
 Logs of Inspect are read by the engine, which knows their format.
 """

@@ -1,7 +1,4 @@
-"""Rows of graded answers: SimpleQA's tools and their like, and files that only flag refusals.
-
-The words of others for grades.
-"""
+"""Rows of graded answers: SimpleQA's tools, files that only flag refusals, and the words they use for grades."""
 
 from __future__ import annotations
 

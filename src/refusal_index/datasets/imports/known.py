@@ -1,7 +1,4 @@
-"""What a file of first passes lacks, filled in from a dataset that has it.
-
-Any file of first passes: what it is, and what it holds.
-"""
+"""Any file of first passes: its format, what it holds, and what it lacks, filled in from a dataset."""
 
 from __future__ import annotations
 

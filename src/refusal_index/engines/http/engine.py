@@ -1,6 +1,4 @@
-"""The engine that asks servers over HTTP by the official client of OpenAI's API, so many requests at a time.
-
-One account's client: sends one request once, and reads what comes.
+"""The engine for OpenAI-compatible servers, with OpenAI's own client.
 
 Bodies are sent and read as they are: what the client's own types would add to that takes as long as all the rest.
 """

@@ -1,15 +1,4 @@
-"""The engine that has Inspect carry requests: its providers, and its logs for ``inspect view``.
-
-Is the grader there? Asked before anything is paid for.
-
-The task of one variant, its solver and its scorer, however it is started.
-
-The tasks that ``inspect eval refusal_index/...`` finds: one task, under the name of each dataset.
-
-Whether replies are cached is left to Inspect's own ``--cache``.
-
-Question to Inspect sample and back.
-"""
+"""The engine that sends requests with Inspect, and the tasks for ``inspect eval refusal_index/...``."""
 
 from __future__ import annotations
 

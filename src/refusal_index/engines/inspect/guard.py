@@ -1,10 +1,4 @@
-"""Between Inspect and a provider: no key comes through, neither in replies nor in errors.
-
-A response without a reply is an error, as Inspect would take it for an empty one; so is one that holds an error.
-
-What a solver of Inspect's works for: the conversations of a run, or those that `inspect eval` makes as it goes.
-
-Inspect's logs without keys: each shows a model's address, its arguments, its headers, and all that was said.
+"""What stands between Inspect and a provider: no key reaches a log, and an empty response is an error.
 
 Inspect writes them as it goes, the header before anything is asked, so that nothing is left to clean once it is there.
 It offers no hold on what is written; hence the one on what turns everything in a log into JSON. Beside them it keeps a

@@ -1,7 +1,4 @@
-"""The embedded models as a provider of Inspect's: ``almanac/base`` and its siblings, within the process.
-
-From a model's name to a model that can be asked, or one clear line why not.
-"""
+"""The embedded models as a provider of Inspect's, and any provider's model from its name."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
-"""Has the requests of waves asked in providers' batches.
+"""The engine for providers' batches: half the price, results within a day.
 
 What is on its way stays there whatever becomes of this process: the journal in the run's folder leads back to it.
-
-The engine that has requests asked in providers' batches, at half the price, and within a day.
-
-The options of the batch engine: what `engine_option` may say to it.
-
-Requests to one model as files that a provider takes: none holds too many, or too much.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
-"""One model's batches: handed over, found again and collected, each step written into the journal first.
+"""One model's batches: submitted, found again and collected, with the journal written first.
 
 A submission is what costs. It is written before it is made, and one whose answer was lost is looked for in the
 provider's own list before it is made again.
-
-Looks at batches that are on their way; a provider that tells nothing of them is borne with for a while.
 """
 
 from __future__ import annotations

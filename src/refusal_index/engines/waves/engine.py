@@ -1,7 +1,4 @@
-"""An engine that carries requests in waves, whoever executes them.
-
-The engine that sends nothing: what is due waits to be written into files, for whoever carries these.
-"""
+"""The engines that send requests in waves, whoever executes them."""
 
 from __future__ import annotations
 

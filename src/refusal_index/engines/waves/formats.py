@@ -1,9 +1,4 @@
-"""The formats in which providers take requests in files and give back their results, as pure functions.
-
-Each is a line of JSON for a request and one for a result. Results tell their format themselves.
-
-What came back for a request of a wave: a response, or what it failed for.
-"""
+"""Request files and result files as pure functions: one line of JSON for each request and result."""
 
 from __future__ import annotations
 

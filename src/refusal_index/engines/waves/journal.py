@@ -1,9 +1,7 @@
-"""The journal of a run's batches: what was handed over to a provider, written before and after it was.
+"""The journal of a run's batches: what was submitted to a provider, written before and after.
 
 Lines of JSON that are only ever added to, each on the disk before what it tells of is done. A process that is killed at
 any moment so leaves word of every batch that may be on its way: of one that was begun, at the least.
-
-The lines of a journal of batches: what each may say, and what it makes of the batch that it tells of.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A cluster to work on: one that is there, or one on this machine for as long as a run takes.
-
-The options of the Ray engine: how large a shard is, where shards are kept, and how many work at once.
-"""
+"""A Ray cluster: an existing one, or one on this machine for the length of a run."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Waves in shards on a cluster: what is finished is kept at once, and what is kept is not asked again.
-
-Shards of requests for weights on the GPUs of a cluster, by what Ray Data has for vLLM.
-"""
+"""Waves in shards on a Ray cluster: finished shards are kept, and not asked again."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Results of any number of files, in any order, on the disk until each is looked up by its id.
-
-Results that an earlier command left in files: they are paid for, and it ended before they were in the store.
-
-Entering results into the store: each finds its place by its id, in whatever order they came and however often.
-
-What lies in a file of results, before it is read: nothing, or requests that somebody gave by mistake.
-"""
+"""Results from files: kept on disk until each is looked up by its id, then entered into the store."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""A wave: every request that is due, each with an id that says what it is.
+"""A wave: every request that is due, each with an id made from its content.
 
 The id is the same whenever and by whomever it is made, so that a result finds its place in the store however it came,
 in whatever order and however often.
-
-Which requests of a run are on their way in batches, as its folder tells without asking anybody.
 """
 
 from __future__ import annotations

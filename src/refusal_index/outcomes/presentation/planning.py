@@ -1,7 +1,4 @@
-"""Plans as text.
-
-What other decisions would have given, as text.
-"""
+"""Plans, and the results of other decisions, as text."""
 
 from __future__ import annotations
 

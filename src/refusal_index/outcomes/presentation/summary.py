@@ -1,7 +1,4 @@
-"""A summary as text: one row a variant, then what must be said beside the numbers.
-
-How far several prompts lie apart, as a sentence.
-"""
+"""A summary as text: one row a variant, then the caveats."""
 
 from __future__ import annotations
 
