@@ -20,7 +20,6 @@ from refusal_index.evaluation.plan import Plan, prepare
 from refusal_index.evaluation.writing import ComparabilityError, rebuild
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.settings import as_json
-from refusal_index.protocol import prompt_set_names
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
 
@@ -30,7 +29,7 @@ HARMFUL = {
     "seed": 1,
     "dataset": "own",
     "limit": 5,
-    "prompts": next((name for name in prompt_set_names() if name != "default"), "default"),
+    "prompts": "paraphrases",
     "placement": "system",
     "think": "/no_think",
     "temperature": 0.0,
