@@ -95,7 +95,7 @@ async def ask(pool: ModelPool, body: object, noted: dict[str, Any]) -> tuple[Cha
 
 
 async def answer(pool: ModelPool, body: object, noted: dict[str, Any]) -> Answer:
-    """Answer a request of a batch, which is never an exception: what was wrong is told in its stead."""
+    """Answer a request of a batch. It never raises: an error becomes the result."""
     try:
         if isinstance(body, dict) and body.get("stream"):
             raise RequestError("a request of a batch cannot be streamed", param="stream")

@@ -173,7 +173,7 @@ HELP = {
     "that speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in "
     "this process; 'batch' for a provider's batches, at half the price; 'command' for a program such as "
     "vllm run-batch; 'ray' for a cluster; 'files' for files carried by hand.",
-    "max_connections": "Requests in flight. [default: as many as the provider bears]",
+    "max_connections": "Requests in flight. [default: as many as the provider allows]",
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
     "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",

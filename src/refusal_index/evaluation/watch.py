@@ -1,7 +1,7 @@
 """The checkpoints of a training, each evaluated once, while it goes on or after it.
 
 What a checkpoint's run is made of are the settings of any run; only its model is put together from a template. Each has
-a folder in one panel (`evaluation.panel`), so that another look resumes what was begun and asks nothing twice. One that
+a folder in one panel, so that another look resumes what was begun and asks nothing twice. One that
 cannot be loaded is told, and the rest goes on.
 
 What tells the weights of a model from others that have the same name: a number that all of them go into.

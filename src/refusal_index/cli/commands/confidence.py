@@ -38,7 +38,7 @@ Name = Annotated[
 def carry_files(
     run: Path, add: Path | None, column: Sequence[str], name: str | None, out: Path | None, *, as_json: bool
 ) -> None:
-    """Add scores to a run, then write all that it has, and say how far they cover it.
+    """Add scores to a run, then write all of its scores, and say how many answers they cover.
 
     Raises
     ------
