@@ -46,6 +46,7 @@ def test_errors_are_bounded_and_power_is_there(scenario):
     assert all(row.holds for row in scenario_rows(scenario, 200, np.random.default_rng(3)))
 
 
+@pytest.mark.slow
 @others_nightly("replicates", [30, 400])
 def test_looks_err_no_more_often_than_one(replicates):
     rng = np.random.default_rng(5)

@@ -29,6 +29,7 @@ from tests.engines.batch_server import answered, batch_server
 from tests.engines.fake_api import FakeApi
 from tests.engines.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault_of, is_question, write_pages, writer
 from tests.faults.almanac import BatchFaults
+from tests.tiers import one_fast
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
 OPTIONS = (
@@ -150,7 +151,7 @@ def test_the_frozen_set_loads_as_a_dataset(built):
     assert dataset.sha256 == record(str(file))["file"]["sha256"]
 
 
-@pytest.mark.parametrize("engine", ["inspect", "http", "batch"])
+@one_fast("engine", ["http", "inspect", "batch"])
 def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)

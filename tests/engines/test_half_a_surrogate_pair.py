@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 import refusal_index as ri
 from tests.engines.fake_api import FakeApi, is_grading
+from tests.tiers import one_fast
 
 HALF = "cut \ud83d"
 QUESTIONS = [
@@ -36,7 +35,7 @@ def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_p
         )
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
+@one_fast("engine", ["local", "inspect"])
 def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path, engine):
     def grader(question, answer):
         return (question.gold, answer) == ("it \ufffd", "cut \ufffd")

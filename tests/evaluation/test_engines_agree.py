@@ -73,6 +73,7 @@ def test_the_same_table_and_the_same_requests_row_for_row(served):
     assert local.summary == http.summary
 
 
+@pytest.mark.slow
 @others_nightly("second", ["local", "inspect", "http"])
 def test_what_one_began_the_others_finish(served, second):
     """The name of the folder and all that it holds are the same, whoever asks."""

@@ -107,6 +107,7 @@ def test_importing_it_loads_nothing_of_what_it_may_need_later():
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+@pytest.mark.slow
 def test_evaluating_within_the_process_loads_no_inspect_and_no_matplotlib():
     told = """
 import sys, refusal_index as ri

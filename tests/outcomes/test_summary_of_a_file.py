@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 from tests.report.making import rows
+from tests.tiers import one_fast
 
 from refusal_index.outcomes.errors import OutcomeTableError
 from refusal_index.outcomes.labels import grade_changes
@@ -53,7 +54,7 @@ TABLES = {
 }
 
 
-@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+@one_fast("table", TABLES.values(), ids=TABLES)
 def test_a_table_in_a_file_gives_the_same_summary(table, tmp_path):
     table.write_parquet(tmp_path / "table.parquet", row_group_size=37)
     tables = table, pl.scan_parquet(tmp_path / "table.parquet")

@@ -342,6 +342,7 @@ def test_prints_the_numbers_and_not_the_list(new_page: NewPage, report: Path) ->
     assert page.run("document.querySelector('.mosaic').getBoundingClientRect().height") > 50
 
 
+@pytest.mark.slow
 def test_hostile_text_shows_as_text(new_page: NewPage, tmp_path: Path) -> None:
     table = rows(len(HOSTILE))
     numbers = pl.int_range(pl.len()) % len(HOSTILE)

@@ -260,6 +260,7 @@ def test_a_command_in_a_run_json_is_never_run(tmp_path):
     ri.open_run(folder)
 
 
+@pytest.mark.slow
 def test_a_command_is_kept_in_no_file_of_the_run(tmp_path):
     command = f"{OURS} --output-tmp-dir kept-nowhere"
     run = ri.evaluate("almanac/small", limit=2, variants="low", engine="command", command=command, out=tmp_path / "run")
