@@ -1,13 +1,14 @@
 """Every fault that the tests plan, tried with every engine: what came of it, in one table.
 
     python -m benchmarks.faults
+    python -m benchmarks.faults --fast
     python -m benchmarks.faults --only 'kill -9' --engine local
     python -m benchmarks.faults --write docs/what-happens-when.md
     python -m benchmarks.faults --soak 100000
 
 Each scenario starts the command in a process of its own against a server on loopback, and compares its outcome table
 with that of the undisturbed run. The last line is a soak: many requests at 500 connections, a twentieth of which meet
-with a fault of some kind.
+with a fault of some kind. With `--fast`, each engine plays one scenario of each group, and nothing is soaked.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -25,7 +27,7 @@ from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import page, table
 from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
 from tests.faults.soak import soak
-from tests.faults.table import SCENARIOS
+from tests.faults.table import KEPT, SCENARIOS
 
 
 def played(what: tuple[Scenario, Engine]) -> Row | str:
@@ -43,11 +45,20 @@ def played(what: tuple[Scenario, Engine]) -> Row | str:
     return row
 
 
+def one_of_each_group(pairs: Iterable[tuple[Scenario, Engine]]) -> list[tuple[Scenario, Engine]]:
+    """Return one scenario of each group and engine, if possible one that `make test-all` plays."""
+    chosen: dict[tuple[str, str], tuple[Scenario, Engine]] = {}
+    for scenario, engine in sorted(pairs, key=lambda pair: pair[0].title not in KEPT):
+        chosen.setdefault((scenario.group, engine.name), (scenario, engine))
+    return list(chosen.values())
+
+
 def main() -> int:
     """Print the table, and return whether a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="scenarios whose group or name matches this pattern")
     parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine only")
+    parser.add_argument("--fast", action="store_true", help="one scenario of each group with each engine, and no soak")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="scenarios at a time")
     parser.add_argument("--write", type=Path, help="write what came out into the page of the documentation")
     parser.add_argument("--soak", type=int, default=3000, help="requests of the soak; 0 for none")
@@ -56,10 +67,12 @@ def main() -> int:
     chosen = [one for one in SCENARIOS if re.search(arguments.only, f"{one.group}: {one.title}")]
     engines = [one for one in ENGINES if arguments.engine in (None, one.name)]
     pairs = [(scenario, engine) for scenario, engine in product(chosen, engines) if engine.name in scenario.engines]
+    if arguments.fast:
+        pairs = one_of_each_group(pairs)
     with ThreadPoolExecutor(arguments.jobs) as pool:
         played_all = list(pool.map(played, pairs))
     rows = [one for one in played_all if isinstance(one, Row)]
-    is_soaked = arguments.soak and not arguments.only
+    is_soaked = arguments.soak and not arguments.only and not arguments.fast
     soaked = [soak(engine, arguments.soak) for engine in engines if engine in SOAKED] if is_soaked else []
     print(table(rows, soaked))
     for one in played_all:

@@ -123,6 +123,32 @@ It is what happens between an actor and the server, and how a run with actors en
 surroundings and the grader is the same code for every engine that works in waves.
 """
 
+KEPT = frozenset(
+    {
+        "a fifth of 500 (first)",
+        "a fifth of dropped connections (forced)",
+        "a fifth of truncated JSON (grader)",
+        "the key is refused (401)",
+        "one reply is null whenever it is asked for",
+        "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX",
+        "kill -9 (forced)",
+        "interrupted (SIGINT) (first)",
+        "full while models are asked",
+        "outcomes.parquet is cut",
+        "the store of replies is scrambled",
+        "behind a symbolic link",
+        "output into a closed pipe",
+        "it gives both letters for two questions",
+        "the same server under another base URL",
+        "a call of the API does what it should, and its answer is lost (a batch is submitted)",
+        "kill -9 at a call (a batch is submitted)",
+        "results come in half, once",
+        "the disk is full at a call (results are fetched)",
+        "the journal ends in the middle of a line",
+    }
+)
+"""Scenarios of `make test-all`, one or more of each kind, with every engine; `make nightly` plays the whole table."""
+
 
 def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **which: object) -> tuple[Scenario, ...]:
     """Return the scenarios of a fault that passes, one in each pass."""

@@ -17,38 +17,12 @@ from tests.faults.carrying import NotPossibleHereError, carry
 from tests.faults.page import BELOW, _escaped, page, table
 from tests.faults.scenario import ENGINES, SOAKED, Engine, Row, Scenario
 from tests.faults.soak import soak
-from tests.faults.table import SCENARIOS
+from tests.faults.table import KEPT, SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-happens-when.md"
 QUICK = frozenset({("the store of replies is scrambled", "local")})
 """Scenarios of the fast tier, by name and engine."""
-
-KEPT = frozenset(
-    {
-        "a fifth of 500 (first)",
-        "a fifth of dropped connections (forced)",
-        "a fifth of truncated JSON (grader)",
-        "the key is refused (401)",
-        "one reply is null whenever it is asked for",
-        "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX",
-        "kill -9 (forced)",
-        "interrupted (SIGINT) (first)",
-        "full while models are asked",
-        "outcomes.parquet is cut",
-        "the store of replies is scrambled",
-        "behind a symbolic link",
-        "output into a closed pipe",
-        "it gives both letters for two questions",
-        "the same server under another base URL",
-        "a call of the API does what it should, and its answer is lost (a batch is submitted)",
-        "kill -9 at a call (a batch is submitted)",
-        "results come in half, once",
-        "the disk is full at a call (results are fetched)",
-        "the journal ends in the middle of a line",
-    }
-)
-"""Scenarios of `make test-all`, one or more of each kind, with every engine; `make nightly` plays the whole table."""
 
 BY_HAND = frozenset({"ray"})
 """Engines whose rows take half a minute each, most of it to start: ``python -m benchmarks.faults`` plays them."""
