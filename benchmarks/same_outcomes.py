@@ -39,7 +39,7 @@ TOLERANCE = 1e-12
 ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
 """Tolerances for log probabilities: their last digits depend on which requests share a batch."""
 
-SHOWN = 5  # differences that are printed of each command
+SHOWN = 20  # differences that are printed of each command
 
 RENAMED: dict[str, str] = {}
 """Names in commands and results that changed: from the name in older trees to the one in this tree."""
