@@ -96,6 +96,17 @@ def test_steps_come_from_the_names_and_fill_the_template(tmp_path: Path, monkeyp
     assert "python:served:at_20" in str(found[1].error)
 
 
+@pytest.mark.parametrize("template", ["{name}", "python:{name}:answer", "python:served:{name}"])
+def test_no_checkpoint_names_a_function_by_what_it_is_called(template, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "served.py").write_text('__import__("pathlib").Path("mark").touch()\nanswer = print\n')
+    name = "python:served:answer" if template == "{name}" else "served" if "{name}:" in template else "answer"
+    checkpoint(tmp_path / "checkpoints" / name)
+    with pytest.raises(TemplateError, match="expected a function that the template alone names, got 'python:served:"):
+        watched(tmp_path / "checkpoints", tmp_path / "panel", template=template)
+    assert not Path("mark").exists()
+
+
 def test_a_half_written_one_waits_and_is_told_at_the_end(tmp_path: Path):
     place = checkpoint(tmp_path / "checkpoints" / "small")
     (place / "model.safetensors").write_bytes((place / "model.safetensors").read_bytes()[:5000])

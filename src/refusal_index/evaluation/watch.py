@@ -44,6 +44,7 @@ from typing import Any
 
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress, WaitingError
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.local.engine import GeneratingModel, is_sharded, undisturbed
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
@@ -506,10 +507,22 @@ def check_template(template: str) -> None:
 
 
 def model_of(template: str, one: Checkpoint) -> str:
-    """Return the name of a checkpoint's model; raises TemplateError if it takes a step, and there is none."""
+    """Return the name of a checkpoint's model.
+
+    Raises
+    ------
+    TemplateError
+        If it takes a step, and there is none; or if what the checkpoint is called chose a function, which is code.
+    """
     if one.step is None and "{step" in template:
         raise TemplateError(f"model template {template!r}: expected a number in the name of {one.path}, found none")
-    return template.format(path=one.path, name=one.name, step=one.step)
+    name = template.format(path=one.path, name=one.name, step=one.step)
+    if is_function_name(name) and name != template.format(path="", name="", step=one.step):
+        raise TemplateError(
+            f"model template {template!r}: expected a function that the template alone names, got {name!r} for "
+            f"{one.path}; what a folder is called chooses no code: name the function, with {{step}} at most"
+        )
+    return name
 
 
 async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> AsyncIterator[CheckpointResult]:
