@@ -33,6 +33,26 @@ def exactly(number: float) -> dict[str, float]:
     return {"least": number, "expected": number, "most": number}
 
 
+@pytest.mark.usefixtures("pipeline")
+def test_a_configuration_is_looked_at_without_its_functions(command, monkeypatch):
+    """They are code of whoever wrote it; a real run asks them."""
+    monkeypatch.syspath_prepend(Path.cwd())
+    Path("its_own.py").write_text(
+        "from pathlib import Path\nfrom tests.cli.some_pipeline import answer, grade\nPath('mark').touch()\n"
+    )
+    write_sums("q.csv", 6)
+    Path("c.toml").write_text(
+        "[[models]]\nmodel = 'python:its_own:answer'\n[[datasets]]\ndata = 'q.csv'\nvariants = ['low']\n"
+        "grader = 'python:its_own:grade'\n"
+    )
+    found = estimate(command, "--config", "c.toml", *LOCAL)
+    assert found["first"]["requests"] == exactly(6)
+    assert found["remark"] == "a dry run of a configuration imports no function, so no earlier reply of one is counted"
+    assert not Path("mark").exists()
+    assert command("run", "--config", "c.toml", *LOCAL).exit_code == 0
+    assert Path("mark").exists()
+
+
 def refused_questions() -> int:
     """How many questions were refused under any variant, in the folder ``r``."""
     return outcomes("r").filter("refused")["question_id"].n_unique()

@@ -211,7 +211,8 @@ def test_a_flag_that_is_not_given_is_no_setting_and_leaves_what_a_configuration_
         "[[datasets]]\ndataset = 'almanac'\nlimit = 5\n"
     )
     seen = []
-    monkeypatch.setattr(sweep, "prepare_sweep", lambda *given: seen.append(prepare_sweep(*given)) or seen[-1])
+    kept = lambda *given, **more: seen.append(prepare_sweep(*given, **more)) or seen[-1]  # noqa: E731
+    monkeypatch.setattr(sweep, "prepare_sweep", kept)
     for flags in ((), ("--logprobs",)):
         assert CliRunner().invoke(app, ["run", "--config", "mine.toml", "--dry-run", *flags]).exit_code == 0
     assert [one.plans[0].settings.sending.logprobs for one in seen] == [logprobs, True]

@@ -15,6 +15,7 @@ from typing import Any
 from refusal_index.almanac import ALMANAC, chat
 from refusal_index.almanac.models import count_tokens, model_names
 from refusal_index.engines.asks import ask_for, completed
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.registry import BATCH
 from refusal_index.engines.store import ReplyStore
@@ -148,7 +149,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         cost=_cost(found, plan.settings.prices_as_sent),
         seconds=_seconds(plan, found.total.requests + Range.exactly(checks), connections),
         connections=connections,
-        remark="; ".join(_about_batches(plan)) or None,
+        remark="; ".join((*_about_batches(plan), *_about_functions(plan))) or None,
     )
 
 
@@ -187,6 +188,12 @@ def _about_batches(plan: Plan) -> Iterator[str]:
         usual, most = _waves(plan)
         more = f", {most} at most" if most > usual else ""
         yield f"there are {usual} waves of batches{more}, and each may take 24 hours, which the time assumes"
+
+
+def _about_functions(plan: Plan) -> Iterator[str]:
+    """Say what is not known of functions that were not imported."""
+    if "functions" not in plan.identity and any(map(is_function_name, plan.names.values())):
+        yield "a dry run of a configuration imports no function, so no earlier reply of one is counted"
 
 
 def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[Conversation]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from refusal_index.almanac import ALMANAC
 from refusal_index.datasets import Dataset, load_dataset, sample
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.registry import check_engine
 from refusal_index.engines.settings import COMPARABILITY_VERSION, DEFAULT_GRADER, Drawing, SettingError, Settings
 from refusal_index.engines.store import ReplyStore, StoreError
@@ -377,6 +378,7 @@ def prepare(
     dataset: Dataset | None = None,
     objects: Mapping[str, object] | None = None,
     runs: Path = RUNS,
+    imports: bool = True,
 ) -> Plan:
     """Check everything that can be checked before a model is named to its provider.
 
@@ -390,6 +392,8 @@ def prepare(
         The questions, where they were loaded before.
     objects
         Models and functions that are in memory, by the name that stands for them.
+    imports
+        Whether functions are imported; without, they are not checked, and what they replied before is not found.
 
     Raises
     ------
@@ -413,10 +417,10 @@ def prepare(
         settings, prompting=replace(settings.prompting, variants=chosen(settings.prompting.variants, prompts))
     )
     for name in (settings.model, *graders):
-        check_name(name, objects, settings.sending.engine)
-    made_of = identity(
-        settings, dataset, prompts, graders or (str(kind),), function_sources(settings, graders, objects)
-    )
+        if imports or not is_function_name(name):
+            check_name(name, objects, settings.sending.engine)
+    sources = function_sources(settings, graders, objects) if imports else {}
+    made_of = identity(settings, dataset, prompts, graders or (str(kind),), sources)
     folder = RunFolder(out or runs / default_run_name(settings.model, dataset.name, made_of))
     if folder.run_json.exists():
         refuse_other_settings(folder.path, folder.read_settings(), as_json(made_of))

@@ -347,7 +347,12 @@ class Sweep:
 
 
 def prepare_sweep(
-    given: str, settings: Settings, values: Mapping[str, Any] | None = None, out: Path | None = None
+    given: str,
+    settings: Settings,
+    values: Mapping[str, Any] | None = None,
+    out: Path | None = None,
+    *,
+    imports: bool = True,
 ) -> Sweep:
     """Check every model of a configuration with every dataset of it.
 
@@ -361,6 +366,8 @@ def prepare_sweep(
         Settings by name that go before what the file says.
     out
         The set's folder; without it, one below `runs` that is named after the configuration.
+    imports
+        As `prepare` takes it.
 
     Raises
     ------
@@ -382,7 +389,7 @@ def prepare_sweep(
         for entry, dataset in datasets:
             with telling(f"{model.place} on {entry.place}"):
                 chosen = settings.changed(**{**config.defaults, **entry.values, **model.values, **values})
-                plan = prepare(chosen, dataset=dataset, runs=path)
+                plan = prepare(chosen, dataset=dataset, runs=path, imports=imports)
             title = (model.name or plan.title[0], entry.name or plan.title[1])
             plans.append(replace(plan, title=title))
     _refuse_doubles(config.source, plans)

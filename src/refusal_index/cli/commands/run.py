@@ -66,7 +66,7 @@ def run(
                 raise OptionError(
                     f"{option(name)}: a configuration says so of each model; write {name} under [[models]]"
                 )
-        sweep = prepare_sweep(config, Settings(), values, out)
+        sweep = prepare_sweep(config, Settings(), values, out, imports=not dry_run)
         _refuse_looks(sweep.plans, values)
         tell_notes(sweep.plans)
         if dry_run:
