@@ -47,6 +47,19 @@ def folder_without(name: str, tmp_path, file: str | None = None, **changes: obje
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("installed")
+def test_code_beside_weights_is_not_run_whatever_is_typed(tmp_path, monkeypatch):
+    places = {"AutoConfig": "theirs.Config", "AutoModelForCausalLM": "theirs.Model"}
+    folder = folder_without("theirs", tmp_path, "config.json", model_type="theirs", auto_map=places)
+    mark = tmp_path / "mark"
+    (tmp_path / "theirs/theirs.py").write_text(f"open({str(mark)!r}, 'w').close()\nConfig = Model = object\n")
+    monkeypatch.setattr("builtins.input", lambda *_: "y")  # what transformers asks for by itself
+    with pytest.raises(WeightsError, match="transformers cannot load it"):
+        hidden_states(folder, conversations(["Who?"]))
+    assert not mark.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("name", ["base", "small", "rash"])
 def test_against_the_embedded_models_own_runtime_in_every_layer(name):
     texts = asked(24)

@@ -70,8 +70,8 @@ def _loaded(name: str) -> tuple[Any, Any]:
         ) from error
     try:
         with quietly():
-            tokenizer = AutoTokenizer.from_pretrained(name)
-            model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # whatever it raises for a wrong name, a damaged file or a kind that it does not know
         said = " ".join(str(error).split())[:300] or type(error).__name__
         raise WeightsError(f"hf/{name}: transformers cannot load it: {said}") from error
