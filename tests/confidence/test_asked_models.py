@@ -18,6 +18,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.confidence import Confidence, measure, prepare_confidence
 from refusal_index.evaluation.confidence_plan import ConfidencePlan
 from refusal_index.outcomes.confidence import read_confidence
+from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason, TokenLogprob, write_logprobs
 from tests.confidence import answering
 from tests.evaluation.models import ASKED, LOCAL, ROWS
@@ -32,7 +33,8 @@ FORCED_WRONG = [number % 3 != 0 for number in range(8)]  # as `reply_to` answers
 
 
 def plan_of(run: Path | str, *names: str) -> ConfidencePlan:
-    return prepare_confidence(Path(run), names, Settings.of(engine="local"))
+    asked = RunFolder(Path(run)).read_complete_settings()["model"]
+    return prepare_confidence(Path(run), names, Settings.of(engine="local"), model=asked)
 
 
 def measured(run: Path | str, *names: str) -> Confidence:

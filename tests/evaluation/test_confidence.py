@@ -164,7 +164,7 @@ def test_graders_of_the_run_grade_the_answers_asked_beside_it():
     made = {**LOCAL, "grader": models.judge, "out": "run"}
     run = ri.evaluate(models.answer, ROWS, **made)
     before = ASKED["judge"]
-    table = ri.confidence_scores(run, ["p-true"], engine="local")
+    table = ri.confidence_scores(run, ["p-true"], model=models.answer, grader=models.judge, engine="local")
     assert ASKED["judge"] - before == 4
     assert table["wrong"].null_count() == 0
     assert Asked.GRADER in {one.reply.asked for one in _own(run.path)}

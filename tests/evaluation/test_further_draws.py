@@ -114,7 +114,7 @@ def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_i
 
 
 def test_scores_of_some_draws_are_taken_out_where_the_others_have_come(ended):
-    ri.confidence_scores(ended, ["p-answering"], engine="local")
+    ri.confidence_scores(ended, ["p-answering"], model=answer, engine="local")
     assert measure().outdated == ("p-answering",)
 
 

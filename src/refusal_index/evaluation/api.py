@@ -146,6 +146,7 @@ def confidence_scores(
     methods: str | Sequence[str],
     *,
     model: Any = None,
+    grader: Any = None,
     group: str = "auto",
     layer: int | None = None,
     progress: Progress = unwatched,
@@ -161,8 +162,9 @@ def confidence_scores(
         A finished run, or its folder.
     methods
         Their names, as ``refusal-index confidence RUN --list`` has them; ``["all"]`` for all that the run allows.
-    model
-        The model or function that the run evaluated, where it cannot be found by its name.
+    model, grader
+        The run's own, where its folder names a function: the function, or its name once more. Code that a folder names
+        is run only if it is named here as well.
     group
         What methods that are trained keep in one fold: ``"cluster"``, the column of that name; ``"entity"``, known of
         the almanac; ``"topic"``; ``"none"``; or ``"auto"``, the first of these that is known.
@@ -193,12 +195,23 @@ def confidence_scores(
     """
     folder = run.path if isinstance(run, Run) else checked_path(run, "run")
     methods = [methods] if isinstance(methods, str) else methods
-    objects = {} if model is None else {RunFolder(folder).read_complete_settings()["model"]: model}
-    plan = prepare_confidence(folder, methods, Settings.of(**settings), objects=objects, group=group, layer=layer)
+    names = {role: given for role, given in (("model", model), ("grader", grader)) if isinstance(given, str)}
+    objects = _in_memory(RunFolder(folder), model, grader)
+    plan = prepare_confidence(
+        folder, methods, Settings.of(**settings), **names, objects=objects, group=group, layer=layer
+    )
     found = run_to_end(measure(plan, progress))
     if found.ended is not None:
         raise RunFailedError(f"ended early: {found.ended}; what was answered is kept, and the same call again resumes")
     return found.table
+
+
+def _in_memory(folder: RunFolder, model: Any, grader: Any) -> dict[str, object]:
+    """Return what was handed over, not named, by the names that a run knows it by."""
+    kept = {role: one for role, one in (("model", model), ("grader", grader)) if not isinstance(one, str | None)}
+    before = folder.read_complete_settings() if kept else {}
+    names = {"model": before.get("model"), "grader": (before.get("grader") or {}).get("name")}
+    return {str(names[role]): one for role, one in kept.items()}
 
 
 def plan_of(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from refusal_index.almanac import ALMANAC
@@ -12,7 +13,7 @@ from refusal_index.engines.registry import check_engines_own, check_limits
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
 from refusal_index.exporters.tracker import TRACKERS, is_installed, not_installed
 from refusal_index.outcomes.outcome import Question
-from refusal_index.protocol import ASKED_AGAIN, GraderKind, Placement, PromptSet, check_lengths
+from refusal_index.protocol import ASKED_AGAIN, Asked, GraderKind, Placement, PromptSet, check_lengths
 from refusal_index.protocol.graders import RULES
 
 UNSCORED = "unscored"
@@ -134,6 +135,39 @@ def check_context(model: str, questions: Sequence[Question], prompts: PromptSet)
     provider, _, name = model.partition("/")
     if provider == ALMANAC and name in model_names():
         check_lengths(questions, prompts, context_length(name), token_counter(name))
+
+
+def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) -> None:
+    """Raise if a folder names code that the user did not name as well: asking it would run it.
+
+    Names that were read from a folder pass here before an engine is made of them, since engines import functions.
+
+    Parameters
+    ----------
+    names
+        Whom the folder has asked.
+    given
+        The names that the user gave, and those of what is in memory.
+    source
+        The folder.
+
+    Raises
+    ------
+    SettingError
+        The message says what to add.
+
+    Examples
+    --------
+    >>> check_code({Asked.MODEL: "python:theirs:answer"}, {"python:theirs:answer"}, Path("run"))
+    """
+    for asked, name in names.items():
+        if is_function_name(name) and name not in given:
+            role = "model" if asked is Asked.MODEL else "grader"
+            same = (one for other, one in names.items() if (other is Asked.MODEL) == (asked is Asked.MODEL))
+            raise SettingError(
+                f"{{{role}}}: expected {','.join(same)!r}, got nothing; {source} names this function, and code that a "
+                f"folder names is run only if you name it as well: read it, then add it with {{{role}}}"
+            )
 
 
 def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) -> None:

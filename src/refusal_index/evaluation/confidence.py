@@ -22,6 +22,7 @@ from refusal_index.confidence.topic import TOPIC
 from refusal_index.datasets.imports.confidence import ReadScores, read_score_table
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import Progress, unwatched
+from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.registry import check_sends
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
@@ -98,6 +99,8 @@ def prepare_confidence(
     settings: Settings,
     *,
     prompts: str | None = None,
+    model: str | None = None,
+    grader: str | None = None,
     objects: Mapping[str, object] | None = None,
     group: str = "auto",
     layer: int | None = None,
@@ -114,6 +117,8 @@ def prepare_confidence(
         How requests are sent; all else is the run's.
     prompts
         The file of the run's prompt set, where it is none that is shipped.
+    model, grader
+        The run's own once more: a function that its folder names is asked only if it is named here.
     objects
         Models and functions that are in memory, by the name that the run knows them by.
     group
@@ -127,7 +132,7 @@ def prepare_confidence(
         If the run cannot be used, there is no such method, or one lacks what it needs.
     """
     plan = _plan(run, () if ALL in names else methods_of(names), settings, prompts, objects)
-    plan = replace(_grouped(plan, group), layer=layer)
+    plan = replace(_grouped(plan, group), layer=layer, given=_given(plan, model, grader))
     if ALL in names:
         # Weights that are fetched, and trained for hours, are used where somebody names the method.
         light = [one for one in METHODS.values() if Need.WEIGHTS not in one.needs]
@@ -140,6 +145,18 @@ def prepare_confidence(
     plan = _with_baseline(plan)
     _check_layer(plan)
     return replace(plan, settings=plan.settings.changed(logprobs=plan.takes_logprobs))
+
+
+def _given(plan: ConfidencePlan, model: str | None, grader: str | None) -> frozenset[str]:
+    """Return the names that the user gave; raise SettingError for one that is not the run's."""
+    graders = ",".join(plan.graders) or str(plan.grader)
+    for role, theirs, given in (("model", plan.settings.model, model), ("grader", graders, grader)):
+        if given not in (None, theirs):
+            raise SettingError(f"{{{role}}}: expected that of the run, {theirs!r}, got {given!r}; leave it out")
+    if plan.objects.keys() - {plan.settings.model, *plan.graders}:
+        raise SettingError(f"{{grader}}: expected none, as {graders!r} graded this run, got a function; leave it out")
+    named = {*([plan.settings.model] if model else []), *(plan.graders if grader else ())}
+    return frozenset({*named, *plan.objects})
 
 
 def _check_layer(plan: ConfidencePlan) -> None:
@@ -189,7 +206,8 @@ def _plan(
     check_sending(settings, asks_grader=bool(graders))
     check_sends(settings.sending)
     for name in (settings.model, *graders):
-        check_name(name, objects or {})
+        if not is_function_name(name):  # whose check would import what the folder names
+            check_name(name, objects or {})
     if not folder.outcomes.exists():
         raise RunFolderError(f"{run} holds no outcomes yet; finish the run first")
     with open_store(folder, made=False) as store:

@@ -20,6 +20,7 @@ from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves.wave import refuse_in_flight
 from refusal_index.evaluation.carrying import Wave, ask_waves
+from refusal_index.evaluation.checks import check_code
 from refusal_index.evaluation.confidence_record import (
     DRAWN_AGAIN,
     OWN,
@@ -91,6 +92,8 @@ class ConfidencePlan:
         Its outcome table.
     objects
         Models and functions that are in memory, by the name that the run knows them by.
+    given
+        The names that did not come from the folder alone.
     groups, layer
         Of trained methods: by question id, what lies in one fold; and which hidden states a probe reads.
     """
@@ -104,6 +107,7 @@ class ConfidencePlan:
     questions: Mapping[str, Question]
     outcomes: pl.DataFrame
     objects: Mapping[str, object] = field(default_factory=dict)
+    given: frozenset[str] = frozenset()
     groups: Mapping[str, str] = field(default_factory=dict)
     layer: int | None = None
 
@@ -365,6 +369,7 @@ async def ask(plan: ConfidencePlan, sources: Sources, progress: Progress, budget
     """Ask what is missing, if anything is, and return why it ended before that, as it was told to."""
     if not any(_taken_down(plan, wave, sources.own)[1] for wave in plan.waves(sources)):
         return None
+    check_code(plan.names, plan.given, plan.folder.path)
     own = RunFolder(plan.folder.path / OWN)
     if plan.settings.sending.engine != BATCH:
         if plan.settings.sending.forget:

@@ -95,6 +95,11 @@ def confidence(
     list_: Annotated[
         bool, typer.Option("--list", help="Say what each method needs, and which this run allows; send nothing.")
     ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(help="The run's own, where that is a function: one that a folder names is asked only if named."),
+    ] = None,
+    grader: Annotated[str | None, typer.Option(help="The same of those that grade.")] = None,
     prompts: Annotated[
         str | None, typer.Option(help="The file of the run's prompt set, where it is none of the package's.")
     ] = None,
@@ -148,7 +153,9 @@ def confidence(
     if method is None:
         raise OptionError("--method: expected methods separated by commas, or 'all', got nothing; --list names them")
     names = [one.strip() for one in method.split(",") if one.strip()]
-    plan = scored.prepare_confidence(run, names, settings, prompts=prompts, group=group, layer=layer)
+    plan = scored.prepare_confidence(
+        run, names, settings, prompts=prompts, model=model, grader=grader, group=group, layer=layer
+    )
     if dry_run:
         console.show(pending_blocks(pending(plan), plan.settings.prices_as_sent))
         return
