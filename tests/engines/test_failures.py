@@ -119,6 +119,13 @@ class TornBodyError(Exception):
     code = 400
 
 
-def test_a_torn_body_is_no_answer_of_the_provider_and_is_sent_again():
-    assert status_of(wrapped(TornBodyError())) is None
-    assert failure_of(wrapped(TornBodyError()), "told", "openai/any").kind is Kind.PASSING
+class MalformedHeaderError(Exception):
+    """As aiohttp raises it where a header is malformed: with a status of its own, without a response."""
+
+    status = 400
+
+
+@pytest.mark.parametrize("error", [TornBodyError, MalformedHeaderError])
+def test_a_torn_response_is_no_answer_of_the_provider_and_is_sent_again(error):
+    assert status_of(wrapped(error())) is None
+    assert failure_of(wrapped(error()), "told", "openai/any").kind is Kind.PASSING

@@ -109,6 +109,14 @@ def says(text: str, reason: str = "stop") -> Misdeed:
     return misdeed
 
 
+async def malformed_header(exchange: Exchange) -> web.StreamResponse:
+    """Send a line among the headers that is none; within a batch, have nothing come of it."""
+    if exchange.request is not None and exchange.request.transport is not None:
+        exchange.request.transport.write(b"HTTP/1.1 200 OK\r\nno header at all\r\n\r\n")
+        exchange.request.transport.close()
+    return web.Response()
+
+
 async def some_null(exchange: Exchange) -> web.StreamResponse:
     """Answer with several choices, every other one of which is null."""
     told = [(None if place % 2 else text, reason) for place, (text, reason) in enumerate(exchange.choices)]

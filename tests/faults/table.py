@@ -252,6 +252,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     *passing("the server is down for a moment", kinds.down(0.3), requests=(7, 8)),
     *passing("slow answers", kinds.slow(0.3), share=0.2),
     Scenario(PASSING, "some of several choices are null", (Step((Fault(kinds.some_null, times=1),)),), Promise(again=40), options=("--draws", "4"), choices=4, engines=OWN_CLIENT),
+    *passing("a fifth with a malformed header", kinds.malformed_header),
     lasting("the key is refused (401)", kinds.KEY_REFUSED, "401"),
     lasting("the key is refused from the middle on (401)", kinds.KEY_REFUSED, "401", requests=(25, 10**9), good=25),
     lasting("nothing is paid (402)", kinds.NOT_PAID, "402|Insufficient credits"),

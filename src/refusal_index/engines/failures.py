@@ -138,9 +138,9 @@ def status_of(error: BaseException | None) -> int | None:
 def own_status(error: BaseException) -> int | None:
     """Return the status that an error itself holds, by whatever name its client has for it; None without one.
 
-    A bare ``code`` counts beside a response only: some clients give a torn body one of their own.
+    A bare ``status`` or ``code`` counts beside a response only: some clients give a torn response one of their own.
     """
-    for name in ("status_code", "status", *(("code",) if hasattr(error, "response") else ())):
+    for name in ("status_code", *(("status", "code") if hasattr(error, "response") else ())):
         value = getattr(error, name, None)
         if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
             return value
