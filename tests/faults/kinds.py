@@ -203,6 +203,10 @@ HTML_AS_JSON = plain("<html>maintenance</html>", 200, "text/html")
 TRUNCATED_JSON = plain('{"id": "x", "choi', 200, "application/json")
 NO_CHOICES = body({**OPENAI, "choices": []})
 NULL_CONTENT = message(content=None)
+NO_TEXT = tuple(
+    message(content=content)
+    for content in (42, {"text": "an object"}, [{"type": "image_url", "image_url": {"url": "x"}}], [{"text": 1}], True)
+)
 TOOL_CALL = message(
     content=None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 )

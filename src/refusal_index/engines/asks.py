@@ -258,6 +258,7 @@ REASONING_MODELS = re.compile(r"(o\d|gpt-5(?!-chat))")
 """Models of OpenAI's that take no temperature, and count their reasoning among the tokens of a reply."""
 
 STOP_REASONS = {"length": StopReason.LENGTH, "content_filter": StopReason.CONTENT_FILTER}
+TEXTS = ("content", "refusal")
 REFUSED_PROMPTS = {
     "context_length_exceeded": StopReason.LENGTH,
     **dict.fromkeys(
@@ -322,15 +323,13 @@ def read_chat(body: Any, seconds: float | None = None) -> Response:
     >>> read_chat({"choices": [{"message": {"content": "Lima"}, "finish_reason": "stop"}]}).replies
     [('Lima', <StopReason.STOP: 'stop'>)]
     """
-    choices = body.get("choices") if isinstance(body, Mapping) else None
-    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+    known = choices_in(body)
     if not known:
         raise NoAnswerError("the response holds no choices")
-    known.sort(key=lambda one: count_in(one.get("index")))
     usage = body.get("usage")
     usage = usage if isinstance(usage, Mapping) else {}
     return Response(
-        [_reply(one) for one in known],
+        [reply_of(one) for one in known],
         count_in(usage.get("prompt_tokens")),
         count_in(usage.get("completion_tokens")),
         seconds,
@@ -361,26 +360,41 @@ def read_refused_prompt(error: Any, seconds: float | None = None) -> Response | 
     return None if reason is None else Response([(str(error.get("message") or ""), reason)], seconds=seconds)
 
 
-def _reply(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
-    """Return text and stop reason of a choice; None where it holds none, and nothing says why."""
+def choices_in(body: Any) -> list[Mapping[str, Any]]:
+    """Return the choices of a response in their order; none of what is no response."""
+    choices = body.get("choices") if isinstance(body, Mapping) else None
+    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
+    return sorted(known, key=lambda one: count_in(one.get("index")))
+
+
+def reply_of(choice: Mapping[str, Any]) -> tuple[str, StopReason] | None:
+    """Return text and stop reason of a choice; None where it holds no text, and nothing says why.
+
+    Examples
+    --------
+    >>> reply_of({"message": {"content": 42}, "finish_reason": "stop"}) is None
+    True
+    """
     message, reason = choice.get("message"), choice.get("finish_reason")
     if not isinstance(message, Mapping):
         return None
-    text = next((found for name in ("content", "refusal") if (found := _text(message.get(name)))), "")
+    texts = [text_in(message.get(name)) for name in TEXTS]
+    text = next(filter(None, texts), "")
     if not text.strip() and any(message.get(name) for name in TOOL_CALLS):
         return text, StopReason.TOOL_CALL
-    if not text and reason in ENDED_BY_ITSELF and all(message.get(name) is None for name in ("content", "refusal")):
+    reason = reason if isinstance(reason, str) else None
+    if reason in ENDED_BY_ITSELF and all(one is None for one in texts):
         return None
-    return text, STOP_REASONS.get(reason, StopReason.STOP) if isinstance(reason, str) else StopReason.STOP
+    return text, STOP_REASONS.get(reason or "", StopReason.STOP)
 
 
-def _text(content: Any) -> str:
-    """Return a message's text, which some servers send in parts."""
+def text_in(content: Any) -> str | None:
+    """Return the text of a message, which some servers send in parts; None where it holds none."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else ()
-    texts = (one.get("text") for one in parts if isinstance(one, Mapping))
-    return "".join(one for one in texts if isinstance(one, str))
+    texts = [one["text"] for one in parts if isinstance(one, Mapping) and isinstance(one.get("text"), str)]
+    return "".join(texts) if texts else None
 
 
 def _logprobs(choice: Mapping[str, Any]) -> str | None:

@@ -218,7 +218,7 @@ TEXT = {"type": "text", "text": "Lima"}
     [
         (message(TEXT), LIMA),
         (message({"type": "thinking", "thinking": "hm"}, {**TEXT, "text": "Li"}, {**TEXT, "text": "ma"}), LIMA),
-        (message({"type": "text"}, {"type": "text", "text": None}, 5, None), ("", STOP)),
+        (message({"type": "thinking", "thinking": "hm"}, 5, None), ("", STOP)),
         (message(), ("", STOP)),
         (message(TEXT, stop="max_tokens"), ("Lima", StopReason.LENGTH)),
         (message(TEXT, stop="model_context_window_exceeded"), ("Lima", StopReason.LENGTH)),
@@ -230,6 +230,12 @@ TEXT = {"type": "text", "text": "Lima"}
 )  # fmt: skip
 def test_an_answer_of_anthropic(given, expected):
     assert anthropic(message=given).response.replies == [expected]
+
+
+def test_a_part_for_text_without_text_is_no_answer_of_anthropic():
+    """It was kept as an empty one."""
+    found = anthropic(message=message({"type": "text"}, {"type": "text", "text": None}))
+    assert (found.failure.kind, found.failure.message) == (Kind.PASSING, "the response holds no text")
 
 
 def test_usage_of_anthropic():

@@ -10,6 +10,7 @@ from typing import Any
 
 from inspect_ai.model import ChatCompletionChoice, Logprob, ModelOutput
 
+from refusal_index.engines.asks import choices_in, reply_of
 from refusal_index.protocol import StopReason, TokenLogprob, write_logprobs
 
 PACKED = "packed_choices"
@@ -18,7 +19,6 @@ STOP_REASONS = {
     "model_length": StopReason.LENGTH,
     "content_filter": StopReason.CONTENT_FILTER,
 }
-ENDED_BY_ITSELF = ("stop", "eos", None)
 TOOL_CALLS = str(StopReason.TOOL_CALL)
 
 
@@ -34,20 +34,8 @@ def places_without_answer(response: Mapping[str, Any] | None) -> set[int]:
     >>> places_without_answer({"choices": [cut, lost]})
     {1}
     """
-    choices = (response or {}).get("choices")
-    known = [one for one in choices if isinstance(one, Mapping)] if isinstance(choices, list) else []
-    known.sort(key=lambda one: one.get("index") or 0)  # as Inspect does
-    return {place for place, choice in enumerate(known) if _is_no_answer(choice)}
-
-
-def _is_no_answer(choice: Mapping[str, Any]) -> bool:
-    message = choice.get("message")
-    return (
-        isinstance(message, Mapping)
-        and choice.get("finish_reason") in ENDED_BY_ITSELF
-        and all(message.get(name) is None for name in ("content", "refusal"))
-        and not any(message.get(name) for name in ("tool_calls", "function_call"))
-    )
+    choices = enumerate(choices_in(response))
+    return {place for place, one in choices if isinstance(one.get("message"), Mapping) and reply_of(one) is None}
 
 
 def packed(output: ModelOutput, without_answer: Container[int] = ()) -> ModelOutput:

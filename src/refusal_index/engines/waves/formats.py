@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from refusal_index.engines.asks import Ask, Response, chat_body, count_in, read_chat, read_refused_prompt
+from refusal_index.engines.asks import Ask, Response, chat_body, count_in, read_chat, read_refused_prompt, text_in
 from refusal_index.engines.failures import Failure, NoAnswerError, failure_of, told
 from refusal_index.engines.waves.wave import Pending
 from refusal_index.errors import RefusalIndexError
@@ -323,13 +323,15 @@ def read_anthropic(message: Any) -> Response:
     Raises
     ------
     NoAnswerError
-        If there is none in it.
+        If there is none in it, or a part for text that holds none.
     """
     if not isinstance(message, Mapping) or not isinstance(message.get("content"), list):
         raise NoAnswerError("the response holds no content")
-    texts = [one.get("text") for one in message["content"] if isinstance(one, Mapping) and one.get("type") == "text"]
+    parts = [one for one in message["content"] if isinstance(one, Mapping) and one.get("type") == "text"]
+    text = text_in(parts)
+    if parts and text is None:
+        raise NoAnswerError("the response holds no text")
     reason = ANTHROPIC_STOPS.get(str(message.get("stop_reason")), StopReason.STOP)
     usage = message.get("usage")
     counts = usage if isinstance(usage, Mapping) else {}
-    text = "".join(one for one in texts if isinstance(one, str))
-    return Response([(text, reason)], count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens")))
+    return Response([(text or "", reason)], count_in(counts.get("input_tokens")), count_in(counts.get("output_tokens")))
