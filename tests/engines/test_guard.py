@@ -10,7 +10,7 @@ import pytest
 from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
 from inspect_ai.model import ModelCall, ModelOutput
 
-from refusal_index.engines.failures import Kind, NoAnswerError, told
+from refusal_index.engines.failures import Kind, NoAnswerError, UnreadableReplyError, failure_of, told
 from refusal_index.engines.inspect import engine
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.protocol import Asked
@@ -56,6 +56,19 @@ def test_what_must_be_provided_first_is_not_waited_for(monkeypatch):
     found = engine.explain(pip_dependency_error("vLLM Server", ["vllm"]), Asked.MODEL)
     assert found.kind is Kind.LASTING
     assert found.advice == "provide what it names; the same command resumes"
+
+
+@pytest.mark.parametrize("error", [AttributeError(f"no field {OWN}"), TypeError("no text"), KeyError("usage")])
+def test_a_reply_that_inspect_cannot_parse_is_not_asked_for_again(error):
+    """It was paid for six times."""
+
+    def fail() -> None:
+        raise error
+
+    with pytest.raises(UnreadableReplyError, match="the reply cannot be read: ") as caught:
+        guarded(fail)
+    assert OWN not in told(caught.value)
+    assert failure_of(caught.value, told(caught.value), "m").kind is Kind.REQUEST
 
 
 class ProviderError(Exception):

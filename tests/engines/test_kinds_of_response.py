@@ -66,7 +66,10 @@ def test_each_kind_of_response_is_told_apart(came, message, finish_reason, expec
     assert came((message, finish_reason)) == [expected]
 
 
-@pytest.mark.parametrize("choices", [[(LOST, "stop")], [(LOST, None)], [({}, "stop")], [(LOST, "stop")] * 3])
+@pytest.mark.parametrize(
+    "choices",
+    [[(LOST, "stop")], [(LOST, None)], [({}, "stop")], [({"content": 42}, "stop")], [(LOST, "stop")] * 3],
+)
 def test_a_response_without_any_text_is_no_answer(came, choices):
     """It was kept as an empty reply, and never asked for again."""
     with pytest.raises(NoAnswerError, match="the response holds no text"):
@@ -81,7 +84,15 @@ def test_of_several_choices_those_that_hold_an_answer_are_kept_in_their_places(c
 
 
 @pytest.mark.parametrize(
-    "given", [None, {}, {"choices": None}, {"choices": [None, "x"]}, {"content": [{"text": None}]}]
+    "given",
+    [
+        None,
+        {},
+        {"choices": None},
+        {"choices": [None, "x"]},
+        {"choices": [{"text": "a"}]},
+        {"content": [{"text": None}]},
+    ],
 )
 def test_in_any_other_shape_every_choice_counts(given):
     assert places_without_answer(given) == set()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 from aiohttp import web
 
@@ -109,6 +112,72 @@ def says(text: str, reason: str = "stop") -> Misdeed:
     return misdeed
 
 
+def written(write: Callable[[dict[str, Any]], web.Response]) -> Misdeed:
+    """Answer, and be paid for it, but write the body in another way."""
+
+    async def misdeed(exchange: Exchange) -> web.StreamResponse:
+        return write(exchange.answered())
+
+    return misdeed
+
+
+def with_fields(**fields: object) -> Misdeed:
+    """Answer, and be paid for it, with other values of these fields of the body."""
+    return written(lambda body: web.json_response({**body, **fields}))
+
+
+def in_parts(body: dict[str, Any]) -> web.Response:
+    """Write the text of each choice as a list of two parts."""
+    for choice in body["choices"]:
+        text = choice["message"]["content"]
+        choice["message"]["content"] = [{"type": "text", "text": part} for part in (text[:5], text[5:])]
+    return web.json_response(body)
+
+
+def as_events(body: dict[str, Any], *, whole: bool = True) -> web.Response:
+    """Write a body as a stream of events, three characters at a time, or only the first half of the events."""
+    kept = {name: value for name, value in body.items() if name != "choices"}
+    chunks = [
+        {**kept, "choices": [{"index": choice["index"], "delta": {"content": text[at : at + 3]}}], "usage": None}
+        for choice in body["choices"]
+        for text in [choice["message"]["content"]]
+        for at in range(0, len(text), 3)
+    ]
+    ends = [{"index": one["index"], "delta": {}, "finish_reason": one["finish_reason"]} for one in body["choices"]]
+    events = [json.dumps(one) for one in (*chunks, {**kept, "choices": ends, "usage": None}, {**kept, "choices": []})]
+    sent = [*events, "[DONE]"] if whole else events[: len(events) // 2]
+    return web.Response(text="".join(f"data: {one}\n\n" for one in sent), content_type="text/event-stream")
+
+
+def in_latin_1(body: dict[str, Any]) -> web.Response:
+    """Write a body in the charset that its header names."""
+    text = _remarked(body, "caf\u00e9")
+    return web.Response(body=text.encode("latin-1"), headers={"Content-Type": "application/json; charset=ISO-8859-1"})
+
+
+def with_invalid_byte(body: dict[str, Any]) -> web.Response:
+    """Write a body with a byte that is no UTF-8."""
+    return web.Response(body=_remarked(body, "caf?").encode().replace(b"?", b"\xe9"), content_type="application/json")
+
+
+def _remarked(body: dict[str, Any], remark: str) -> str:
+    for choice in body["choices"]:
+        choice["message"]["content"] += remark
+    return json.dumps(body, ensure_ascii=False)
+
+
+def bomb(body: dict[str, Any]) -> web.Response:
+    """Write a body of 200 MiB that is small while it is compressed."""
+    return web.Response(
+        body=_compressed(json.dumps(body)), headers={"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    )
+
+
+@cache
+def _compressed(text: str) -> bytes:
+    return gzip.compress(text.encode() + b" " * (200 * 2**20), 1)
+
+
 async def malformed_header(exchange: Exchange) -> web.StreamResponse:
     """Send a line among the headers that is none; within a batch, have nothing come of it."""
     if exchange.request is not None and exchange.request.transport is not None:
@@ -207,9 +276,24 @@ NO_TEXT = tuple(
     message(content=content)
     for content in (42, {"text": "an object"}, [{"type": "image_url", "image_url": {"url": "x"}}], [{"text": 1}], True)
 )
+ODD_USAGE = tuple(
+    with_fields(usage=usage)
+    for usage in (
+        None,
+        {},
+        "none",
+        {"prompt_tokens": 100},
+        {"prompt_tokens": "100", "completion_tokens": "5", "total_tokens": "105"},
+        {"prompt_tokens": 100.5, "completion_tokens": 5.5, "total_tokens": 106.0},
+        {"prompt_tokens": -100, "completion_tokens": -5, "total_tokens": -105},
+        {"prompt_tokens": None, "completion_tokens": None, "total_tokens": None},
+        {"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 105, "prompt_tokens_details": "cached"},
+    )
+)
 TOOL_CALL = message(
     content=None, tool_calls=[{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
 )
+MALFORMED_CALL = message(content=None, tool_calls=[{"id": 1, "type": "function"}])
 ERROR_BODY = body({"error": {"message": "upstream provider is out of order", "code": 520}})
 FILTERED = says("", "content_filter")
 CUT_SHORT = says("<answer>UNANSWE", "length")

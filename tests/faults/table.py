@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from tests.faults import kinds
 from tests.faults.carrying import fill, protect
@@ -23,13 +24,14 @@ from tests.faults.damage import (
 )
 from tests.faults.plan import CALLS, FIRST, FORCED, GRADER, LIST, LOOK, PASSES, RESULTS, SUBMIT, UPLOAD, Fault
 from tests.faults.process import Surroundings
-from tests.faults.scenario import BAD_INPUT, INCOMPLETE, INTERRUPTED, RESUMED, Promise, Scenario, Step
+from tests.faults.scenario import BAD_INPUT, EVERY, INCOMPLETE, INTERRUPTED, RESUMED, Promise, Scenario, Step
 from tests.faults.world import KEY
 
 INSPECT = ("inspect",)
 OWN_CLIENT = ("inspect", "http", "batch")  # functions give one text, and no reason why it ended
 NO_LOGS = ("http", "batch", "local")
 BATCH = ("batch",)
+OVER_HTTP = ("inspect", "http")
 SINGLY = ("inspect", "http", "local")
 FINE = Promise()
 NO_HOME = Surroundings(environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True)
@@ -162,9 +164,10 @@ def passing(name: str, deed: kinds.Misdeed, options: tuple[str, ...] = (), **whi
 
 def lasting(name: str, deed: kinds.Misdeed, says: str, tries: int = 1, **which: object) -> Scenario:
     """Return the scenario of a fault that does not pass by itself, from a request on."""
-    good = int(which.pop("good", 0))  # type: ignore[call-overload]
-    promise = Promise(RESUMED, INCOMPLETE, says, received=ROW * tries + good, together=60 * tries + good)
-    return Scenario(LASTING, name, (Step((Fault(deed, **which),)),), promise, questions=60)  # type: ignore[arg-type]
+    good, again = (int(which.pop(name, 0)) for name in ("good", "again"))  # type: ignore[call-overload]
+    engines = which.pop("engines", EVERY)
+    promise = Promise(RESUMED, INCOMPLETE, says, 0, again, ROW * tries + good, 60 * tries + good)
+    return Scenario(LASTING, name, (Step((Fault(deed, **which),)),), promise, questions=60, engines=engines)  # type: ignore[arg-type]
 
 
 def killed(name: str, deed: str, promise: Promise, of: str) -> Scenario:
@@ -273,7 +276,17 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(REPLIES, "a filtered reply is asked again with --retry", (Step((Fault(kinds.FILTERED, questions=(4,)),), tells=False), Step(options=("--retry", "unscored"))), Promise(again=1), engines=OWN_CLIENT),
     Scenario(REPLIES, "one reply is null whenever it is asked for", (Step((Fault(kinds.NULL_CONTENT, questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
     Scenario(REPLIES, "five replies are a number, an object and parts without text whenever they are asked for", (Step(tuple(Fault(one, questions=(4 * place,)) for place, one in enumerate(kinds.NO_TEXT))),), Promise(RESUMED, INCOMPLETE, "could not be scored")),
+    Scenario(REPLIES, "a count of tokens is missing, a text, a fraction, negative or null", (Step(tuple(Fault(one, questions=range(place, 60, len(kinds.ODD_USAGE))) for place, one in enumerate(kinds.ODD_USAGE))),), questions=60, engines=OWN_CLIENT),
+    Scenario(REPLIES, "no reply says which model gave it", (Step((Fault(kinds.with_fields(model=None)),)),), engines=OWN_CLIENT),
+    Scenario(REPLIES, "each text comes in parts", (Step((Fault(kinds.written(kinds.in_parts)),)),), graded=True, engines=OWN_CLIENT),
+    Scenario(REPLIES, "each reply comes as a stream of events", (Step((Fault(kinds.written(kinds.as_events)),)),), graded=True, engines=OVER_HTTP),
+    Scenario(REPLIES, "a fifth of streams end early", (Step((Fault(kinds.written(partial(kinds.as_events, whole=False)), share=0.2),)),), Promise(again=40), engines=OVER_HTTP),
+    Scenario(REPLIES, "each reply comes in Latin-1", (Step((Fault(kinds.written(kinds.in_latin_1)),)),), texts=False, engines=OVER_HTTP),
+    Scenario(REPLIES, "each reply holds a byte that is no UTF-8", (Step((Fault(kinds.written(kinds.with_invalid_byte)),)),), texts=False, engines=OVER_HTTP),
+    Scenario(REPLIES, "one reply is too large once it is decompressed", (Step((Fault(kinds.written(kinds.bomb), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE, "64 MiB", again=1, received=40 + 20), engines=OVER_HTTP),
+    lasting("every reply is too large once it is decompressed", kinds.written(kinds.bomb), "64 MiB", engines=OVER_HTTP, again=ROW),
     Scenario(REPLIES, "one reply calls a tool whenever it is asked for", (Step((Fault(kinds.TOOL_CALL, questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
+    Scenario(REPLIES, "one reply calls a tool in a malformed way", (Step((Fault(kinds.MALFORMED_CALL, questions=(4,)),)),), Promise("first_tool_call 1|^yes, after", INCOMPLETE, received=40 + 20), engines=OWN_CLIENT),
     Scenario(REPLIES, "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX", (Step((Fault(kinds.says(HOSTILE), questions=(2,)),)),), texts=False),
     Scenario(REPLIES, "an error repeats the key (content_filter)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "content_filter"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),

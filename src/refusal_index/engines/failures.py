@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 import socket
 import time
@@ -94,6 +93,10 @@ class NoAnswerError(RefusalIndexError, RuntimeError):
     """A response in which there is nothing that could be an answer."""
 
 
+class UnreadableReplyError(RefusalIndexError, RuntimeError):
+    """A reply that was paid for and cannot be read; asked for again, it would be paid for again."""
+
+
 def failure_of(error: BaseException, message: str, model: str, keys: str = "the key") -> Failure:
     """Say what an error of a provider comes down to.
 
@@ -123,7 +126,8 @@ def failure_of(error: BaseException, message: str, model: str, keys: str = "the 
         advice = f"the provider asks to wait {wait:,.0f} seconds"
     if advice:
         return Failure(message, model, Kind.LASTING, f"{advice}; {RESUMES}")
-    if status is not None and 400 <= status < 500 and status not in TOO_SOON:
+    is_unreadable = any(isinstance(cause, UnreadableReplyError) for cause in causes(error))
+    if is_unreadable or (status is not None and 400 <= status < 500 and status not in TOO_SOON):
         return Failure(message, model, Kind.REQUEST)
     if status is None and _is_unreachable(error):
         return Failure(message, model, Kind.DOUBTFUL, f"is the server there? check the base URL; {RESUMES}")
@@ -194,41 +198,8 @@ def causes(error: BaseException | None) -> list[BaseException]:
     return list(found.values())
 
 
-OK, NO_STATUS = 200, 502
-REPLIES = {"choices": list, "output": list}
-"""What the responses of OpenAI's two interfaces hold."""
-
 SAID = "status_as_sent"
-
-
-async def unmask(response: Any) -> None:
-    """Give a response of httpx that says 200 and is no reply the status that it names, or that of a bad gateway.
-
-    A response in pieces is left alone, as is any that comes from elsewhere than where replies do.
-    """
-    path, kind = response.request.url.path, response.headers.get("content-type", "")
-    if response.status_code != OK or "event-stream" in kind or not path.endswith(("/completions", "/responses")):
-        return
-    body = _json(await response.aread())
-    if not any(isinstance(body.get(name), held) for name, held in REPLIES.items()):
-        response.extensions = {**response.extensions, SAID: OK}
-        response.status_code = _status_in(body)
-
-
-def _json(content: bytes) -> dict[str, Any]:
-    """Return the object that a body holds; an empty one for whatever else it is."""
-    try:
-        body = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _status_in(body: dict[str, Any]) -> int:
-    error = body.get("error")
-    named = [holder.get(name) for holder in (error, body) if isinstance(holder, dict) for name in ("code", "status")]
-    return next((one for one in named if isinstance(one, int) and 400 <= one < 600), NO_STATUS)
-
+"""Where a response of httpx whose status was replaced has the one that was sent."""
 
 LONGEST, LONGEST_BODY = 300, 200
 """Characters of a line, and those that are shown of what is no message."""

@@ -20,7 +20,7 @@ from openai import AsyncOpenAI, BadRequestError, DefaultAioHttpClient
 from refusal_index.engines.accounts import Account, account_of
 from refusal_index.engines.asks import Ask, Response, Send, chat_body, completed, read_chat, read_refused_prompt
 from refusal_index.engines.engine import Assignment, ModelError, carry_concurrently
-from refusal_index.engines.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, told, unmask
+from refusal_index.engines.failures import CircuitBreaker, Failure, RequestFailedError, failure_of, told
 from refusal_index.engines.functions import (
     RETRIES,
     FunctionError,
@@ -31,6 +31,7 @@ from refusal_index.engines.functions import (
     plain_ask,
     unanswered,
 )
+from refusal_index.engines.received import receive
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
@@ -47,7 +48,7 @@ def client_of(account: Account, at_once: int) -> AsyncOpenAI:
         api_key=account.api_key,
         base_url=base_url,
         default_headers=headers,
-        http_client=DefaultAioHttpClient(limits=limits, event_hooks={"response": [unmask]}),
+        http_client=DefaultAioHttpClient(limits=limits, event_hooks={"response": [receive]}),
         max_retries=0,
         timeout=None,
     )

@@ -30,10 +30,11 @@ from inspect_ai.model import (
     get_model,
 )
 from inspect_ai.model._providers.util import hooks
+from pydantic import ValidationError
 
 from refusal_index.engines.asks import Ask, Response
 from refusal_index.engines.engine import Assignment
-from refusal_index.engines.failures import NoAnswerError, causes, unmask
+from refusal_index.engines.failures import NoAnswerError, UnreadableReplyError, causes, told
 from refusal_index.engines.functions import GradingFunction
 from refusal_index.engines.inspect.multi_choice import (
     choices_of,
@@ -42,6 +43,7 @@ from refusal_index.engines.inspect.multi_choice import (
     places_without_answer,
     without_logprobs,
 )
+from refusal_index.engines.received import receive
 from refusal_index.engines.settings import DEFAULT_GRADER
 from refusal_index.protocol import Asked, Conversation, Message, Request
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
@@ -78,6 +80,10 @@ STYLED = re.compile(r"(?s)\[(bold|dim|italic|underline|black|red|green|yellow|bl
 """Words in a style of Rich's; every other bracket is a part of some name."""
 
 
+UNREADABLE = (AttributeError, IndexError, KeyError, TypeError, ValidationError)
+"""What Inspect raises while it parses a response that it did not expect."""
+
+
 def guard(api: ModelAPI) -> None:
     """Make `api` keep keys out of what it raises or returns, refuse empty responses, and pack full ones.
 
@@ -89,12 +95,16 @@ def guard(api: ModelAPI) -> None:
         return
     remember(api.api_key, *secrets_in_url(str(getattr(api, "base_url", None) or "")))
     clean_trace()
-    if hooks := getattr(getattr(api, "http_client", None), "event_hooks", None):
-        hooks["response"].append(unmask)
+    client = getattr(api, "http_client", None) or getattr(getattr(api, "client", None), "_client", None)
+    if hooks := getattr(client, "event_hooks", None):
+        hooks["response"].append(receive)
 
     async def generate_guarded(*args: Any, **kwargs: Any) -> Any:
         try:
             result = await generate(*args, **kwargs)
+        except UNREADABLE as error:
+            _clean_error(error)
+            raise UnreadableReplyError(f"the reply cannot be read: {told(error)}") from error
         except Exception as error:
             _clean_error(error)
             raise
