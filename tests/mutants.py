@@ -768,7 +768,7 @@ MUTANTS = (
            "        for one in held\n        if one.draw in", "        for one in held[:1]\n        if one.draw in",
            "engines/waves/test_taking.py"),
     Mutant("a grader is asked about what the store holds", "engines/waves/spool.py",
-           "return without_keys(found)", "return found", "engines/waves/test_taking.py"),
+           "return as_stored(found)", "return found", "engines/waves/test_taking.py"),
     Mutant("a shared answer finishes the question under every variant", "engines/waves/spool.py",
            "(came or (sheet.new and sheet.was_due(conversation)))", "came", "engines/waves/test_taking.py"),
     Mutant("replies are kept before they are told of", "engines/waves/spool.py",

@@ -37,6 +37,7 @@ from refusal_index.protocol import (
     load_prompt_set,
 )
 
+from refusal_index.protocol.replies import read_reply
 FULL = Question("b", "Who?", "Ann", ("Anne", "A."), "people", "Ann {was} it.", ("Bob", "Ann"), "Ann(e)?")
 BARE = Question("a", "Who?", None)
 
@@ -265,6 +266,36 @@ def test_a_kill_loses_none_of_the_replies_before_it(path):
 
 
 @pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
+def test_no_reply_is_only_in_the_file_beside_the_store(path):
+    child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
+    assert child.returncode == -signal.SIGKILL
+    alone = Path(shutil.copy(path, path.with_name("alone.sqlite")))
+    with ReplyStore(alone) as store:
+        assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
+
+
+def test_a_reply_without_end_is_cut_and_unscored_and_the_run_goes_on(path, monkeypatch):
+    monkeypatch.setattr(store_module, "LONGEST_REPLY", 10)
+    replies = [said("x" * 10, 0, logprobs="[1]"), said("x" * 11, 1, logprobs="[1]"), said("x", 2, logprobs="[" * 11)]
+    with ReplyStore(path) as store:
+        store.put(replies)
+    with ReplyStore(path) as store:
+        found = list(store.replies())
+    assert found[0] == replies[0]
+    assert (found[1].reply.text, found[1].reply.stop_reason, found[1].logprobs) == ("x" * 10, StopReason.LENGTH, None)
+    assert read_reply(found[1].reply.text, found[1].reply.stop_reason).unscored_reason == "truncated"
+    assert found[2] == dataclasses.replace(replies[2], logprobs=None)
+
+
+@pytest.mark.slow
+def test_the_longest_reply_that_is_kept_can_be_read_again(path):
+    longest = said("\U0001f600" * store_module.LONGEST_REPLY, logprobs="1" * store_module.LONGEST_REPLY)
+    with ReplyStore(path) as store:
+        store.put([longest])
+    with ReplyStore(path) as store:
+        assert list(store.replies()) == [longest]
+
+
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(path, version):
     with ReplyStore(path) as store:
         store.put([said("x")])

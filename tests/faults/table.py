@@ -289,6 +289,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(REPLIES, "one reply calls a tool in a malformed way", (Step((Fault(kinds.MALFORMED_CALL, questions=(4,)),)),), Promise("first_tool_call 1|^yes, after", INCOMPLETE, received=40 + 20), engines=OWN_CLIENT),
     Scenario(REPLIES, "a reply of a megabyte with NUL, half a surrogate pair, escapes, HTML, formulas and LaTeX", (Step((Fault(kinds.says(HOSTILE), questions=(2,)),)),), texts=False),
     Scenario(REPLIES, "an error repeats the key (content_filter)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "content_filter"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
+    Scenario(REPLIES, "a reply of 17 million characters", (Step((Fault(kinds.says("7" * 17 * 2**20), questions=(4,)),)),), Promise("first_truncated 1", INCOMPLETE), texts=False),
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (500)", (Step((Fault(kinds.refused(500, f"bad key {KEY}"), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
     Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE), engines=NO_LOGS),  # Inspect hands it to aiohttp, which takes no such URL beside a key

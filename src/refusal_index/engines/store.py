@@ -66,6 +66,9 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     Raises
     ------
     StoreError
+LONGEST_REPLY = 16 << 20
+"""Most characters of a reply that are kept, and of its log probabilities, which are left out if there are more."""
+
         If it has another version, is damaged, or holds what no run puts there.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -193,8 +196,9 @@ def reply_of(row: Row) -> Completion:
     return Completion(question_id, variant, draw, reply, attempt, *rest)
 
 
-def without_keys(completions: Sequence[Completion]) -> Sequence[Completion]:
-    """Return replies as they will be read again, without keys, so that a run and its folder tell the same."""
+def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
+    """Return replies as they will be read again: none too long, and without keys."""
+    completions = [_bounded(one) for one in completions]
     texts = [text for one in completions for text in (one.reply.text, one.logprobs) if text]
     whole = "\0".join(texts)
     # One look at all of them is much faster than one at each, and nearly always enough.
@@ -214,6 +218,16 @@ def _without_keys(one: Completion) -> Completion:
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
+def _bounded(one: Completion) -> Completion:
+    """Return a reply of at most `LONGEST_REPLY` characters, a longer one as if the model had ended there."""
+    if len(one.logprobs or "") > LONGEST_REPLY:
+        one = replace(one, logprobs=None)
+    if len(one.reply.text) <= LONGEST_REPLY:
+        return one
+    text = one.reply.text[:LONGEST_REPLY]
+    return replace(one, reply=replace(one.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
+
+
     """Yield questions as the store's table holds them."""
     for question in questions:
         yield question.question_id, json.dumps(dict(zip(_FIELDS, _values_of(question), strict=True)))
@@ -393,7 +407,7 @@ class ReplyStore:
             be paid for.
         """
         with self._telling(), self._connection as connection:
-            connection.executemany(INSERT_REPLY, map(reply_row, without_keys(completions)))
+            connection.executemany(INSERT_REPLY, map(reply_row, as_stored(completions)))
         self._check_there()
 
     def _check_there(self) -> None:

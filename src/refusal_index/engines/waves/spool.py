@@ -15,7 +15,7 @@ from refusal_index.engines.asks import Response, completed
 from refusal_index.engines.engine import Assignment, Event, Finished, Progress, Replied, unwatched
 from refusal_index.engines.failures import Failure, NoAnswerError
 from refusal_index.engines.settings import SettingError, Settings
-from refusal_index.engines.store import ReplyStore, without_keys
+from refusal_index.engines.store import ReplyStore, as_stored
 from refusal_index.engines.waves.formats import Result, ResultError, failed, in_batch, read_result
 from refusal_index.engines.waves.wave import Pending, Sheet, Talk, custom_id, most_draws, one_by_one, stored_ids
 from refusal_index.errors import RefusalIndexError
@@ -504,7 +504,7 @@ class _Taking:
             except NoAnswerError as error:
                 failure = failed(pending.custom_id, names[pending.ask.request.asked], str(error)).failure
             else:
-                return without_keys(found)  # what is due next depends on what the store will hold
+                return as_stored(found)  # what is due next depends on what the store will hold
         if failure is not None:
             self._fail(pending, failure, sheet)
         return []
