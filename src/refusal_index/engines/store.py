@@ -79,7 +79,8 @@ LONGEST_REPLY = 16 << 20
         )
     is_whole = check_schema(connection, TABLES, path)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = NORMAL")  # safe against the end of the process
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute("PRAGMA wal_autocheckpoint = 1")  # else the last replies are lost with a -wal file
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
     if not version:  # else whoever only reads changes nothing
         connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {STORE_VERSION}; COMMIT;")
