@@ -25,6 +25,7 @@ from refusal_index.evaluation.writing import rebuild
 from refusal_index.outcomes import files
 from refusal_index.outcomes.errors import NotWrittenError
 from tests.cli.making import LOW
+from tests.engines.checksums import write_checksums
 from tests.tiers import one_fast
 
 pytestmark = pytest.mark.timeout(300)
@@ -422,6 +423,8 @@ def test_whatever_value_stands_in_the_store_every_reader_ends_well_or_says_why(f
         table, column = columns[number % len(columns)]
         with suppress(sqlite3.Error, OverflowError):  # what the schema itself does not take
             connection.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = 1 + {number % 7}", (value,))  # noqa: S608
+            if number % 2:
+                write_checksums(connection)
             connection.commit()
     read_it_all(work)
 

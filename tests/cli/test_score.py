@@ -12,6 +12,7 @@ import pytest
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.engines.settings import COMPARABILITY_VERSION
+from refusal_index.engines.store_check import with_checksum
 from refusal_index.outcomes.tabular import read_outcomes, write_outcomes
 from tests.cli.making import LOW
 
@@ -96,7 +97,7 @@ def test_a_run_that_ended_in_its_second_variant_is_scored_with_both(command, ran
     store = sqlite3.connect("r/replies.sqlite")
     with store:
         asked = store.execute("SELECT question_id, draws FROM asked WHERE variant = 'low'").fetchall()
-        store.executemany("INSERT INTO asked VALUES ('high', ?, ?)", asked)
+        store.executemany("INSERT INTO asked VALUES (?, ?, ?, ?)", (with_checksum("high", *one) for one in asked))
     store.close()
     result = command("score", "r")
     lines = result.stdout.splitlines()

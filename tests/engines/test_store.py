@@ -37,8 +37,8 @@ from refusal_index.protocol import (
     TwoPass,
     load_prompt_set,
 )
-
 from refusal_index.protocol.replies import read_reply
+
 FULL = Question("b", "Who?", "Ann", ("Anne", "A."), "people", "Ann {was} it.", ("Bob", "Ann"), "Ann(e)?")
 BARE = Question("a", "Who?", None)
 
@@ -266,7 +266,6 @@ def test_a_kill_loses_none_of_the_replies_before_it(path):
         assert [one.reply.text for one in store.replies()] == [str(draw) for draw in range(7)]
 
 
-@pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
 def test_no_reply_is_only_in_the_file_beside_the_store(path):
     child = subprocess.run([sys.executable, "-c", CHILD, str(path), "7"], check=False)
     assert child.returncode == -signal.SIGKILL
@@ -297,6 +296,7 @@ def test_the_longest_reply_that_is_kept_can_be_read_again(path):
         assert list(store.replies()) == [longest]
 
 
+@pytest.mark.parametrize("version", [1, STORE_VERSION - 1, STORE_VERSION + 1])
 def test_a_store_of_another_version_is_refused_and_left_as_it_is(path, version):
     with ReplyStore(path) as store:
         store.put([said("x")])

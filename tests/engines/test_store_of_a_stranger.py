@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shutil
 import sqlite3
@@ -18,6 +19,7 @@ from refusal_index.engines import store_check
 from refusal_index.engines.store import TABLES, ReplyStore, StoreError
 from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply
+from tests.engines.checksums import write_checksums
 
 pytestmark = pytest.mark.timeout(120)
 ASKED = Question("q", "Who?", "Ann", choices=("Ann", "Bob"))
@@ -38,6 +40,15 @@ def change(path: Path, *statements: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         for statement in statements:
             connection.execute(statement)
+        connection.commit()
+
+
+def forge(path: Path, statement: str, *values: object) -> None:
+    """Change values as a stranger can, who also writes their checksums."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement, values)
+        with suppress(sqlite3.OperationalError):  # of what is no text
+            write_checksums(connection)
         connection.commit()
 
 
@@ -82,7 +93,9 @@ def test_a_table_with_generated_columns_or_defaults_is_not_ours(path):
 
 
 def test_the_same_tables_in_other_spaces_are_ours_and_a_missing_one_is_refused(path):
-    statement = "CREATE TABLE failures(\n variant TEXT ,question_id TEXT, error  TEXT NOT NULL,"
+    statement = (
+        "CREATE TABLE failures(\n variant TEXT ,question_id TEXT, error  TEXT NOT NULL,checksum INTEGER NOT NULL,"
+    )
     change(path, "DROP TABLE failures", f"{statement}\nPRIMARY KEY(variant,question_id) )")
     with ReplyStore(path) as store:
         assert len(list(store.replies())) == 1
@@ -121,8 +134,64 @@ def test_the_check_knows_every_table_there_is():
     ],
 )
 def test_every_value_is_of_its_type(path, change_of, said):
-    change(path, change_of)
+    forge(path, change_of)
     refused(path, said)
+
+
+@pytest.mark.parametrize(
+    ("change_of", "table"),
+    [
+        ("UPDATE replies SET text = 'Anm'", "replies"),
+        ("UPDATE replies SET seconds = 0.75", "replies"),
+        ("UPDATE replies SET logprobs = NULL", "replies"),
+        ("UPDATE retired SET input_tokens = 2", "retired"),
+        ("UPDATE questions SET document = replace(document, 'Bob', 'Rob')", "questions"),
+        ("UPDATE asked SET draws = 3", "asked"),
+        ("UPDATE failures SET error = 'mo'", "failures"),
+        ("UPDATE failures SET checksum = 7", "failures"),
+    ],
+)
+def test_a_row_that_is_not_as_it_was_written_is_named(path, change_of, table):
+    with ReplyStore(path) as store:
+        store.put([Completion("q", "low", 1, Reply(Pass.FIRST, Asked.MODEL, "Bob"), seconds=1)])
+        store.retire(store.said("q", "low")[1:])
+    ReplyStore(path)
+    change(path, change_of)
+    refused(path, f"table {table}, row 1 is damaged: its checksum differs; restore the file")
+
+
+def test_a_reply_that_the_index_names_elsewhere_is_refused(path):
+    content = path.read_bytes()
+    entry = b"qlowfirstmodel"
+    with closing(sqlite3.connect(path)) as connection:
+        size, root = (
+            connection.execute("PRAGMA page_size").fetchone()[0],
+            connection.execute(
+                "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_replies_1'"
+            ).fetchone()[0],
+        )
+    place = content.index(entry, (root - 1) * size)
+    assert place < root * size
+    path.write_bytes(content[:place] + b"r" + content[place + 1 :])
+    refused(path, "the store of replies is damaged")
+
+
+def test_one_flipped_bit_changes_nothing_unnoticed(path):
+    with ReplyStore(path) as store:
+        before = held(store)
+    content = path.read_bytes()
+    for bit in random.Random(7).sample(range(8 * len(content)), 200):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with suppress(StoreError), ReplyStore(path) as store:
+            assert held(store) == before, f"bit {bit}"
+
+
+def held(store: ReplyStore) -> list[object]:
+    """Return all that a store holds, also as it is found by an index."""
+    found = [store.questions(), store.asked(), store.variants(), store.failures(), store.said("q", "low")]
+    return [*found, list(store.replies()), list(store.retired()), list(store.each_question())]
 
 
 @pytest.mark.parametrize(
@@ -144,9 +213,7 @@ def test_every_value_is_of_its_type(path, change_of, said):
     ],
 )
 def test_a_question_that_is_none_is_named(path, document):
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE questions SET document = ?", (document,))
-        connection.commit()
+    forge(path, "UPDATE questions SET document = ?", document)
     with ReplyStore(path) as store, pytest.raises(StoreError, match="question 'q' cannot be read") as caught:
         store.questions()
     assert len(str(caught.value)) < 1000
@@ -241,6 +308,7 @@ def read_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_cannot_be_written_to_is_read_and_takes_nothing_that_would_be_lost(path, tmp_path, monkeypatch):
     writer = sqlite3.connect(path)  # whose end would clear the log that lies beside it
     writer.execute("UPDATE failures SET error = 'only in the log beside it'")
+    write_checksums(writer, ["failures"])
     writer.commit()
     place = tmp_path / "medium" / path.name
     place.parent.mkdir()

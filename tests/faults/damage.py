@@ -51,6 +51,17 @@ def scrambled(name: str) -> Damage:
     return _each(name, scramble)
 
 
+def flipped(name: str, after: bytes) -> Damage:
+    """Flip one bit of the byte that comes after some others, where these occur first."""
+
+    def flip(path: Path) -> None:
+        held = bytearray(path.read_bytes())
+        held[held.index(after) + len(after)] ^= 1
+        path.write_bytes(held)
+
+    return _each(name, flip)
+
+
 def removed(name: str) -> Damage:
     """Take the files away."""
     return _each(name, Path.unlink)

@@ -21,33 +21,43 @@ from types import TracebackType
 from typing import Any, Self
 
 from refusal_index.engines.settings import MOST_DRAWS
-from refusal_index.engines.store_check import ADVICE, StoreError, check_schema, check_texts, check_values, connect
+from refusal_index.engines.store_check import (
+    ADVICE,
+    StoreError,
+    check_rows,
+    check_schema,
+    check_values,
+    connect,
+    with_checksum,
+)
 from refusal_index.outcomes.errors import shortened
 from refusal_index.outcomes.files import sound_text
 from refusal_index.outcomes.outcome import LETTERS, Question
 from refusal_index.protocol import Asked, Completion, Pass, Reply, StopReason
 from refusal_index.redaction import redacted, redacted_in
 
-STORE_VERSION = 4
+STORE_VERSION = 5
 """Version of the tables; a store with another one is refused."""
 
 TABLES = """
-CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS questions (question_id TEXT PRIMARY KEY, document TEXT NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS asked (
-    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, PRIMARY KEY (variant, question_id));
+    variant TEXT, question_id TEXT, draws INTEGER NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
 CREATE TABLE IF NOT EXISTS replies (
     question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
     text TEXT NOT NULL, stop_reason TEXT NOT NULL,
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL DEFAULT 0,
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL,
     PRIMARY KEY (question_id, variant, pass, asked, draw, attempt));
 CREATE TABLE IF NOT EXISTS retired (
     question_id TEXT, variant TEXT, pass TEXT, asked TEXT, draw INTEGER, attempt INTEGER,
     text TEXT NOT NULL, stop_reason TEXT NOT NULL,
     input_tokens INTEGER NOT NULL, output_tokens INTEGER NOT NULL, requests INTEGER NOT NULL,
-    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL DEFAULT 0);
+    seconds REAL, logprobs TEXT, request_sha256 TEXT, in_batch INTEGER NOT NULL, checksum INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS failures (
-    variant TEXT, question_id TEXT, error TEXT NOT NULL, PRIMARY KEY (variant, question_id));
+    variant TEXT, question_id TEXT, error TEXT NOT NULL, checksum INTEGER NOT NULL,
+    PRIMARY KEY (variant, question_id));
 CREATE INDEX IF NOT EXISTS retired_of ON retired (question_id);
 """
 
@@ -55,6 +65,9 @@ OF_REPLIES = "replies", "retired"
 """The tables that hold replies."""
 
 UNKNOWN_QUESTION = "SELECT question_id FROM asked WHERE question_id NOT IN (SELECT question_id FROM questions) LIMIT 1"
+
+LONGEST_REPLY = 16 << 20
+"""Most characters of a reply that are kept, and of its log probabilities, which are left out if there are more."""
 
 CACHE_KIB = 64 << 10
 """Memory for pages of the file: replies that come in any order lie all over it."""
@@ -66,9 +79,6 @@ def open_tables(connection: sqlite3.Connection, path: Path | None) -> None:
     Raises
     ------
     StoreError
-LONGEST_REPLY = 16 << 20
-"""Most characters of a reply that are kept, and of its log probabilities, which are left out if there are more."""
-
         If it has another version, is damaged, or holds what no run puts there.
     """
     (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -87,7 +97,7 @@ LONGEST_REPLY = 16 << 20
     elif not is_whole:
         raise StoreError(f"{path}: a table of the store of replies is missing; {ADVICE}")
     check_values(connection, TABLES, path)
-    check_texts(connection, TABLES)
+    check_rows(connection, TABLES, path)
     _check_asked(connection, path)
 
 
@@ -166,7 +176,7 @@ def place_of(one: Completion) -> tuple[Any, ...]:
 def reply_row(one: Completion) -> Row:
     """Return a reply as the store's table holds it."""
     reply = one.reply
-    return (
+    return with_checksum(
         one.question_id,
         one.variant,
         str(reply.of),
@@ -178,7 +188,7 @@ def reply_row(one: Completion) -> Row:
         one.input_tokens,
         one.output_tokens,
         one.requests,
-        one.seconds,
+        None if one.seconds is None else float(one.seconds),  # as it is read again
         one.logprobs,
         one.request_sha256,
         int(one.in_batch),
@@ -208,6 +218,16 @@ def as_stored(completions: Sequence[Completion]) -> Sequence[Completion]:
     return [_without_keys(one) for one in completions]
 
 
+def _bounded(one: Completion) -> Completion:
+    """Return a reply of at most `LONGEST_REPLY` characters, a longer one as if the model had ended there."""
+    if len(one.logprobs or "") > LONGEST_REPLY:
+        one = replace(one, logprobs=None)
+    if len(one.reply.text) <= LONGEST_REPLY:
+        return one
+    text = one.reply.text[:LONGEST_REPLY]
+    return replace(one, reply=replace(one.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
+
+
 def _without_keys(one: Completion) -> Completion:
     """Return a reply without keys. The tokens of one that has some go: they would tell it in pieces."""
     sound = sound_text(one.reply.text), one.logprobs
@@ -219,19 +239,10 @@ def _without_keys(one: Completion) -> Completion:
 
 
 def question_rows(questions: Iterable[Question]) -> Iterable[Row]:
-def _bounded(one: Completion) -> Completion:
-    """Return a reply of at most `LONGEST_REPLY` characters, a longer one as if the model had ended there."""
-    if len(one.logprobs or "") > LONGEST_REPLY:
-        one = replace(one, logprobs=None)
-    if len(one.reply.text) <= LONGEST_REPLY:
-        return one
-    text = one.reply.text[:LONGEST_REPLY]
-    return replace(one, reply=replace(one.reply, text=text, stop_reason=StopReason.LENGTH), logprobs=None)
-
-
     """Yield questions as the store's table holds them."""
     for question in questions:
-        yield question.question_id, json.dumps(dict(zip(_FIELDS, _values_of(question), strict=True)))
+        document = json.dumps(dict(zip(_FIELDS, _values_of(question), strict=True)))
+        yield with_checksum(question.question_id, document)
 
 
 def question_of(question_id: str, document: str) -> Question:
@@ -260,8 +271,12 @@ SELECT variant FROM found WHERE variant IS NOT NULL
 
 # A place that is taken stays as it is; OR IGNORE would also leave out what is no reply, without a word.
 INSERT_REPLY = """
-INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO replies VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (question_id, variant, pass, asked, draw, attempt) DO NOTHING
+"""
+INSERT_ASKED = """
+INSERT INTO asked VALUES (?, ?, ?, ?)
+ON CONFLICT DO UPDATE SET draws = excluded.draws, checksum = excluded.checksum WHERE excluded.draws > draws
 """
 AT_PLACE = "question_id = ? AND variant = ? AND pass = ? AND asked = ? AND draw = ? AND attempt = ?"
 OF_VARIANT = "question_id = ? AND variant IN (?, '')"
@@ -332,10 +347,10 @@ class ReplyStore:
     def ask(self, variant: str, draws: Mapping[Question, int]) -> None:
         """Take down that each question is asked so often under a variant; what was asked more often stays so."""
         with self._telling(), self._connection as connection:
-            connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?)", question_rows(draws))
+            connection.executemany("INSERT OR IGNORE INTO questions VALUES (?, ?, ?)", question_rows(draws))
             connection.executemany(
-                "INSERT INTO asked VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET draws = max(draws, excluded.draws)",
-                ((variant, question.question_id, count) for question, count in draws.items()),
+                INSERT_ASKED,
+                (with_checksum(variant, question.question_id, count) for question, count in draws.items()),
             )
 
     def asked(self) -> dict[str, dict[str, int]]:
@@ -376,7 +391,10 @@ class ReplyStore:
 
         A few hundred are read at a time, so that a store of any size takes little memory.
         """
-        query, start = "SELECT * FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?", ""
+        query, start = (
+            "SELECT question_id, document FROM questions WHERE question_id >= ? ORDER BY question_id LIMIT ?",
+            "",
+        )
         while rows := self._rows(query, start, AT_ONCE):
             yield from self._records(rows)
             start = rows[-1][0] + "\0"  # no id lies between
@@ -386,11 +404,11 @@ class ReplyStore:
         found = {question_id: QuestionRecord(self._question(question_id, document)) for question_id, document in rows}
         ends, between = (rows[0][0], rows[-1][0]), "WHERE question_id BETWEEN ? AND ?"
         for variant in self.variants():
-            for table, of in (("asked", "draws"), ("failures", "failures")):
-                query = f"SELECT * FROM {table} {between} AND variant = ?"  # noqa: S608 - names of ours
-                for _, question_id, value in self._rows(query, *ends, variant):
+            for table, value, of in (("asked", "draws", "draws"), ("failures", "error", "failures")):
+                query = f"SELECT question_id, {value} FROM {table} {between} AND variant = ?"  # noqa: S608 - names of ours
+                for question_id, held in self._rows(query, *ends, variant):
                     if question_id in found:
-                        getattr(found[question_id], of)[variant] = value
+                        getattr(found[question_id], of)[variant] = held
         for table in OF_REPLIES:
             query = f"SELECT {REPLY_COLUMNS} FROM {table} {between}"  # noqa: S608
             for one in self._replies(query, *ends):
@@ -458,7 +476,8 @@ class ReplyStore:
         """Take down what kept a question from being finished; `finish` takes it back."""
         told = redacted(sound_text(error))
         with self._telling(), self._connection as connection:
-            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?)", (variant, question_id, told))
+            row = with_checksum(variant, question_id, told)
+            connection.execute("INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)", row)
 
     def finish(self, variant: str, question_id: str) -> None:
         """Forget what kept a question from being finished before."""

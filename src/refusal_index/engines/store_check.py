@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from zlib import crc32
 
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import shortened
@@ -85,7 +86,7 @@ def check_schema(connection: sqlite3.Connection, tables: str, path: Path | None)
 
 def check_values(connection: sqlite3.Connection, tables: str, path: Path | None) -> None:
     """Raise StoreError if the file is damaged, or a value is not of its column's type; call it after `check_schema`."""
-    (said,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    (said,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if said != "ok":
         raise StoreError(f"{path}: the store of replies is damaged ({' '.join(said.split())[:200]}); {ADVICE}")
     for name in _tables(tables):
@@ -95,12 +96,31 @@ def check_values(connection: sqlite3.Connection, tables: str, path: Path | None)
             raise StoreError(f"{path}: table {name}, row {found[0]}: expected text and counts from 0; {ADVICE}")
 
 
-def check_texts(connection: sqlite3.Connection, tables: str) -> None:
-    """Look at every text, which raises sqlite3.Error or UnicodeError where one is none; none is held in memory."""
+def check_rows(connection: sqlite3.Connection, tables: str, path: Path | None) -> None:
+    """Raise StoreError if a row does not have its checksum, and sqlite3.Error or UnicodeError if a text is none.
+
+    One row is held in memory at a time.
+    """
     for table in _tables(tables):
-        columns = [name for _, name, kind, *_ in connection.execute(f"PRAGMA table_info({table})") if kind == "TEXT"]
-        for _ in connection.execute(f"SELECT {', '.join(columns)} FROM {table}"):  # noqa: S608 - our own names
-            pass
+        for row in connection.execute(f"SELECT rowid, * FROM {table}"):  # noqa: S608 - our own names
+            if checksum(row[1:-1]) != row[-1]:
+                raise StoreError(f"{path}: table {table}, row {row[0]} is damaged: its checksum differs; {ADVICE}")
+
+
+def checksum(values: tuple[object, ...]) -> int:
+    """Return what the last column of a row holds, of the values in the columns before it.
+
+    Examples
+    --------
+    >>> checksum(("low", "q1", 1))
+    1865433642
+    """
+    return crc32(ascii(values).encode())
+
+
+def with_checksum(*values: object) -> tuple[object, ...]:
+    """Return a row of values and their checksum."""
+    return *values, checksum(values)
 
 
 def _conditions(connection: sqlite3.Connection, table: str) -> Iterator[str]:
