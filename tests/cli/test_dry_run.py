@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from refusal_index.evaluation import dry_run
+from refusal_index.protocol.cost import by_itself
 from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
 from tests.tiers import others_nightly
 
@@ -201,3 +203,23 @@ def test_a_family_of_paraphrases_is_run_by_its_name_with_a_plus(command):
     assert command("run", *LOCAL, *arguments, "normal+", "--out", "r").exit_code == 0
     (pooled,) = json.loads(Path("r/summary.json").read_text())["pooled"]
     assert pooled["variants"] == family
+
+
+def test_questions_whose_parts_are_as_long_are_counted_together_and_nothing_else_changes(command, monkeypatch):
+    rows = [
+        {
+            "question": f"What is {n} plus {n}{'?' * (n % 3)}",
+            "answer": str(n) * (n % 4),
+            "answerable": n % 4 > 0,
+            **({"context": f"It is {n}."} if n % 5 else {}),
+        }
+        for n in range(100)
+    ]
+    Path("q.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    arguments = ("--data", "q.jsonl", *PIPELINE, "--grader", "exact", "--draws", "2")
+    together = [estimate(command, *arguments)]
+    command("run", *arguments, "--variants", "low", "--max-requests", "60", "--out", "r")
+    together.append(estimate(command, *arguments, "--out", "r"))
+    monkeypatch.setattr(dry_run, "_alike", lambda *_: by_itself)
+    assert [estimate(command, *arguments), estimate(command, *arguments, "--out", "r")] == together
+    assert together[1]["there"] > 0

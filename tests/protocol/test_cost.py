@@ -19,6 +19,7 @@ from refusal_index.protocol import (
     Reply,
     Request,
     about_tokens,
+    cost,
     load_prompt_set,
     next_request,
 )
@@ -36,7 +37,7 @@ def asked(
     variants: Sequence[str] = tuple(PROMPTS.variants),
     questions: Sequence[Question] = QUESTIONS,
 ) -> list[ToAsk]:
-    return [ToAsk(Protocol(PROMPTS, name, grader), one, draws) for name in variants for one in questions]
+    return [ToAsk(Protocol(PROMPTS, name, grader), one, draws) for one in questions for name in variants]
 
 
 def tokens(request: Request) -> int:
@@ -215,3 +216,25 @@ def test_what_is_paid_for_is_not_foreseen_and_draws_that_are_all_forced_need_no_
     assert (paid.first.requests, paid.there) == (Range(), 40)
     drawn = estimate(asked(draws=3), tokens, HALF, foresee=never)
     assert drawn.first.requests == Range.exactly(3 * 40)
+
+
+@pytest.mark.parametrize("most", [1, 3, 1000])
+@pytest.mark.parametrize("grader", KINDS)
+def test_questions_that_take_the_same_are_worked_out_once_and_all_are_counted(monkeypatch, grader, most):
+    monkeypatch.setattr(cost, "MOST_KINDS", most)
+    questions = [Question(f"q{n}", "Who? " * (1 + n % 3), None if n % 2 else "Ann") for n in range(60)]
+    items, counted = asked(grader, questions=questions), []
+
+    def counting(request: Request) -> int:
+        counted.append(request)
+        return tokens(request)
+
+    def alike(one: ToAsk) -> object:
+        if one.question.question_id in ("q1", "q30"):
+            return None
+        return one.protocol.variant, len(one.question.text), one.question.gold
+
+    found = estimate(items, counting, HALF, alike=alike)
+    together = len(counted)
+    assert found == estimate(items, counting, HALF)
+    assert most < 1000 or together < len(counted) / 5

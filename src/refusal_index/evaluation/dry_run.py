@@ -7,7 +7,7 @@ nothing and it will reply the same; of any other model it is assumed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,8 +22,8 @@ from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import Plan, open_store
 from refusal_index.outcomes.presentation import escape
 from refusal_index.outcomes.settings import MILLION, UNPRICED, Price, Prices
-from refusal_index.protocol import Asked, Conversation, Pass, Protocol, Reply, Request, about_tokens, due
-from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, estimate
+from refusal_index.protocol import Asked, Conversation, Pass, Procedure, Protocol, Reply, Request, about_tokens, due
+from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, Paid, Range, ToAsk, by_itself, estimate
 
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
@@ -131,11 +131,12 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
         foreseen = await _foreseen(plan, _talks(plan, pending, store), store, counting)
         assumed = assumptions(plan)
         found = estimate(
-            (ToAsk(_wording(talk), talk.question, talk.draws) for talk in _talks(plan, pending, store)),
+            _asked(plan, pending, store),
             _tokens(plan),
             assumed,
             _paid(store),
             lambda one: foreseen.get((one.question.question_id, one.protocol.variant)),
+            _alike(plan, store),
         )
     connections = _connections(plan)
     checks = len(plan.graders) if pending and plan.settings.sending.engine in CHECKING else 0
@@ -201,6 +202,35 @@ def _talks(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[C
     return (one for variant in variants for one in plan.each_conversation(variant, store))
 
 
+def _asked(plan: Plan, variants: Iterable[str], store: ReplyStore) -> Iterator[ToAsk]:
+    """Yield what is still to be asked, the variants of a question one after the other."""
+    before = store.asked()
+    wordings = {variant: _wording(variant, plan.procedures[variant]) for variant in variants}
+    for question in plan.dataset.questions:
+        for variant, wording in wordings.items():
+            drawn = before.get(variant, {}).get(question.question_id, 1)
+            yield ToAsk(wording, question, max(plan.draws[variant][question], drawn))
+
+
+def _alike(plan: Plan, store: ReplyStore) -> Callable[[ToAsk], Hashable]:
+    """Return what tells the questions apart that take other requests or tokens, as far as nothing is known of them.
+
+    Tokens that are estimated follow from the lengths of a question's parts.
+    """
+    if any(map(counts_exactly, plan.names.values())):
+        return by_itself
+    replied = {one.question_id for one in store.replies()}
+
+    def kind(one: ToAsk) -> Hashable:
+        asked = one.question
+        if asked.question_id in replied:
+            return None
+        lengths = len(asked.text), len(asked.context or ""), len(asked.gold or ""), *map(len, asked.choices)
+        return one.protocol.variant, one.draws, asked.context is None, asked.gold is None, lengths
+
+    return kind
+
+
 def _copy_replies(plan: Plan, store: ReplyStore) -> None:
     """Copy what a folder has paid for into a store, except what is asked again."""
     with open_store(plan.folder, made=False) as there:
@@ -250,10 +280,10 @@ def _key(talk: Conversation) -> tuple[str, str]:
     return talk.question.question_id, talk.variant
 
 
-def _wording(talk: Conversation) -> Protocol:
-    wording = getattr(talk.procedure, "wording", None)
+def _wording(variant: str, procedure: Procedure) -> Protocol:
+    wording = getattr(procedure, "wording", None)
     if not isinstance(wording, Protocol):
-        raise TypeError(f"variant {talk.variant}: a dry run is of both passes")
+        raise TypeError(f"variant {variant}: a dry run is of both passes")
     return wording
 
 

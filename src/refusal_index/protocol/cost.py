@@ -7,8 +7,10 @@ What depends on replies is a range: at least, to be expected under stated assump
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from refusal_index.outcomes.outcome import Outcome, Question
 from refusal_index.protocol.grading import grader_prompt
@@ -97,6 +99,19 @@ class Estimate:
     grading: Load
     there: int
 
+    def __add__(self, other: Estimate) -> Estimate:
+        return Estimate(
+            self.first + other.first,
+            self.forced + other.forced,
+            self.grading + other.grading,
+            self.there + other.there,
+        )
+
+    def times(self, number: int) -> Estimate:
+        """Return what so many questions take that take the same."""
+        by = Range.exactly(number)
+        return Estimate(self.first.times(by), self.forced.times(by), self.grading.times(by), self.there * number)
+
     @property
     def model(self) -> Load:
         """Everything that is sent to the model under evaluation."""
@@ -106,6 +121,9 @@ class Estimate:
     def total(self) -> Load:
         """Everything that is sent."""
         return self.model + self.grading
+
+
+NOTHING = Estimate(Load(), Load(), Load(), 0)
 
 
 __all__ = ["Assumptions", "Estimate", "Load", "Paid", "Range", "ToAsk", "Tokens", "estimate", "nothing_paid"]
@@ -160,6 +178,17 @@ Foresee = Callable[[ToAsk], Foreseen | None]
 """Tells the reply of a first pass that was not answered before; None where nobody can know."""
 
 
+Alike = Callable[[ToAsk], Hashable]
+"""Tells what two questions have in common that take the same; None of one that is counted by itself."""
+
+MOST_KINDS = 10_000
+"""Kinds of questions that are held at a time."""
+
+
+def by_itself(_one: ToAsk) -> None:
+    """Count each question by itself."""
+
+
 def nothing_foreseen(_one: ToAsk) -> None:
     """Know nothing of what a model will say."""
 
@@ -175,13 +204,14 @@ def estimate(
     assumed: Assumptions,
     paid: Paid = nothing_paid,
     foresee: Foresee = nothing_foreseen,
+    alike: Alike = by_itself,
 ) -> Estimate:
     """Count what would be sent.
 
     Parameters
     ----------
     asked
-        Every question under every variant that is to be run.
+        Every question under every variant that is to be run, the variants of a question one after the other.
     tokens
         Counts the tokens of a request.
     assumed
@@ -190,6 +220,8 @@ def estimate(
         What was answered before; nothing unless told otherwise.
     foresee
         What is known of the replies to first passes of single draws; nothing unless told otherwise.
+    alike
+        Which questions take the same, so that it is worked out once.
 
     Examples
     --------
@@ -200,10 +232,36 @@ def estimate(
     >>> found.first.requests, found.forced.requests
     (Range(least=4, expected=4, most=4), Range(least=0, expected=0.5, most=1))
     """
-    estimator = _Estimator(tokens, assumed, paid, foresee)
-    for one in asked:
-        estimator.add(one)
-    return estimator.result()
+
+    def taken(question: Sequence[ToAsk]) -> Estimate:
+        estimator = _Estimator(tokens, assumed, paid, foresee)
+        for one in question:
+            estimator.add(one)
+        return estimator.result()
+
+    total = NOTHING
+    for question, number in _kinds(asked, alike):
+        total += taken(question).times(number)
+    return total
+
+
+def _kinds(asked: Iterable[ToAsk], alike: Alike) -> Iterator[tuple[Sequence[ToAsk], int]]:
+    """Yield one question of each kind, under all its variants, with how many there are of it."""
+    examples: dict[tuple[Hashable, ...], Sequence[ToAsk]] = {}
+    counts = Counter[tuple[Hashable, ...]]()
+    for _, variants in groupby(asked, key=lambda one: one.question.question_id):
+        question = list(variants)
+        kind = tuple(map(alike, question))
+        if None in kind:
+            yield question, 1
+            continue
+        counts[kind] += 1
+        examples.setdefault(kind, question)
+        if len(examples) == MOST_KINDS:
+            yield from ((examples[each], number) for each, number in counts.items())
+            examples.clear()
+            counts.clear()
+    yield from ((examples[each], number) for each, number in counts.items())
 
 
 @dataclass(frozen=True)
