@@ -154,6 +154,7 @@ def test_elsewhere_a_response_is_left_as_it_is():
     [(b"<html>maintenance</html>", "InternalServerError: 200"), (b" " * 101, "UnreadableReplyError: the response is")],
 )
 def test_the_hook_is_there_for_a_provider_that_makes_its_client_itself(monkeypatch, content, expected):
+    pytest.importorskip("anthropic", reason="needs the extra 'batch'")
     monkeypatch.setattr(received, "LARGEST", 100)
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-very-secret")
     sent = []

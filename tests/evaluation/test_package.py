@@ -57,6 +57,7 @@ engines.engine.WaitingError
 engines.failures.EndedError
 engines.failures.NoAnswerError
 engines.failures.RequestFailedError
+engines.failures.UnreadableReplyError
 engines.functions.FunctionError
 engines.settings.SettingError
 engines.store.StoreGoneError
@@ -118,12 +119,21 @@ print([name for name in ("inspect_ai", "openai") if name in sys.modules])
     assert subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
+OF_EXTRAS = {"ray"}
+
+
 def errors() -> dict[str, type[BaseException]]:
     found = {}
     for module in pkgutil.walk_packages(ri.__path__, "refusal_index."):
         if module.name.endswith("__main__"):
             continue
-        for name, one in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+        try:
+            members = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
+        except ModuleNotFoundError as error:
+            if error.name not in OF_EXTRAS:
+                raise
+            continue
+        for name, one in members:
             if issubclass(one, BaseException) and one.__module__.startswith("refusal_index"):
                 found[f"{one.__module__.removeprefix('refusal_index.')}.{name}"] = one
     return found
