@@ -11,6 +11,7 @@ import sys
 import urllib.error
 import urllib.request
 
+import pytest
 from tests.tiers import one_fast
 from typer.testing import CliRunner
 
@@ -37,6 +38,7 @@ def test_it_serves_until_a_signal_and_leaves_quietly(tmp_path, number):
     assert json.loads(log.read_text())["path"] == "/v1/models"
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_an_error_in_one_line():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

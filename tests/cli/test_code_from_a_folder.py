@@ -287,7 +287,7 @@ def test_no_public_function_imports_what_a_folder_names(name, kind, made, mark, 
         assert not mark.exists(), mark.read_text()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@one_fast("kind", KINDS)
 def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
     lay_out(made(kind), mark)
     for words in (
@@ -327,7 +327,7 @@ def test_what_sends_takes_the_name_once_more(kind, options, lacks, made, mark):
     assert not mark.exists()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@one_fast("kind", KINDS)
 def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
     lay_out(made(kind), mark)
     theirs, graders = KINDS[kind]

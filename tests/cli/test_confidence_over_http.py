@@ -40,6 +40,7 @@ def test_log_probabilities_over_http_are_those_of_the_process(server, command, m
     assert (found[0] - found[1]).abs().max() < 1e-4
 
 
+@pytest.mark.slow
 def test_what_it_costs_is_said_before_and_after_where_a_price_says(command):
     assert command("run", "--model", "almanac/base", "--limit", "6", "--variants", "low", "--out", "r").exit_code == 0
     priced = ("confidence", "r", "--method", "likelihood", "--engine", "local", "--price", "1000,2000")

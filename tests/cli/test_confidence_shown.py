@@ -47,6 +47,7 @@ def test_confidence_leaves_summary_and_report_with_the_scores(run):
     assert 'id="run-1-confidence"' in page(run / "report.html")
 
 
+@pytest.mark.slow
 def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
     said = command("score", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}

@@ -87,6 +87,7 @@ def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline, engin
     assert json.loads(Path("r/summary.json").read_text())["grader"]["name"] == f"{HERE}:grade"
 
 
+@pytest.mark.slow
 def test_two_graders_may_be_a_function_and_a_model_of_another_engine(run, pipeline):
     """The embedded model grades nothing well, so that the two differ, which is told."""
     result = run(f"{HERE}:answer", "--engine", "local", grader=f"{HERE}:grade,almanac/small")

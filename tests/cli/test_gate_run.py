@@ -28,6 +28,7 @@ def base(command, made):
     return Path(shutil.copytree(made, "base"))
 
 
+@pytest.mark.slow
 def test_it_asks_only_until_the_verdict_is_certain(command, base):
     gated = ("gate", "candidate", "--run", "--baseline", "base", *ASKED, "--model", "almanac/small")
     done = command(*gated, "--json", "-")

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from refusal_index.cli import console
 from refusal_index.engines.engine import Begun, Opened
@@ -71,6 +72,7 @@ def write(place: str, text: str) -> None:
         write_outcomes(outcome_table(rows), Path(f"{place}.{suffix}"))
 
 
+@pytest.mark.slow
 @others_nightly("kind", ["all at once", *HOSTILE])
 def test_hostile_text_is_harmless_in_every_output(command, kind):
     for place in ("one", "two", "three"):

@@ -53,6 +53,7 @@ def failing(*numbers: int) -> Fault:
     return lambda message, _: refuse(400, f"\x1b[31mnot {KEY}") if number_of(message) in numbers else None
 
 
+@pytest.mark.slow
 def test_more_than_two_percent_failing_gives_exit_status_1_and_names_them(ask):
     with FakeApi(answer, failing(3, 7)) as api:
         result = ask(api)
@@ -112,6 +113,7 @@ def test_a_grader_that_is_no_use_is_told_before_the_first_question(ask, says, fa
     assert "\x1b[2J" not in result.output
 
 
+@pytest.mark.slow
 def test_a_finished_run_asks_no_grader_again(ask):
     with FakeApi(lambda message: "A" if is_grading(message) else "<answer>1</answer>") as api:
         assert ask(api, "--limit", "3", grader="openai-api/fake/grader").exit_code == 0

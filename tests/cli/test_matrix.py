@@ -71,6 +71,7 @@ def summary(folder: str = "runs/set") -> dict:
     return json.loads(Path(folder, "summary.json").read_text())
 
 
+@pytest.mark.slow
 def test_every_model_answers_every_dataset_and_one_summary_has_it_all(run):
     with FakeApi(answer) as api:
         result = run(api)
@@ -102,6 +103,7 @@ def forced_of(dataset: str) -> int:
     return outcomes(f"runs/set/{folder}").filter("refused")["question_id"].n_unique()
 
 
+@pytest.mark.slow
 def test_the_names_of_a_set_are_in_its_runs_reports_and_in_what_is_read_of_it(run):
     with FakeApi(answer) as api:
         run(api, "--limit", "5", "--variants", "low")

@@ -131,6 +131,7 @@ def batch(command: Any, number: int) -> str:
     return f"r{number}.jsonl"
 
 
+@pytest.mark.slow
 @one_fast("draws", ["1", "2"])
 def test_a_whole_run_by_hand_is_row_for_row_the_one_within_the_process(wide, local, draws):
     assert wide(*SMALL, *BY_HAND, "--draws", draws, "--out", "r").exit_code == 1

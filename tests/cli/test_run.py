@@ -105,6 +105,7 @@ answer = "Picasso"
 """
 
 
+@pytest.mark.slow
 def test_own_prompts_with_other_variants_work_from_end_to_end(command):
     Path("mine.toml").write_text(PROMPTS)
     ran = command("run", *LOCAL, "--limit", "10", "--prompts", "mine.toml", "--out", "r")
@@ -332,6 +333,7 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
     assert "note: own/q: 1 question asks again what another does; the ids made of the texts end in -2" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_end_that_is_not_reached_is_said(command):
     done = command("run", "--engine", "local", "--limit", "30", "--variants", "normal", "--until", "half-width=.01")
     assert done.exit_code == 0
@@ -362,6 +364,7 @@ def test_looks_at_what_nothing_ends_are_refused(command):
     assert command("run", "--config", "set.toml", "--looks", "3", "--limit", "30", "--dry-run").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_run_that_was_ended_before_its_further_draws_has_the_status_of_an_incomplete_one(command, pipeline):
     write_sums("q.csv", 20)
     asked = (*SUMS[:-2], "--max-connections", "1", "--out", "r")

@@ -39,6 +39,7 @@ def rows(derived: Derived) -> dict[str, tuple[bool | None, bool | None, str | No
     return {question_id: (refused, wrong, forced) for question_id, refused, wrong, forced in table}
 
 
+@pytest.mark.slow
 def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_can_be_right(plan_for):
     prompts = load_prompt_set("default")
     with FakeApi(reader) as api:

@@ -42,6 +42,7 @@ def test_two_passes_end_to_end_give_the_scripted_table(plan_for):
     assert derived.usage["normal"].input_tokens == 12 * 100
 
 
+@pytest.mark.slow
 def test_a_question_forced_under_one_variant_is_not_asked_again_under_the_next(plan_for):
     with FakeApi(sums) as api:
         derived = run(plan_for(api.url, count=8, variants=list(VARIANTS)))

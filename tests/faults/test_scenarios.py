@@ -21,16 +21,11 @@ from tests.faults.table import KEPT, SCENARIOS
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-happens-when.md"
-QUICK = frozenset({("the store of replies is scrambled", "local")})
-"""Scenarios of the fast tier, by name and engine."""
-
 BY_HAND = frozenset({"ray"})
 """Engines whose rows take half a minute each, most of it to start: ``python -m benchmarks.faults`` plays them."""
 
 
 def tier(scenario: Scenario, engine: Engine) -> Sequence[pytest.MarkDecorator]:
-    if (scenario.title, engine.name) in QUICK:
-        return ()
     return [pytest.mark.slow if scenario.title in KEPT else pytest.mark.nightly]
 
 
@@ -65,10 +60,8 @@ def test_a_soak_loses_nothing_repeats_nothing_and_keeps_its_memory(engine):
     assert soaked.growth < 40, soaked
 
 
-def test_quick_and_kept_scenarios_are_in_the_table():
-    known = {(scenario.title, name) for scenario in SCENARIOS for name in scenario.engines}
-    assert known >= QUICK
-    assert {title for title, _ in known} >= KEPT
+def test_kept_scenarios_are_in_the_table():
+    assert {scenario.title for scenario in SCENARIOS} >= KEPT
 
 
 def test_every_scenario_has_a_title_of_its_own_and_engines_that_exist():
