@@ -87,7 +87,7 @@ def test_it_ends_in_order_where_its_terminal_is_closed():
     child, terminal = pty.fork()
     if not child:
         os.set_inheritable(writing, True)
-        os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(before=before, after="None"), "one"])
+        os.execv(sys.executable, [sys.executable, "-c", PROGRAM.format(before=before, after="None"), "one"])  # noqa: S606
     os.read(reading, 1)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
