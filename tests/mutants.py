@@ -1025,6 +1025,10 @@ MUTANTS = (
     Mutant("rows of the forced pass are joined to the first", "datasets/imports/two_files.py",
            "first = [one for one in passes if one.variant != FORCED]", "first = list(passes)",
            "datasets/imports/test_lm_eval.py"),
+    Mutant("no output goes into a run's folder", "cli/shared_options.py",
+           "        if run is not None and", "        if run is None and", "cli/test_paths.py"),
+    Mutant("no run is made within the folder of another", "outcomes/folder.py",
+           "self.path.resolve().parent)) is not None", "self.path.resolve().parent)) == 0", "cli/test_paths.py"),
 )  # fmt: skip
 
 

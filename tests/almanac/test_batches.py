@@ -350,6 +350,24 @@ def test_a_file_that_is_too_large_is_refused_and_nothing_of_it_kept(monkeypatch)
     assert with_client(use) == [4_000]
 
 
+def test_uploads_are_refused_once_all_files_have_the_most_bytes_and_taken_again_once_one_is_deleted(monkeypatch):
+    monkeypatch.setattr(server, "MAX_KEPT", 10_000)
+
+    async def use(client):
+        async def upload(size):
+            return await client.files.create(file=("a.jsonl", b"x" * size), purpose="batch")
+
+        first = await upload(6_000)
+        together = await asyncio.gather(upload(3_000), upload(3_000), return_exceptions=True)
+        (refused,) = (one for one in together if isinstance(one, openai.APIStatusError))
+        assert (refused.status_code, refused.param) == (413, "file")
+        assert "at most 10,000 bytes of files; delete some first" in refused.message
+        await client.files.delete(first.id)
+        assert (await upload(7_000)).bytes == 7_000
+
+    with_client(use)
+
+
 def test_a_file_that_comes_in_pieces_of_untold_size_is_refused_once_it_is_too_large(monkeypatch):
     monkeypatch.setattr(server, "MAX_FILE_SIZE", 4_000)
 

@@ -321,6 +321,36 @@ def test_a_page_whose_name_was_made_to_point_here_is_refused(host, status):
     assert with_http(use) == status
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://{host}", "Sec-Fetch-Site": "same-origin"}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "https://evil.example"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+    ],
+)
+@pytest.mark.parametrize("any_host", [False, True])
+def test_a_page_of_another_origin_is_refused(headers, status, any_host):
+    """A browser sends such a POST for any page that is open in it."""
+
+    async def run():
+        app = create_app(ModelPool(["tied"], DATA.joinpath), RequestLog(None), any_host=any_host)
+        async with listening(app) as url, aiohttp.ClientSession() as session:
+            given = {name: value.format(host=url.split("/")[2]) for name, value in headers.items()}
+            body = {"data": json.dumps(ASKED), "headers": {"Content-Type": "text/plain", **given}}
+            async with session.post(f"{url}/chat/completions", **body) as response:
+                return response.status, await response.json()
+
+    found, answer = asyncio.run(run())
+    assert found == status
+    assert (answer.get("error", {}).get("type") == "invalid_request_error") == (status == 403)
+
+
 def test_a_body_of_a_hundred_megabytes_is_refused_unread():
     sent = 0
 

@@ -20,7 +20,7 @@ from aiohttp import web
 from click.testing import Result
 from typer.testing import CliRunner
 
-from refusal_index.cli.commands.build import app
+from refusal_index.cli import app
 from refusal_index.cli.commands.build import precise_wiki as build_command
 from refusal_index.datasets import precise_wiki
 from refusal_index.engines.settings import DEFAULT_GRADER, Settings
@@ -31,7 +31,7 @@ from tests.engines.wiki_writer import FACT, FAULTS, WriterPool, error_500, fault
 from tests.faults.almanac import BatchFaults
 from tests.tiers import one_fast
 
-COMMAND = [sys.executable, "-c", "from refusal_index.cli.commands.build import app; app()", "precise-wiki"]
+COMMAND = [sys.executable, "-c", "from refusal_index.cli import app; app()", "build", "precise-wiki"]
 OPTIONS = (
     "--writer",
     "openai-api/fake/writer",
@@ -63,7 +63,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
     engine = () if "--engine" in arguments else ("--engine", "http")
-    command = ["precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *engine, *arguments]
+    command = ["build", "precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *engine, *arguments]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
@@ -386,7 +386,7 @@ CASES = {
 def test_bad_input_gets_one_line_and_leaves_nothing_behind(case):
     write_pages(Path("pages.jsonl"), 5)
     pages, out, further, expected = CASES[case]
-    result = CliRunner().invoke(app, ["precise-wiki", pages, "--out", out, *further])
+    result = CliRunner().invoke(app, ["build", "precise-wiki", pages, "--out", out, *further])
     assert result.exit_code == 2, result
     assert result.stderr.startswith("error: ")
     assert result.stderr.count("\n") == 1

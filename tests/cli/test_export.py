@@ -46,7 +46,7 @@ def test_files_of_others_go_into_a_folder(ran, command: Command, target):
         ),
         (["--to", "csv"], "error: --out: expected a file to write, got nothing"),
         (["--to", "every-eval-ever"], "error: --out: expected a folder to write, got nothing"),
-        (["--to", "csv", "--out", "r"], "error: --out: r is one of the runs and would be lost"),
+        (["--to", "csv", "--out", "r"], "error: --out: r lies in the folder of a run"),
         (["--to", "csv", "--out", "r/replies.sqlite"], "error: --out: r/replies.sqlite lies in the folder of a run"),
         (["--to", "csv", "--out", "r/logs/new.csv"], "error: --out: r/logs/new.csv lies in the folder of a run"),
         (["--to", "csv", "--out", "linked.csv"], "error: --out: linked.csv lies in the folder of a run"),

@@ -150,7 +150,7 @@ def test_where_no_cut_holds_the_status_is_1_and_nothing_is_written(command):
         ),
         (
             ("r", "--penalty", "1", "--method", "likelihood", "--out", "r/outcomes.parquet"),
-            "--out: r/outcomes.parquet is there already; choose another name, or remove it",
+            "--out: r/outcomes.parquet lies in the folder of a run, which is its own; choose another place",
         ),
         (("nowhere", "--penalty", "1"), "nowhere cannot be read: there is no such file or folder"),
         (("bare.csv", "--penalty", "1"), "bare.csv: expected a column 'confidence', filled, and 'schema_version'"),

@@ -57,6 +57,27 @@ def test_one_that_fails_is_a_line_and_exit_status_1_and_a_half_written_one_is_na
     assert result.output.count("almanac/huge") == 1
 
 
+def test_a_name_that_is_not_utf8_is_a_line_and_the_others_are_evaluated(command):
+    """It ended each watch, so that no checkpoint after it was evaluated."""
+    checkpoint(os.fsdecode(b"bad-1\xff"))
+    checkpoint("two\x1b[2J\n2")
+    checkpoint("small")
+    result = command(*WATCH, *QUICK, "--once")
+    assert result.exit_code == 1
+    assert "checkpoints/bad-1\\udcff: the folder's name: expected text in UTF-8" in result.stderr
+    assert "checkpoints/two\\x1b[2J\\n2: model 'almanac/two" in result.stderr
+    assert "small on almanac" in result.stderr
+    assert "\x1b" not in result.output
+
+
+def test_a_working_folder_that_is_not_utf8_is_refused_where_it_names_the_panel(command, monkeypatch):
+    Path(os.fsdecode(b"bad\xff")).mkdir()
+    monkeypatch.chdir(os.fsdecode(b"bad\xff"))
+    result = command("watch", ".", *WATCH[2:], *QUICK, "--once")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("error: out: expected a path in UTF-8, got 'runs/bad\\udcff-panel'")
+
+
 def test_other_settings_are_refused_once_each_and_the_panel_stays(command):
     checkpoint("small")
     assert command(*WATCH, *QUICK, "--once").exit_code == 0

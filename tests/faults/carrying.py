@@ -126,6 +126,8 @@ class Stage:
             "interrupt": meanwhile(lambda: self._signal(signal.SIGINT), late=0.2),
             "interrupt twice": meanwhile(lambda: self._signal(signal.SIGINT, signal.SIGINT), late=0.5),
             "terminate": meanwhile(lambda: self._signal(signal.SIGTERM), late=0.2),
+            "terminate twice": meanwhile(lambda: self._signal(signal.SIGTERM, signal.SIGTERM), late=0.5),
+            "hang up": meanwhile(lambda: self._signal(signal.SIGHUP), late=0.2),
             "fill the disk": standing_still(lambda: fill(self.folder.parent)),
             "use up the files": standing_still(lambda: use_up_files(self.folder.parent)),
             "another run": meanwhile(self._another),

@@ -46,6 +46,8 @@ class Surroundings:
         Whether its output goes to a terminal, or into a pipe that nobody reads any more.
     clock
         Seconds by which the clock jumps, back and forth, at every other look.
+    nohup
+        Whether SIGHUP is ignored from the start.
     """
 
     environment: tuple[tuple[str, str | None], ...] = ()
@@ -53,6 +55,7 @@ class Surroundings:
     terminal: bool = False
     closed: bool = False
     clock: float = 0.0
+    nohup: bool = False
 
 
 ORDINARY = Surroundings()
@@ -155,6 +158,7 @@ def _forked(
 ) -> None:
     """Become the command."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN if around.nohup else signal.SIG_DFL)
     for name, value in variables.items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
     _redirect(said, around)

@@ -65,7 +65,8 @@ class Step:
     ----------
     faults
         What the server does. Among the deeds these are names: ``"kill"``, ``"interrupt"``, ``"interrupt twice"``,
-        ``"terminate"``, ``"fill the disk"`` and ``"another run"``, which is a second process in the same folder.
+        ``"terminate"``, ``"terminate twice"``, ``"hang up"``, ``"fill the disk"`` and ``"another run"``, which is a
+        second process in the same folder.
     command, options
         Which command, and what it is told beside the scenario's own options.
     around

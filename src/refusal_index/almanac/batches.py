@@ -288,8 +288,8 @@ _KNOWN = frozenset({"input_file_id", "endpoint", "completion_window", "metadata"
 _logger = logging.getLogger(__name__)
 
 
-MAX_REQUESTS, MAX_FILE_SIZE = 50_000, 200_000_000
-"""Most requests and bytes in the file of a batch, as at OpenAI."""
+MAX_REQUESTS, MAX_FILE_SIZE, MAX_KEPT = 50_000, 200_000_000, 2_000_000_000
+"""Most requests and bytes in the file of a batch, as at OpenAI, and most bytes of all files that the server keeps."""
 
 
 @dataclass

@@ -22,6 +22,7 @@ from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.batch_lines import Answer, ModelPool, ask, error_answer, new_identity, refusal, reply_body
 from refusal_index.almanac.batches import (
     MAX_FILE_SIZE,
+    MAX_KEPT,
     Batch,
     Batches,
     FileStore,
@@ -53,7 +54,7 @@ class BatchApi:
     """
 
     def __init__(self, files: FileStore, batches: Batches) -> None:
-        self._files, self._batches = files, batches
+        self._files, self._batches, self._uploading = files, batches, asyncio.Lock()
 
     def routes(self) -> list[web.RouteDef]:
         """Return where each handler is."""
@@ -71,15 +72,19 @@ class BatchApi:
 
     async def upload(self, request: web.Request) -> web.Response:
         """Take a file."""
-        async with read_form(request, MAX_FILE_SIZE) as form:
+        async with read_form(request, MAX_FILE_SIZE) as form, self._uploading:
             given = _given_file(form)
-            if given.file.seek(0, os.SEEK_END) > MAX_FILE_SIZE:
+            size = given.file.seek(0, os.SEEK_END)
+            if size > MAX_FILE_SIZE:
                 raise too_large(MAX_FILE_SIZE)
+            if size + sum(one.size for one in self._files) > MAX_KEPT:
+                message = f"the server keeps at most {MAX_KEPT:,} bytes of files; delete some first"
+                raise RequestError(message, param="file", status=413)
             given.file.seek(0)
             path = self._files.new_path()
             with path.open("xb") as file:
                 await asyncio.to_thread(shutil.copyfileobj, given.file, file)
-        return web.json_response(self._files.add(path, given.filename, "batch").document())
+            return web.json_response(self._files.add(path, given.filename, "batch").document())
 
     async def list_files(self, request: web.Request) -> web.Response:
         """List the files, the newest first."""
@@ -199,7 +204,8 @@ def create_app(
     """
     chat, files = _ChatApi(pool), FileStore()
     batches = Batches(pool, files, log)
-    app = web.Application(middlewares=[_logging_to(log), _shape_errors, *([] if any_host else [_own_host_only])])
+    middlewares = [_logging_to(log), _shape_errors, _own_pages_only, *([] if any_host else [_own_host_only])]
+    app = web.Application(middlewares=middlewares)
     app.router.add_get("/v1/models", chat.list_models)
     app.router.add_post("/v1/chat/completions", chat.chat)
     app.router.add_routes(BatchApi(files, batches).routes())
@@ -277,6 +283,15 @@ async def _own_host_only(request: web.Request, handler: Handler) -> web.StreamRe
         named = ""
     if not is_loopback(named):
         raise web.HTTPForbidden(reason="the Host header names another machine")
+    return await handler(request)
+
+
+@web.middleware
+async def _own_pages_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse what a page of another origin sends: a browser says so in these headers, other clients send neither."""
+    site, origin = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Origin")
+    if site not in ("none", "same-origin") or (origin is not None and origin.partition("://")[2] != request.host):
+        raise web.HTTPForbidden(reason="the Origin or Sec-Fetch-Site header names another site")
     return await handler(request)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import stat
+from contextlib import suppress
 
 import typer
 
+from refusal_index.cli.console import filter_streams, print_no_more
 from refusal_index.cli.groups import LazyGroup, new_group
 
 app = new_group(
@@ -33,6 +37,10 @@ def _main(
 
 def _interrupted(*_: object) -> None:
     """Do what Ctrl-C does, also where that itself is ignored, as in a script's background."""
+    for descriptor in (1, 2):
+        with suppress(OSError):
+            if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):  # a terminal that was closed
+                print_no_more(descriptor)
     if callable(signal.getsignal(signal.SIGINT)):
         signal.raise_signal(signal.SIGINT)
     else:
@@ -44,12 +52,15 @@ def main() -> None:
 
     Exit status: 0 done, 1 incomplete or failed, 2 bad input, 130 interrupted.
     """
-    from refusal_index.cli.console import filter_streams
-
     filter_streams()
-    # As a cluster ends a command: from its first moment on like Ctrl-C, and no more once its exit status stands.
-    signal.signal(signal.SIGTERM, _interrupted)
+    # A cluster sends SIGTERM, a terminal that is closed SIGHUP, which nohup ignores: from the first moment on like
+    # Ctrl-C, and no more once the exit status stands.
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ending = [one for one in numbers if one == signal.SIGTERM or signal.getsignal(one) is not signal.SIG_IGN]
+    for number in ending:
+        signal.signal(number, _interrupted)
     try:
         app()
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for number in ending:
+            signal.signal(number, signal.SIG_IGN)

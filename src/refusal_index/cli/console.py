@@ -98,10 +98,10 @@ def document(content: Any) -> None:
     typer.echo("\n".join(line if line.isprintable() else _escaped(line) for line in told.split("\n")))
 
 
-def print_no_more() -> None:
+def print_no_more(descriptor: int | None = None) -> None:
     """Drop what is left to print: where nobody takes it, Python would fail once more at the end of the process."""
     place = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(place, sys.stdout.fileno())
+    os.dup2(place, sys.stdout.fileno() if descriptor is None else descriptor)
     os.close(place)
 
 

@@ -11,7 +11,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from refusal_index.cli.console import tells_bad_input
+from refusal_index.cli.console import OptionError, tells_bad_input
+from refusal_index.outcomes.errors import is_utf8
 
 new_group = partial(typer.Typer, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -85,6 +86,18 @@ class LazyGroup(TyperGroup):
         """Name the commands in the order of the groups."""
         return list(self.commands)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command, unless an argument cannot be written into a file or sent."""
+        for given in args:
+            if not is_utf8(given):
+                raise OptionError(f"{given}: expected text in UTF-8; rename the file or folder")
+        return super().resolve_command(ctx, args)
+
+    @tells_bad_input
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        return super().invoke(ctx)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - of the interface
         """Write a section for each group, in columns of one width."""
         width = max(map(len, self.commands))
@@ -101,5 +114,5 @@ def _load(name: str, place: str) -> Any:
     if isinstance(found, typer.Typer):
         holder.add_typer(found, name=name)
     else:
-        holder.command(name)(tells_bad_input(found))
+        holder.command(name)(found)
     return get_command(holder).commands[name]  # type: ignore[attr-defined]

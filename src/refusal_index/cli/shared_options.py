@@ -71,6 +71,32 @@ RUNS_HELP = "Runs' folders, folders of sets, or outcome tables (.csv, .jsonl, .p
 Runs = Annotated[list[Path], typer.Argument(help=RUNS_HELP, metavar="RUN")]
 
 
+def output(text: str, *names: str, metavar: str | None = None, own: str | None = None) -> Any:
+    """Return an option that names a file or a folder to write, which must not lie in the folder of a run.
+
+    Parameters
+    ----------
+    text, names, metavar
+        As ``typer.Option`` takes them.
+    own
+        The file of a run's folder that the command may write.
+    """
+
+    def outside_runs(param: typer.CallbackParam, place: Any) -> Any:
+        if place in (None, "-"):
+            return place
+        from refusal_index.outcomes.folder import run_around
+
+        run = run_around(Path(place))
+        if run is not None and (own is None or Path(place).resolve() != run / own):
+            raise OptionError(
+                f"{param.opts[0]}: {place} lies in the folder of a run, which is its own; choose another place"
+            )
+        return place
+
+    return typer.Option(*names, help=text, metavar=metavar, callback=outside_runs)
+
+
 def weights_of(given: str | None) -> TruthfulnessWeights | None:
     """Read ``--truthfulness-weights``; None where it is not given.
 

@@ -56,7 +56,7 @@ from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.evaluation.sweep import CellResult, run_document
 from refusal_index.evaluation.writing import Run, run_to_end
 from refusal_index.exporters.results import numbers
-from refusal_index.outcomes.errors import RunFolderError, suggestion
+from refusal_index.outcomes.errors import RunFolderError, checked_path, is_utf8, suggestion
 from refusal_index.outcomes.files import held, write_atomically
 from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.run_sets import SET_VERSION, SUMMARY, check_set_version, set_document
@@ -438,7 +438,7 @@ def prepare_watch(
         the questions cannot be used.
     """
     check_template(template)
-    place = out or RUNS / f"{folder.resolve().name}-panel"
+    place = checked_path(out or RUNS / f"{folder.resolve().name}-panel", "out")
     PanelFolder(place)
     watch = Watch(folder, template, values, place, every, until_idle)
     settings = Settings.of(**values)
@@ -514,6 +514,8 @@ def model_of(template: str, one: Checkpoint) -> str:
     TemplateError
         If it takes a step, and there is none; or if what the checkpoint is called chose a function, which is code.
     """
+    if not is_utf8(str(one.path)):
+        raise TemplateError(f"the folder's name: expected text in UTF-8, got {one.name!r}; rename the folder")
     if one.step is None and "{step" in template:
         raise TemplateError(f"model template {template!r}: expected a number in the name of {one.path}, found none")
     name = template.format(path=one.path, name=one.name, step=one.step)

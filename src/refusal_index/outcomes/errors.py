@@ -49,6 +49,15 @@ class NotWrittenError(RefusalIndexError, OSError):
         return f"{self.filename} cannot be written ({self.strerror}); {self._advice}"
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a text can be encoded: Python reads bytes of a path that are not UTF-8 as halves of surrogate pairs.
+
+    >>> is_utf8("/runs/é"), is_utf8("/runs/" + chr(0xDCFF))
+    (True, False)
+    """
+    return text.encode(errors="ignore").decode() == text
+
+
 def checked_path(given: object, argument: str) -> Path:
     """Return a path, or raise RunFolderError where something else is given.
 
@@ -57,6 +66,8 @@ def checked_path(given: object, argument: str) -> Path:
     """
     if not isinstance(given, str | PathLike) or isinstance(fspath(given), bytes) or "\0" in fspath(given):
         raise RunFolderError(f"{argument}: expected the path of a folder, got {shortened(given)}")
+    if not is_utf8(fspath(given)):
+        raise RunFolderError(f"{argument}: expected a path in UTF-8, got {shortened(fspath(given))}; rename it")
     return Path(given)
 
 

@@ -9,6 +9,7 @@ How much a run was asked, as its folder says it: the outcomes of one that was ki
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -251,6 +252,8 @@ class RunFolder:
         return "found no run.json in it"
 
     def _refuse_foreign(self) -> None:
+        if (around := run_around(self.path.resolve().parent)) is not None:
+            raise RunFolderError(f"{self.path} lies in the folder of the run {around}; choose another folder")
         if not self.path.exists():
             return
         found = sorted(entry.name for entry in _entries(self.path) if not _is_ours(entry))
@@ -273,7 +276,7 @@ def run_around(place: Path) -> Path | None:
 
     What is there is the run's own: nothing else may write into it.
     """
-    whole = place.resolve()
+    whole = Path(os.path.realpath(place))
     return next((folder for folder in (whole, *whole.parents) if _is_run(folder)), None)
 
 
@@ -284,7 +287,7 @@ def _is_run(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError):
-        return True
+        return os.path.lexists(folder / "run.json")
     return isinstance(document, dict) and "run_format" in document
 
 

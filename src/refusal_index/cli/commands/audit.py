@@ -9,13 +9,14 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
+from refusal_index.cli.shared_options import output
 
 DEFAULT_SIZE = 100
 
 
 def audit(
     run: Annotated[Path, typer.Argument(help="A run's folder, or an outcome table with replies.", metavar="RUN")],
-    out: Annotated[Path, typer.Option(help="The sheet to write, a CSV file.")],
+    out: Annotated[Path, output("The sheet to write, a CSV file.")],
     size: Annotated[int | None, typer.Option(help="How many answers to draw. [default: 100]", min=1)] = None,
     half_width: Annotated[
         float | None,

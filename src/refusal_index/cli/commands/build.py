@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.console import INCOMPLETE, tells_bad_input
+from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.groups import new_group
-from refusal_index.cli.shared_options import takes_settings
+from refusal_index.cli.shared_options import output, takes_settings
 
 app = new_group(help="Build a set of questions with the help of models.", no_args_is_help=True)
 
@@ -23,7 +23,6 @@ def _build() -> None:
 
 
 @app.command("precise-wiki")
-@tells_bad_input
 @takes_settings(
     "max_tokens",
     "engine",
@@ -44,7 +43,7 @@ def precise_wiki(
             metavar="PAGES",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The file of questions, in JSON Lines; its record is written beside it.")],
+    out: Annotated[Path, output("The file of questions, in JSON Lines; its record is written beside it.")],
     writer: Annotated[
         str, typer.Option(help="The model that writes questions, as PROVIDER/NAME.")
     ] = "openai/gpt-4o-mini",

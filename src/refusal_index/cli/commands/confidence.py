@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import check_place, columns_of, takes_settings
+from refusal_index.cli.shared_options import check_place, columns_of, output, takes_settings
 
 Add = Annotated[
     Path | None,
@@ -28,7 +28,7 @@ ScoreColumn = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Write all scores of the run: .csv, .jsonl or .parquet; send nothing.", metavar="FILE"),
+    output("Write all scores of the run: .csv, .jsonl or .parquet; send nothing.", metavar="FILE"),
 ]
 Name = Annotated[
     str | None, typer.Option(help="What to call the scores of that table. [default: its own, or its name]")

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, option
-from refusal_index.cli.shared_options import Runs
+from refusal_index.cli.shared_options import Runs, output
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """What makes a sound place one that takes nothing now; anything else is the place itself."""
@@ -24,7 +24,7 @@ def export(
             help="csv, every-eval-ever, hf-eval-results (files), mlflow or wandb (trackers, by their own settings)."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="The file (csv) or folder to write; a tracker takes none.")] = None,
+    out: Annotated[Path | None, output("The file (csv) or folder to write; a tracker takes none.")] = None,
 ) -> None:
     """Write runs for another tool, or log them in a tracker.
 

@@ -13,7 +13,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, option
-from refusal_index.cli.shared_options import FORECAST, HELP, takes_settings
+from refusal_index.cli.shared_options import FORECAST, HELP, output, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.outcomes.gate import GateResult
@@ -68,15 +68,13 @@ def gate(
     variant: Annotated[str | None, typer.Option(help="Judge by this prompt variant. [default: the only one]")] = None,
     json: Annotated[
         str | None,
-        typer.Option("--json", help="Write everything as JSON; '-' prints it and nothing else.", metavar="FILE"),
+        output("Write everything as JSON; '-' prints it and nothing else.", "--json", metavar="FILE"),
     ] = None,
     markdown: Annotated[
-        Path | None, typer.Option(help="Write it as Markdown; on GitHub it also goes below the job.", metavar="FILE")
+        Path | None, output("Write it as Markdown; on GitHub it also goes below the job.", metavar="FILE")
     ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write it as JUnit XML.", metavar="FILE")] = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Write the report of both runs, an HTML file.", metavar="FILE")
-    ] = None,
+    junit: Annotated[Path | None, output("Write it as JUnit XML.", metavar="FILE")] = None,
+    report: Annotated[Path | None, output("Write the report of both runs, an HTML file.", metavar="FILE")] = None,
     run: Annotated[
         bool,
         typer.Option("--run", help="Ask the candidate, only until the verdict is certain, as the options below say."),
@@ -192,13 +190,9 @@ def _numbers(option: str, pairs: Sequence[str]) -> dict[str, float]:
 
 
 def _check_place(form: str, place: Path) -> None:
-    """Refuse a place whose file is of another form, or a run's own: a mistyped option should cost neither."""
-    from refusal_index.outcomes.folder import run_around
-
+    """Refuse a place whose file is of another form: a mistyped option should not cost it."""
     if place.suffix.lower() != SUFFIXES[form] or place.is_dir():
         raise OptionError(f"--{form}: expected a file that ends in {SUFFIXES[form]}, got {place}")
-    if run_around(place) is not None:
-        raise OptionError(f"--{form}: {place} lies in the folder of a run, which is its own; choose another place")
     if not place.parent.is_dir():
         raise OptionError(f"--{form}: expected a folder that exists, got {place.parent}; create it or choose another")
 

@@ -10,7 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
-from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap
+from refusal_index.cli.shared_options import FirstPassColumn, Format, Penalty, Refusal, Scorer, ValueMap, output
 
 
 def import_(
@@ -21,7 +21,7 @@ def import_(
             metavar="FILE",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="The outcome table to write: .parquet, .csv or .jsonl.")],
+    out: Annotated[Path, output("The outcome table to write: .parquet, .csv or .jsonl.")],
     forced: Annotated[
         Path | None,
         typer.Option(help="A file of the same kinds with the forced answers of the only FILE, joined by question."),

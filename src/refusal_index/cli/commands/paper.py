@@ -10,13 +10,13 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE
 from refusal_index.cli.inputs import readable_runs, tell_missing
-from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs
+from refusal_index.cli.shared_options import ConfidenceLevel, Penalty, Runs, output
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
 
 def paper(
     runs: Runs,
-    out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("paper"),
+    out: Annotated[Path, output("Folder to write into.", metavar="DIR")] = Path("paper"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,

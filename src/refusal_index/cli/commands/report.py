@@ -11,7 +11,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
 from refusal_index.cli.inputs import tell_left_out
-from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Truthfulness, Weight, weights_of
+from refusal_index.cli.shared_options import Cluster, ConfidenceLevel, Runs, Truthfulness, Weight, output, weights_of
 
 _PAGE = "report.html"
 
@@ -20,7 +20,7 @@ def report(
     runs: Runs,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write. [default: report.html in the only folder, or beside the only table]"),
+        output("The file to write. [default: report.html in the only folder, or beside the only table]", own=_PAGE),
     ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="Penalty of the Weighted score. [default: the run's own, else 1]", min=0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli import console
-from refusal_index.cli.shared_options import takes_settings
+from refusal_index.cli.shared_options import output, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.evaluation.files import Written
@@ -20,7 +20,7 @@ def requests(
     run: Annotated[Path, typer.Argument(help="The folder of a run; 'run --engine files' begins one.", metavar="RUN")],
     out: Annotated[
         Path,
-        typer.Option(help="Where to write them; further files are called alike, with numbers.", metavar="FILE"),
+        output("Where to write them; further files are called alike, with numbers.", metavar="FILE"),
     ],
     format_: Annotated[
         str | None,

@@ -10,6 +10,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError, one_of
+from refusal_index.cli.shared_options import output
 
 SHOWN, LONGEST = 3, 200  # reasons of failures, and their characters
 
@@ -18,7 +19,7 @@ def run_batch(
     input_file: Annotated[
         Path, typer.Option("--input-file", "-i", help="Requests in OpenAI's batch format, one a line.")
     ],
-    output_file: Annotated[Path, typer.Option("--output-file", "-o", help="What came of them, in the same order.")],
+    output_file: Annotated[Path, output("What came of them, in the same order.", "--output-file", "-o")],
     model: Annotated[str, typer.Option(help="The embedded model that answers, as 'ls' names it.")],
     output_tmp_dir: Annotated[
         Path | None, typer.Option(help="Accepted as vLLM does, which needs it for results that it uploads only.")

@@ -9,6 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import OptionError
+from refusal_index.cli.shared_options import output
 
 
 def serve(
@@ -20,7 +21,7 @@ def serve(
         bool,
         typer.Option("--let-other-machines-in", help="Listen beyond this machine: whoever reaches it needs no key."),
     ] = False,
-    log: Annotated[Path | None, typer.Option(help="Append a line of JSON for each request to this file.")] = None,
+    log: Annotated[Path | None, output("Append a line of JSON for each request to this file.")] = None,
 ) -> None:
     """Serve the embedded models over the OpenAI chat API.
 

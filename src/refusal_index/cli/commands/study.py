@@ -10,7 +10,7 @@ import typer
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError, one_of
 from refusal_index.cli.inputs import readable_runs, tell_missing
-from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty
+from refusal_index.cli.shared_options import RUNS_HELP, ConfidenceLevel, Penalty, output
 from refusal_index.cli.study_files import FORMATS, Formats, Models, Seed, chosen_formats, print_made
 
 
@@ -19,7 +19,7 @@ def study(
         str | None, typer.Argument(help="Which study; without a name all are listed.", metavar="NAME")
     ] = None,
     runs: Annotated[list[Path] | None, typer.Argument(help=RUNS_HELP, metavar="RUN...")] = None,
-    out: Annotated[Path, typer.Option(help="Folder to write into.", metavar="DIR")] = Path("studies"),
+    out: Annotated[Path, output("Folder to write into.", metavar="DIR")] = Path("studies"),
     formats: Formats = FORMATS,
     penalty: Penalty = 1.0,
     confidence_level: ConfidenceLevel = 0.95,

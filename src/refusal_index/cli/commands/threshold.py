@@ -9,7 +9,7 @@ import typer
 
 from refusal_index.cli import console
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import Cluster, Weight, check_place
+from refusal_index.cli.shared_options import Cluster, Weight, check_place, output
 
 
 def threshold(
@@ -41,8 +41,8 @@ def threshold(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the other half as a run that refuses below the cut, an outcome table (.parquet, .csv, .jsonl) "
+        output(
+            "Write the other half as a run that refuses below the cut, an outcome table (.parquet, .csv, .jsonl) "
             "for compare, report, study and score.",
             metavar="FILE",
         ),

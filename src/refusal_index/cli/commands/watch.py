@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from refusal_index.cli.console import INCOMPLETE, OptionError
-from refusal_index.cli.shared_options import HELP, takes_settings
+from refusal_index.cli.shared_options import HELP, output, takes_settings
 
 if TYPE_CHECKING:
     from refusal_index.engines.budget import Budget
@@ -31,9 +31,7 @@ def watch(
         str,
         typer.Option(help="The model that a checkpoint is, as in vllm/{path}; also {name} and {step}, of the folder."),
     ],
-    out: Annotated[
-        Path | None, typer.Option(help="The folder of all runs. [default: runs/DIR-panel]", metavar="FOLDER")
-    ] = None,
+    out: Annotated[Path | None, output("The folder of all runs. [default: runs/DIR-panel]", metavar="FOLDER")] = None,
     every: Annotated[
         float,
         typer.Option(help="Seconds between looks; a checkpoint counts as written once unchanged for as long.", min=0.1),
