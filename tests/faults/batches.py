@@ -100,6 +100,8 @@ class FakeBatches:
     def _planned(self, call: str, handler: Handler) -> Handler:
         async def handled(request: web.Request) -> web.StreamResponse:
             try:
+                if request.content_type == "application/json":
+                    await request.read()  # all that was sent has arrived, whatever becomes of whoever sent it
                 return await self._api.called(request, called(call), lambda: handler(request))
             except ConnectionResetError:  # whoever sent it is gone
                 return web.Response()

@@ -29,7 +29,7 @@ from tests.faults.kinds import meanwhile, standing_still
 from tests.faults.nodes import cluster
 from tests.faults.plan import Fault, Plan
 from tests.faults.process import Command, Ended, start
-from tests.faults.scenario import DONE, EQUAL, RESUMED, Engine, Row, Scenario, Step
+from tests.faults.scenario import DONE, EQUAL, LAST, RESUMED, Engine, Row, Scenario, Step
 from tests.faults.world import KEY, answer, write_questions
 
 VERDICTS = ("refused", "wrong", "first_grade", "forced_grade", "unscored_reason")
@@ -117,8 +117,17 @@ class Stage:
         graded = ["--grader", self.engine.grader if self.scenario.graded else "exact"]
         patience = ["--max-retries", "5", "--attempt-timeout", "20", "--max-connections", "10", "--variants", "normal"]
         own = () if "--engine" in step.options else self.engine.options
-        given = [*patience, *own, *self.scenario.options, *step.options]
+        given = [
+            *patience,
+            *own,
+            *self.scenario.options,
+            *(one.replace(LAST, self._last_key()) for one in step.options),
+        ]
         return ["run", *asked, *graded, *_last_of_each(given), "--out", self.scenario.out]
+
+    def _last_key(self) -> str:
+        journal = self.folder / "batches.jsonl"
+        return re.findall(r'"key": "([\w-]+)"', journal.read_text())[-1] if journal.exists() else LAST
 
     def _deeds(self) -> dict[str, Any]:
         return {

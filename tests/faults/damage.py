@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -38,6 +39,14 @@ def elsewhere(name: str) -> Damage:
 def said_of_batch(old: str, new: str) -> Damage:
     """Have the journal of batches say something else."""
     return _each("batches.jsonl", lambda path: path.write_text(path.read_text().replace(old, new)))
+
+
+def later(name: str, seconds: int) -> Damage:
+    """Have a journal say that all was done so many seconds later."""
+    pattern = re.compile(r'(?<="time": )\d+')
+    return _each(
+        name, lambda path: path.write_text(pattern.sub(lambda found: str(int(found[0]) + seconds), path.read_text()))
+    )
 
 
 def scrambled(name: str) -> Damage:

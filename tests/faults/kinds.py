@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
+import time
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -14,6 +16,7 @@ from aiohttp import web
 from tests.faults.api import Exchange, Misdeed, dropped
 from tests.faults.batches import Expired
 
+NUMBERS = itertools.count(1)
 OPENAI = {"object": "chat.completion", "id": "x", "created": 1, "model": "fake"}
 
 
@@ -219,17 +222,78 @@ async def lost_answer(exchange: Exchange) -> web.StreamResponse:
     return dropped(exchange.request)
 
 
-def half(*, whole_lines: bool = False) -> Misdeed:
-    """Answer with the first half of the body, as if it were all."""
+def changed(change: Callable[[bytes], bytes]) -> Misdeed:
+    """Do what is asked, and answer with another body."""
 
     async def misdeed(exchange: Exchange) -> web.StreamResponse:
         response = await exchange.respond()
         assert isinstance(response, web.Response)
         assert isinstance(response.body, bytes)
-        first = response.body[: len(response.body) // 2]
-        return web.Response(body=first[: first.rfind(b"\n") + 1] if whole_lines else first)
+        return web.Response(body=change(response.body), content_type=response.content_type)
 
     return misdeed
+
+
+def half(*, whole_lines: bool = False) -> Misdeed:
+    """Answer with the first half of the body, as if it were all."""
+
+    def first_half(body: bytes) -> bytes:
+        first = body[: len(body) // 2]
+        return first[: first.rfind(b"\n") + 1] if whole_lines else first
+
+    return changed(first_half)
+
+
+def lines(change: Callable[[list[bytes]], list[bytes]]) -> Misdeed:
+    """Answer with other lines."""
+    return changed(lambda body: b"".join(change(body.splitlines(keepends=True))))
+
+
+def body_as_text(line: bytes) -> bytes:
+    """Write the body of a result as a text that holds JSON."""
+    document = json.loads(line)
+    document["response"]["body"] = json.dumps(document["response"]["body"])
+    return json.dumps(document).encode() + b"\n"
+
+
+def shown(**fields: object) -> Misdeed:
+    """Do what is asked, and show a document with other values of these fields."""
+    return changed(lambda body: json.dumps({**json.loads(body), **fields}).encode())
+
+
+def listed(change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]], *, has_more: bool = False) -> Misdeed:
+    """List other batches than there are."""
+
+    def other(body: bytes) -> bytes:
+        data = change(json.loads(body)["data"])
+        return json.dumps({"object": "list", "data": data, "has_more": has_more}).encode()
+
+    return changed(other)
+
+
+def listed_with(**fields: object) -> Misdeed:
+    """List the batches with other values of these fields."""
+    return listed(lambda batches: [{**one, **fields} for one in batches])
+
+
+def behind(hours: float) -> Misdeed:
+    """List the batches by a clock that is behind."""
+    return listed(lambda batches: [{**one, "created_at": one["created_at"] - int(3600 * hours)} for one in batches])
+
+
+def anothers(total: int, age: float = 0.0, **fields: object) -> dict[str, Any]:
+    """Return a batch that somebody else has made so many seconds ago, without metadata."""
+    counts = {"total": total, "completed": total, "failed": 0}
+    return {
+        "id": f"batch_other_{next(NUMBERS)}",
+        "object": "batch",
+        "input_file_id": "file-other",
+        "status": "completed",
+        "created_at": int(time.time() - age),
+        "metadata": None,
+        "request_counts": counts,
+        **fields,
+    }
 
 
 async def forgotten(exchange: Exchange) -> web.StreamResponse:
@@ -241,13 +305,6 @@ async def forgotten(exchange: Exchange) -> web.StreamResponse:
 async def expired(_exchange: Exchange) -> web.StreamResponse:
     """Have a batch not get to a request in time."""
     return Expired()
-
-
-async def not_done(exchange: Exchange) -> web.StreamResponse:
-    """Say of a batch that it is under way, whatever has become of it."""
-    response = await exchange.respond()
-    assert isinstance(response, web.Response)
-    return web.json_response({**json.loads(response.text or ""), "status": "in_progress"})
 
 
 def not_taken(code: str, message: str) -> Misdeed:

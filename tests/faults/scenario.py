@@ -13,6 +13,9 @@ from tests.faults.process import ORDINARY, Surroundings
 EQUAL, RESUMED = "yes", "yes, after resuming"
 DONE, INCOMPLETE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
+LAST = "LAST-KEY"
+"""In the options of a step: our key of the batch that the journal tells of last."""
+
 COMMAND = "program -i {requests} -o {replies} --model {model}"
 
 

@@ -14,6 +14,7 @@ from tests.faults.damage import (
     emptied,
     flipped,
     half_renamed,
+    later,
     linked,
     piped,
     removed,
@@ -25,7 +26,7 @@ from tests.faults.damage import (
 )
 from tests.faults.plan import CALLS, FIRST, FORCED, GRADER, LIST, LOOK, PASSES, RESULTS, SUBMIT, UPLOAD, Fault
 from tests.faults.process import Surroundings
-from tests.faults.scenario import BAD_INPUT, EVERY, INCOMPLETE, INTERRUPTED, RESUMED, Promise, Scenario, Step
+from tests.faults.scenario import BAD_INPUT, EVERY, INCOMPLETE, INTERRUPTED, LAST, RESUMED, Promise, Scenario, Step
 from tests.faults.world import KEY
 
 INSPECT = ("inspect",)
@@ -150,6 +151,8 @@ KEPT = frozenset(
         "results come in half, once",
         "the disk is full at a call (results are fetched)",
         "the journal ends in the middle of a line",
+        "whether a batch was submitted is not known, and the list shows no metadata",
+        "results lack 14 of 40 lines, and the batch is given up",
     }
 )
 """Scenarios of `make test-all`, one or more of each kind, with every engine; `make nightly` plays the whole table."""
@@ -234,6 +237,12 @@ def by_others_too(scenario: Scenario) -> Scenario:
     return replace(scenario, engines=(*scenario.engines, *more))
 
 
+ASKS = Promise(RESUMED, BAD_INPUT, "does not tell .*forget=ri-", received=0)
+UNMATCHED = Promise(RESUMED, INCOMPLETE, "(39|40) of 40 results of batch_2 cannot be had .*forget=ri-", received=40)
+GIVEN_UP = Step(options=("--engine-option", f"forget={LAST}"))
+NOT_SUBMITTED = Fault(kinds.dropped_connection, of=SUBMIT, times=1)
+BY_TEXT = kinds.lines(lambda lines: [*map(kinds.body_as_text, lines)])
+OLD = [kinds.anothers(size, days * 86_400.0) for size, days in ((39, 0), (41, 0), (0, 0), (40, 4))]
 KEPT_OUT = Promise(status=BAD_INPUT, says="error: .*replies.sqlite", received=0)
 QUICK = {"options": ("--attempt-timeout", "2")}
 UNTOUCHED = Promise("rows missing|no outcome table", BAD_INPUT, "error: .*batches.jsonl", received=0)
@@ -388,7 +397,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     batch("the key is refused while a batch is on its way (401)", Fault(kinds.KEY_REFUSED, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "401")),
     batch("nothing is heard of a batch (500)", Fault(kinds.SERVER_ERROR, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "cannot be looked at")),
     batch("the server goes while a batch is on its way", Fault(kinds.down(3600), of=LOOK, requests=(0, 1)), promise=Promise(RESUMED, INCOMPLETE, "[Cc]onnect")),
-    batch("a batch does not end within --max-time", Fault(kinds.not_done, of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "on its way; the same command collects"), options=("--max-time", "2")),
+    batch("a batch does not end within --max-time", Fault(kinds.shown(status="in_progress"), of=LOOK), promise=Promise(RESUMED, INCOMPLETE, "on its way; the same command collects"), options=("--max-time", "2")),
     batch("the server forgets the batch (404)", Fault(kinds.forgotten, of=LOOK, requests=(0, 1)), promise=Promise("missing; error: .*cannot be looked at|no outcome table.*cannot be looked at", INCOMPLETE, "forget=ri-")),
     Scenario(UNDERWAY, "a batch that the server forgot is given up", (Step((Fault(kinds.forgotten, of=LOOK, requests=(0, 1)),), tells=False), Step(options=("--engine-option", "forget=batch_2"))), Promise(again=40), engines=BATCH),
     batch("results cannot be fetched (500)", Fault(kinds.SERVER_ERROR, of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had")),
@@ -396,6 +405,31 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     batch("results come in half, once", Fault(kinds.half(), of=RESULTS, times=1)),
     batch("results come in half, in whole lines, once", Fault(kinds.half(whole_lines=True), of=RESULTS, times=1)),
     batch("results come in half, each time", Fault(kinds.half(), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had .*they end early")),
+    batch("results lack 14 of 40 lines, each time", Fault(kinds.lines(lambda lines: lines[:26]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 cannot be had .*forget=ri-", received=40)),
+    batch("results hold 26 of 40 lines twice, each time", Fault(kinds.lines(lambda lines: [*lines[:26], *lines[:26]]), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "14 of 40 results of batch_2 cannot be had .*forget=ri-", received=40)),
+    Scenario(UNDERWAY, "results lack 14 of 40 lines, and the batch is given up", (Step((Fault(kinds.lines(lambda lines: lines[:26]), of=RESULTS),), tells=False), GIVEN_UP), Promise(again=14), engines=BATCH),
+    batch("results have ids of somebody else", Fault(kinds.changed(lambda body: body.replace(b"ri-", b"no-")), of=RESULTS), promise=UNMATCHED),
+    batch("results have texts for bodies", Fault(BY_TEXT, of=RESULTS), promise=UNMATCHED),
+    batch("results are in UTF-16", Fault(kinds.changed(lambda body: body.decode().encode("utf-16")), of=RESULTS), promise=UNMATCHED),
+    batch("results are none", Fault(kinds.changed(lambda _: b""), of=RESULTS), promise=UNMATCHED),
+    batch("a batch is done, and has no results and no counts", Fault(kinds.shown(status="completed", output_file_id=None, request_counts=None), of=LOOK), promise=UNMATCHED),
+    batch("results in small batches have ids of somebody else", Fault(kinds.changed(lambda body: body.replace(b"ri-", b"no-")), of=RESULTS), promise=Promise(RESUMED, INCOMPLETE, "cannot be had .*forget=ri-", again=8, received=40), options=("--engine-option", "requests=4")),
+    batch("the name of a batch holds the key", Fault(kinds.shown(id=f"batch_{KEY}"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name .*forget=ri-", received=40)),
+    batch("the name of a file holds the key", Fault(kinds.shown(id=f"file-{KEY}"), of=UPLOAD), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name", received=0)),
+    batch("the name of a batch is a path", Fault(kinds.shown(id="../files/file-1"), of=SUBMIT), promise=Promise(RESUMED, INCOMPLETE, "expected a plain name .*forget=ri-", received=40)),
+    resumed("the name of a batch is a path in the list, too", ASKS, SUBMIT, faults=(Fault(kinds.listed_with(id="../files/file-1"), of=LIST),)),
+    Scenario(UNDERWAY, "a batch whose name is a path is given up", (Step((Fault(kinds.shown(id="../files/file-1"), of=SUBMIT),), tells=False), GIVEN_UP), Promise(again=40), engines=BATCH),
+    resumed("whether a batch was submitted is not known, and the list shows no metadata", FINE, SUBMIT, faults=(Fault(kinds.listed_with(metadata=None), of=LIST),)),
+    resumed("whether a batch was submitted is not known, and the provider's clock is 28 hours behind", FINE, SUBMIT, faults=(Fault(kinds.behind(28), of=LIST),)),
+    resumed("whether a batch was submitted is not known, and our clock was two days ahead", FINE, SUBMIT, before=later("batches.jsonl", 2 * 86_400)),
+    resumed("whether a batch was submitted is not known, and the list shows no metadata, no files and a clock two days behind", ASKS, SUBMIT, faults=(Fault(kinds.listed(lambda batches: [{**one, "metadata": None, "input_file_id": None, "created_at": one["created_at"] - 172_800} for one in batches]), of=LIST),)),
+    resumed("whether a batch was submitted is not known, and the list shows neither metadata nor files nor counts", ASKS, SUBMIT, faults=(Fault(kinds.listed_with(metadata=None, input_file_id=None, request_counts=None), of=LIST),)),
+    resumed("whether a batch was submitted is not known, and the list gives one page again and again", ASKS, SUBMIT, faults=(Fault(kinds.listed(lambda _: OLD, has_more=True), of=LIST),)),
+    resumed("whether a batch was submitted is not known, and the list has no end before --max-time", Promise(RESUMED, INCOMPLETE, "the time of 2 seconds is up", received=0), SUBMIT, faults=(Fault(kinds.listed(lambda _: [kinds.anothers(39)], has_more=True), of=LIST),), options=("--max-time", "2")),
+    resumed("whether a batch was submitted is not known, and the list has no end when interrupted (SIGINT)", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes", received=0), SUBMIT, faults=(Fault("interrupt", of=LIST, requests=(9, 10)), Fault(kinds.listed(lambda _: [kinds.anothers(39)], has_more=True), of=LIST))),
+    batch("a submission is lost, and the list shows another run's batch of the same size", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40, metadata={"refusal_index": "ri-0"}), *batches]), of=LIST)),
+    batch("a submission is lost, and the list shows old batches, and others of other sizes and files", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [*OLD, *batches]), of=LIST)),
+    batch("a submission is lost, and the list shows a batch of the same size that says nothing of itself", NOT_SUBMITTED, Fault(kinds.listed(lambda batches: [kinds.anothers(40), *batches]), of=LIST), promise=Promise(RESUMED, INCOMPLETE, "whether a batch arrived cannot be told .*batch_other.*forget=ri-", received=0)),
     *calls("kill -9 at a call", "kill", Promise(RESUMED, -9), requests=(0, 1)),
     *(replace(one, graded=True) for one in calls("kill -9 at a call of the second wave", "kill", Promise(RESUMED, -9), requests=(1, 2)) if one.of != LIST),
     *calls("interrupted (SIGINT) at a call", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), requests=(0, 1)),

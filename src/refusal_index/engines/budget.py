@@ -172,6 +172,12 @@ class Budget:
             return f"the time of {limits.max_time:,.10g} seconds is up; {RESUMES}"
         return None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the command is to end; requests that are used up keep none from being waited for."""
+        left = self.seconds_left()
+        return self.ended is not None or (left is not None and left <= 0)
+
     def seconds_left(self) -> float | None:
         """Return the seconds until the time is up; None where there is no such time."""
         most = self._limits.max_time

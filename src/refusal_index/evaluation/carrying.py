@@ -304,15 +304,9 @@ def settings_alone(plan: Plan) -> Settings:
 
 def waits_for_batches(plan: Plan, budget: Budget) -> bool:
     """Whether a run that ended early has batches on their way, and this command is to wait for them."""
-    if not outlives_the_command(plan) or plan.settings.sending.detach or is_over(budget):
+    if not outlives_the_command(plan) or plan.settings.sending.detach or budget.is_over:
         return False
     return bool(journal_of(plan.folder).entries)
-
-
-def is_over(budget: Budget) -> bool:
-    """Whether this command is to end; requests that are used up keep none from being waited for."""
-    left = budget.seconds_left()
-    return budget.ended is not None or (left is not None and left <= 0)
 
 
 class News:
@@ -368,5 +362,5 @@ def longer(seconds: float) -> float:
 async def pause(seconds: float, budget: Budget) -> None:
     """Wait, and no longer than there is time."""
     until = time.monotonic() + seconds
-    while (left := until - time.monotonic()) > 0 and not is_over(budget):
+    while (left := until - time.monotonic()) > 0 and not budget.is_over:
         await asyncio.sleep(min(LOOK, left))

@@ -31,7 +31,6 @@ from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.carrying import (
     News,
     first_wait,
-    is_over,
     longer,
     pause,
     settings_alone,
@@ -462,7 +461,7 @@ async def carry_out_sweep(sweep: Sweep, watched: Watched, budget: Budget | None 
             if budget.ended is not None:
                 return
             plan = sweep.plans[place]
-            is_asked_first = bool(wait) and not is_over(budget)
+            is_asked_first = bool(wait) and not budget.is_over
             found = await _cell(place, plan, watched, budget, news if is_asked_first else None)
             if found is None:
                 waiting.append(place)

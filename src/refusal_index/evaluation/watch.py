@@ -49,7 +49,7 @@ from refusal_index.engines.local.engine import GeneratingModel, is_sharded, undi
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.api import plan_of
-from refusal_index.evaluation.carrying import is_over, pause
+from refusal_index.evaluation.carrying import pause
 from refusal_index.evaluation.checks import INSPECT
 from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
@@ -555,14 +555,14 @@ async def carry_out_watch(watch: Watch, watched: Watched, budget: Budget) -> Asy
                     holding.enter_context(held(watch.out))
                     panel = PanelFolder(watch.out)
                 yield await _evaluated(watch, one, panel, watched, budget)
-                if is_over(budget):
+                if budget.is_over:
                     return
             settling = any(one.lacks is None for one in waiting)
             if watch.until_idle is not None and idle >= watch.until_idle and not settling:
                 break
             await pause(watch.every, budget)
             idle += watch.every
-            if is_over(budget):
+            if budget.is_over:
                 return
     for one in waiting:
         yield CheckpointResult(one, None, left_out=one.lacks or "it is still being written")

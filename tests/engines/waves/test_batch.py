@@ -8,17 +8,22 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 
 import refusal_index as ri
 from refusal_index.almanac import batches, server
+from refusal_index.engines.accounts import Account
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, RunFailedError, Underway, WaitingError
+from refusal_index.engines.failures import CircuitBreaker, RequestFailedError, UnreadableReplyError
 from refusal_index.engines.settings import Limits, SettingError, Settings
 from refusal_index.engines.waves import batch_lane, engine
+from refusal_index.engines.waves.batch_lane import Lane
 from refusal_index.engines.waves.batch_openai import OpenAIBatches
+from refusal_index.engines.waves.batch_provider import State
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import prepare
@@ -161,7 +166,7 @@ class Killed(BaseException):
 
 @pytest.mark.parametrize("moment", ["uploaded", "submitted", "collected"])
 def test_killed_as_it_writes_it_finds_the_batch_again_and_pays_for_it_once(serving, local, monkeypatch, moment):
-    def killed(self, *_):
+    def killed(self, *_, **__):
         raise Killed
 
     with serving() as server:
@@ -207,7 +212,9 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
     with serving(losing) as server:
         with pytest.raises(RunFailedError, match=r"whether a batch arrived cannot be told .*404"):
             evaluate()
-        with pytest.raises(ModelError, match=r"may be on its way, and http://\S+ lists no batches .*forget=ri-"):
+        with pytest.raises(
+            ModelError, match=r"may be on its way, and the list of http://\S+ does not tell .*forget=ri-"
+        ):
             evaluate()
         assert server.submitted() == 1
         key = journal()[0]["key"]
@@ -219,7 +226,7 @@ def test_a_submission_that_may_have_arrived_is_never_made_again_where_nobody_lis
 @pytest.mark.slow
 def test_another_address_is_not_taken_for_the_one_where_a_batch_may_be(serving, monkeypatch):
     with serving():
-        monkeypatch.setattr(Journal, "submitted", lambda *_: pytest.fail("not so far"))
+        monkeypatch.setattr(Journal, "submitted", lambda *_, **__: pytest.fail("not so far"))
         monkeypatch.setattr(OpenAIBatches, "submit", lambda *_: asyncio.sleep(0, Killed()).throw(Killed))
         with pytest.raises(Killed):
             evaluate()
@@ -379,6 +386,99 @@ def test_variants_that_are_left_out_later_lose_nothing_that_was_paid_for(serving
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert len(server.asked()) == len(set(server.asked()))
+
+
+class Listing:
+    """A provider that shows these batches, and these lines of results."""
+
+    account = Account("openai-api/almanac/any", "almanac", "any", "http://127.0.0.1:9/v1")
+
+    def __init__(self, states=(), lines=(), *, keeps_keys=True):
+        self.states, self.lines, self.keeps_keys = states, lines, keeps_keys
+
+    async def batches(self):
+        for one in self.states:
+            yield one
+
+    async def results(self, _state):
+        for one in self.lines:
+            yield one
+
+
+def in_doubt(provider):
+    """Return a lane, and the entry of two requests whose submission was cut off."""
+    lane = Lane(MODEL, provider, Journal(), 0)
+    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ["ri-1", "ri-2"])
+    return lane, lane._journal.uploaded(entry.key, "file-1")
+
+
+DAY = 86_400.0
+UNKNOWN = {"total": 2, "age": 0.0, "key": None, "file": None}
+
+
+def found(states, *, keeps_keys=True):
+    lane, entry = in_doubt(provider := Listing(keeps_keys=keeps_keys))
+    for number, one in enumerate(states):
+        given = {**UNKNOWN, **one}
+        age, key = given.pop("age"), entry.key if given["key"] == "ours" else given["key"]
+        created = None if age is None else entry.time - age
+        given |= {"key": key, "created": created}
+        provider.states = [*provider.states, State(f"batch_{number}", "in_progress", ended=False, **given)]
+    assignment = SimpleNamespace(budget=Budget(Limits()), breaker=CircuitBreaker())
+    state = asyncio.run(lane.find(entry, assignment))
+    return None if state is None else int(state.id.removeprefix("batch_"))
+
+
+@pytest.mark.parametrize(
+    ("shown", "expected"),
+    [
+        ([], None),
+        ([{"file": "file-9"}, {"key": "ours"}], 1),
+        ([{"total": 3, "age": 30 * DAY}, {"file": "file-1", "age": 30 * DAY, "total": 0}], 1),
+        ([{"key": "ri-of-another"}], None),
+        ([{"total": 3}, {"total": 0, "file": "file-9"}, {"age": 4 * DAY}], None),
+    ],
+)
+def test_a_lost_submission_is_found_by_our_key_or_our_file_and_what_cannot_be_it_does_not_matter(shown, expected):
+    assert found(shown) == expected
+
+
+@pytest.mark.parametrize(
+    "one", [{}, {"age": -2 * DAY}, {"age": 2 * DAY}, {"age": None}, {"file": "file-9"}, {"total": 0}]
+)
+def test_a_batch_that_may_be_the_lost_one_is_asked_about(one):
+    with pytest.raises(UnreadableReplyError, match="may be this one and do not say so, such as batch_0"):
+        found([one])
+
+
+def test_without_keys_and_files_one_of_the_same_size_is_taken_and_any_other_is_asked_about():
+    assert found([{"total": 3}, {"age": 2 * DAY}, {"age": -DAY}], keeps_keys=False) == 2
+    assert found([{"total": 3, "age": 4 * DAY}], keeps_keys=False) is None
+    with pytest.raises(UnreadableReplyError, match="batch_0"):
+        found([{"total": 3}], keeps_keys=False)
+
+
+@pytest.mark.parametrize("is_guess", [True, False])
+def test_a_batch_that_is_given_up_is_cancelled_unless_it_may_be_anothers(is_guess):
+    lane, entry = in_doubt(provider := Listing())
+    cancelled = []
+    provider.cancel = provider.delete = lambda name: asyncio.sleep(0, cancelled.append(name))
+    lane._journal.submitted(entry.key, "batch_1", is_guess=is_guess)
+    asyncio.run(lane.forget(*lane.entries))
+    assert cancelled == [*([] if is_guess else ["batch_1"]), "file-1"]
+    assert not lane.entries
+
+
+def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_stand_for_answers():
+    """Two are said to be answered and two to have failed: one answer and two failures are not all."""
+    failures = [{"custom_id": f"ri-{number}", "response": {"status_code": 500, "body": {}}} for number in (3, 4)]
+    body = {"choices": [{"message": {"content": "Lima"}}]}
+    lines = [json.dumps(one) for one in ({"custom_id": "ri-1", "response": {"body": body}}, *failures)]
+    lane, entry = in_doubt(Listing(lines=lines))
+    state, results = State("batch_1", "completed", ended=True, total=4, done=4, answered=2), {}
+    with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: they end early"):
+        asyncio.run(lane.collect(entry, state, CircuitBreaker(), results))
+    assert list(results) == ["ri-1"]
 
 
 @pytest.mark.parametrize(

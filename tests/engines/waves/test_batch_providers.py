@@ -121,17 +121,51 @@ def test_anthropics_batch_whose_answer_is_lost_is_found_by_its_time_and_size(cla
 def test_a_strangers_batch_of_the_same_size_is_put_back_when_its_results_are_seen(claude, sums, spoken, monkeypatch):
     api = claude(AnthropicApi(looks=1))
     with monkeypatch.context() as patch:
-        patch.setattr(Journal, "submitted", lambda *_: (_ for _ in ()).throw(Killed))
+        patch.setattr(Journal, "submitted", lambda *_, **__: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             evaluate(**sums)
     (own,) = api.batches
     stranger = [{**one, "custom_id": f"other-{number}"} for number, one in enumerate(own.requests)]
     own.id = "msgbatch_own"
-    api.batches.insert(0, type(own)("msgbatch_other", stranger, own.created - timedelta(seconds=1), 1, own.host))
+    api.batches.insert(0, type(own)("msgbatch_other", stranger, own.created, 1, own.host))
+    own.created += timedelta(hours=30)  # by a clock that is ahead
     run, _ = evaluate(**sums)
     assert outcomes(run).equals(spoken)
     assert len(api.batches) == 3, "the stranger's, that of the first passes, and that of the forced"
     assert "not_it" in [one["event"] for one in journal()]
+
+
+@pytest.mark.slow
+def test_a_lost_submission_is_not_made_again_while_anthropic_lists_a_batch_that_nobody_here_knows(
+    claude, sums, spoken, monkeypatch
+):
+    api = claude(AnthropicApi(looks=1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "submitted", lambda *_, **__: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            evaluate(**sums)
+    (other,) = api.batches
+    other.requests.pop()
+    with pytest.raises(ModelError, match=r"does not tell \(it shows .* such as msgbatch_0000\).*forget=ri-"):
+        evaluate(**sums)
+    assert len(api.batches) == 1
+    other.created -= timedelta(days=4)
+    run, _ = evaluate(**sums)
+    assert outcomes(run).equals(spoken)
+    assert len(api.batches) == 3
+
+
+@pytest.mark.slow
+def test_anthropics_results_that_are_not_of_the_batch_are_paid_for_once(claude, sums, monkeypatch):
+    def foreign(self, one, *, canceled, result=AnthropicApi.result):
+        return {**result(self, one, canceled=canceled), "custom_id": "other"}
+
+    monkeypatch.setattr(AnthropicApi, "result", foreign)
+    api = claude(AnthropicApi(looks=1, outcome=lambda *_: "succeeded"))
+    for _ in range(2):
+        with pytest.raises(RunFailedError, match=r"48 of 48 results of msgbatch_0000 cannot be had .*forget=ri-"):
+            evaluate(**sums)
+    assert len(api.batches) == 1
 
 
 @pytest.mark.slow

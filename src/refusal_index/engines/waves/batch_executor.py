@@ -6,7 +6,7 @@ What is on its way stays there whatever becomes of this process: the journal in 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -173,12 +173,12 @@ class BatchExecutor:
 
     @asynccontextmanager
     async def open(self, folder: RunFolder | None) -> AsyncIterator[None]:
-        """Read the journal, and find again what was begun when an earlier command was killed.
+        """Read the journal, and give up the batches that are to be.
 
         Raises
         ------
         ModelError
-            If it cannot be told whether a batch was handed over, or the address is not that where one is.
+            If the address of a model is not that where a batch of it was handed over.
         SettingError
             If a batch is to be given up that nobody knows.
         JournalError
@@ -188,10 +188,7 @@ class BatchExecutor:
             await self._forget()
             for lane in self._lanes.values():
                 for entry in lane.entries:
-                    if entry.batch is None:
-                        await lane.find_again(entry)
-                    else:
-                        lane.check_place(entry)
+                    lane.check_place(entry)
             yield
 
     async def give_up(self, folder: RunFolder) -> None:
@@ -217,8 +214,8 @@ class BatchExecutor:
             yield
 
     def on_their_way(self) -> frozenset[str]:
-        """Return the ids of requests that are in batches whose results are still to come."""
-        return frozenset(self._held_back).union(*(one.requests for one in self._entries()))
+        """Return the ids of requests that are, or may be, in batches whose results are still to come."""
+        return frozenset(self._held_back).union(*(one.requests for one in self._journal.entries))
 
     def _entries(self) -> list[Entry]:
         return [one for lane in self._lanes.values() for one in lane.entries if one.batch is not None]
@@ -247,9 +244,19 @@ class BatchExecutor:
     ) -> AsyncGenerator[Mapping[str, Result], None]:
         """Hand over what is not on its way, and yield the results of batches that ended.
 
-        It returns once some were there: what follows from them goes out while others are still on their way.
+        It returns once some were there: what follows from them goes out while others are still on their way. Batches
+        that were begun when an earlier command was killed are looked for first.
+
+        Raises
+        ------
+        ModelError
+            If it cannot be told whether one of them was handed over; RunFailedError if it cannot be told now.
         """
-        await self._hand_over(requests, assignment)
+        with suppress(EndedError):
+            for lane in self._lanes.values():
+                for entry in (one for one in lane.entries if one.batch is None):
+                    await lane.find_again(entry, assignment)
+            await self._hand_over(requests, assignment)
         wanted, breaker, wait = frozenset(one.custom_id for one in requests), assignment.breaker, self._options.poll
         looks = Looks(self._lanes, unwatched if self._settings.sending.detach else assignment.progress)
         while entries := [one for one in self._entries() if one.requests & wanted]:
@@ -259,16 +266,20 @@ class BatchExecutor:
                     assignment.progress(Underway(on_their_way))
                 return
             states = await looks.all(entries)
-            if (lost := looks.lost) is not None:
-                breaker.open(lost)
+            troubles = list(filter(None, [looks.lost]))
             assignment.progress(Underway(told_states((self._lanes[one.model].called, how) for one, how in states)))
             ended = [(entry, state) for entry, state in states if state.ended]
             for entry, state in ended:
-                results = await self._results(entry, state, assignment)
+                results, trouble = await self._results(entry, state, assignment)
                 if results is not None:
                     yield results
-                    await self._lanes[entry.model].done_with(entry, self._left(entry, wanted, assignment))
+                    in_doubt = entry.requests - results.keys() if trouble else frozenset[str]()
+                    left = in_doubt | self._left(entry, wanted, assignment)
+                    await self._lanes[entry.model].done_with(entry, left)
                     self._full.discard(entry.model)
+                troubles += filter(None, [trouble])
+            if troubles:
+                breaker.open("; ".join(troubles))  # when all that came is stored
             if ended:
                 return
             await self._wait(wait, "; ".join(filter(None, (looks.told(), on_their_way))), assignment)
@@ -280,7 +291,7 @@ class BatchExecutor:
         left = budget.seconds_left()
         if self._settings.sending.detach:
             breaker.open(on_their_way, planned=True)
-        elif budget.ended is not None or (left is not None and left <= 0):
+        elif budget.is_over:
             breaker.open(f"{budget.used_up()}; {on_their_way}", planned=True)
         await breaker.wait(seconds if left is None else min(seconds, left))
 
@@ -309,16 +320,16 @@ class BatchExecutor:
                     return
                 assignment.progress(Underway(f"{len(ids):,} requests go to {lane.called}"))
                 try:
-                    await lane.hand_over(path, ids, breaker)
-                except EndedError:
-                    return
+                    await lane.hand_over(path, ids, assignment)
                 except NotHandedOverError as error:
                     breaker.open(str(error))
                     return
                 self._held_back.difference_update(ids)
 
-    async def _results(self, entry: Entry, state: State, assignment: Assignment) -> Mapping[str, Result] | None:
-        """Return the results of a batch that ended; None where there are none to be had of it."""
+    async def _results(
+        self, entry: Entry, state: State, assignment: Assignment
+    ) -> tuple[Mapping[str, Result] | None, str | None]:
+        """Return the results of a batch that ended, None where there are none to be had, and what else ends the run."""
         lane, breaker = self._lanes[entry.model], assignment.breaker
         if state.refusal is not None:
             reason = await lane.refused(entry, state.refusal)
@@ -327,21 +338,24 @@ class BatchExecutor:
                 self._held_back |= entry.requests
             else:
                 advice = "check the model's name; " if any(one in reason for one in UNKNOWN_MODEL) else ""
-                breaker.open(f"{lane.name}: a batch was refused ({reason}); nothing of it was asked; {advice}{RESUMES}")
-            return None
+                what = f"{lane.name}: a batch was refused ({reason}); nothing of it was asked"
+                return None, f"{what}; {advice}{RESUMES}"
+            return None, None
+        results = dict[str, Result]()
         try:
-            results = await lane.collect(entry, state, breaker)
+            await lane.collect(entry, state, breaker, results)
+            if not results and entry.is_guess:
+                await lane.mistaken(entry, assignment)
+                return None, None
+            lane.check_matched(entry, state, results)
         except EndedError:
-            return None
+            return None, None
         except RequestFailedError as error:
-            breaker.open(
-                f"{lane.name}: the results of {entry.batch} cannot be had ({error}); {RESUMES}; {given_up(entry)}"
-            )
-            return None
-        if not results and not lane.provider.keeps_keys:
-            await lane.mistaken(entry)
-            return None
-        return results
+            kept = {name: one for name, one in results.items() if not one.is_empty}
+            lacking = f"{len(entry.requests) - len(kept):,} of {entry.size:,} results of {entry.batch}"
+            stored = "; the others are stored" if kept else ""
+            return kept or None, f"{lane.name}: {lacking} cannot be had ({error}){stored}; {RESUMES}; {given_up(entry)}"
+        return results, None
 
 
 def batch_engine(settings: Settings, names: Mapping[Asked, str], objects: Mapping[str, object]) -> WaveEngine:

@@ -11,18 +11,20 @@ import json
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from refusal_index.engines.engine import ModelError, Progress, RunFailedError, Underway, unwatched
+from refusal_index.engines.engine import Assignment, ModelError, Progress, RunFailedError, Underway, unwatched
 from refusal_index.engines.failures import (
     RESUMES,
     CircuitBreaker,
     EndedError,
     Failure,
+    Kind,
     RequestFailedError,
+    UnreadableReplyError,
     failure_of,
     status_of,
     told,
@@ -30,7 +32,7 @@ from refusal_index.engines.failures import (
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.waves.batch_provider import Provider, State, place_of
 from refusal_index.engines.waves.formats import Result, failed, in_batch, read_result
-from refusal_index.engines.waves.journal import Entry, Journal
+from refusal_index.engines.waves.journal import Entry, Journal, usable
 from refusal_index.errors import RefusalIndexError
 
 T = TypeVar("T")
@@ -41,9 +43,16 @@ TOO_LARGE = (413,)
 SETTLED = 10.0
 """Seconds after which a submission that was cut off is in the provider's list, if it ever will be."""
 
-CLOCKS_APART = 60.0  # seconds by which a provider's clock may be behind ours
-OLDER = 86_400.0  # a list is read no further than this before a submission
+WINDOW = 3 * 86_400.0
+"""Seconds by which a batch may be older than its submission, by clocks that differ."""
+
+MOST_LISTED, SHOWN = 100_000, 3  # batches of an account, and those that are named
 READINGS = 2  # of results that hold broken lines
+MATCHED, FEW = 0.1, 10
+"""The least share of a batch whose results must be readable and its own, and how many others end the run."""
+
+FINISHED = ("completed", "ended")
+"""What providers call a batch each request of which was tried."""
 
 
 class NotHandedOverError(RefusalIndexError, RuntimeError):
@@ -65,6 +74,7 @@ class Lane:
 
     def __init__(self, name: str, provider: Provider, journal: Journal, retries: int) -> None:
         self.name, self.provider, self._journal, self._retries = name, provider, journal, retries
+        self._unmatched = set[str]()  # requests of batches in a row hardly any results of which could be matched
 
     @property
     def called(self) -> str:
@@ -76,7 +86,7 @@ class Lane:
         """Its batches that are on their way."""
         return [one for one in self._journal.entries if one.model == self.name]
 
-    async def hand_over(self, path: Path, requests: list[str], breaker: CircuitBreaker) -> None:
+    async def hand_over(self, path: Path, requests: list[str], assignment: Assignment) -> None:
         """Have the requests of a file asked.
 
         Raises
@@ -86,11 +96,16 @@ class Lane:
         EndedError
             If the breaker opened before.
         """
-        account = self.provider.account
+        account, breaker = self.provider.account, assignment.breaker
         entry = self._journal.begin(account.provider, place_of(account), self.name, requests)
-        submission = _Submission(self, path, entry)
+        submission = _Submission(self, path, entry, assignment)
+
+        async def upload() -> str | None:
+            file = await self.provider.upload(path, entry.key)
+            return None if file is None else usable(file)
+
         try:
-            file = await self._call(lambda: self.provider.upload(path, entry.key), breaker, entry.key)
+            file = await self._call(upload, breaker, entry.key)
             if file is not None:
                 submission.entry = self._journal.uploaded(entry.key, file)
             state = await self._call(submission.once, breaker, entry.key)
@@ -98,11 +113,11 @@ class Lane:
             if not submission.is_in_doubt:
                 await self._give_up(submission.entry, str(error) or "the run ended before")
             if isinstance(error, RequestFailedError):
-                raise NotHandedOverError(self._why_not(error, is_in_doubt=submission.is_in_doubt)) from error
+                raise NotHandedOverError(self._why_not(error, entry if submission.is_in_doubt else None)) from error
             raise
-        self._journal.submitted(entry.key, state.id)
+        self._journal.submitted(entry.key, state.id, is_guess=state.is_guess)
 
-    async def find_again(self, entry: Entry) -> None:
+    async def find_again(self, entry: Entry, assignment: Assignment) -> None:
         """Find out what became of a batch that was begun, and of which nothing more is known.
 
         Raises
@@ -111,21 +126,21 @@ class Lane:
             If that cannot be told here.
         RunFailedError
             If it cannot be told now.
+        EndedError
+            If the run ended before.
         """
-        self.check_place(entry)
         what = f"{_told(entry)} may be on its way"
         advice = f"look there, and give {{engine_option}} forget={entry.key} to have them sent, and paid for, again"
-        await _settled(entry)
         try:
-            found = await self._call(lambda: self.find(entry), CircuitBreaker(), entry.key)
+            found = await self._call(lambda: self.find(entry, assignment), assignment.breaker, entry.key)
         except RequestFailedError as error:
-            if status_of(error) in NO_SUCH_API:
-                raise ModelError(f"{what}, and {entry.place} lists no batches ({error}); {advice}") from error
-            raise RunFailedError(f"{what}, and whether it is cannot be told ({error}); {RESUMES}") from error
+            asks = error.failure.kind is Kind.REQUEST or status_of(error) in NO_SUCH_API
+            raised, then = (ModelError, advice) if asks else (RunFailedError, RESUMES)
+            raise raised(f"{what}, and the list of {entry.place} does not tell ({error}); {then}") from error
         if found is None:
             await self._give_up(entry, "it never arrived")
         else:
-            self._journal.submitted(entry.key, found.id)
+            self._journal.submitted(entry.key, found.id, is_guess=found.is_guess)
 
     def check_place(self, entry: Entry) -> None:
         """Raise ModelError if a batch was handed over at another address than the one that the model has now."""
@@ -138,71 +153,104 @@ class Lane:
                 f"{{engine_option}} forget={entry.key} gives it up, and has its requests sent, and paid for, again"
             )
 
-    async def find(self, entry: Entry) -> State | None:
-        """Return the batch that an entry of the journal is about, by the provider's list.
+    async def find(self, entry: Entry, assignment: Assignment) -> State | None:
+        """Return the batch that an entry of the journal is about, by the provider's list; None if it never arrived.
 
-        It has our key where the provider keeps it, else it is one of the same size that was made since, and is nobody
-        else's as far as known; whether it is the right one is seen by its results.
+        It has our key or our file. Of a provider that keeps neither it is one of the same size; its results show
+        whether it is the right one.
+
+        Raises
+        ------
+        UnreadableReplyError
+            If that cannot be told: the list does not end, or another batch in it may be the one.
+        EndedError
+            If the run ended before.
         """
-        alike = []
+        if self.provider.keeps_keys and entry.file is None:
+            return None  # without a file nothing was submitted
+        await assignment.breaker.wait(SETTLED)
+        _check_going(assignment)
+        seen, alike = set[str](), list[State]()
         async for state in self.provider.batches():
-            if state.created is not None and state.created < entry.time - OLDER:
-                break
-            if self.provider.keeps_keys:
-                if state.key == entry.key:
-                    return state
-            elif self._is_like(state, entry):
+            _check_going(assignment)
+            if state.id in seen or len(seen) == MOST_LISTED:
+                raise UnreadableReplyError(f"it does not end: after {len(seen):,} batches comes {state.id}")
+            seen.add(state.id)
+            if state.key == entry.key or (entry.file is not None and state.file == entry.file):
+                usable(state.id)
+                return state
+            if self._may_be(state, entry):
                 alike.append(state)
-        return min(alike, key=lambda one: one.created or 0.0, default=None)
+        same = [one for one in alike if one.total == entry.size]
+        if same and not self.provider.keeps_keys:
+            return replace(min(same, key=lambda one: abs((one.created or 0.0) - entry.time)), is_guess=True)
+        if alike or entry.others:
+            shown = ", ".join(sorted({one.id for one in alike} | entry.others)[:SHOWN])
+            raise UnreadableReplyError(f"it shows batches that may be this one and do not say so, such as {shown}")
+        return None
 
-    def _is_like(self, state: State, entry: Entry) -> bool:
-        since = state.created is not None and state.created >= entry.time - CLOCKS_APART
-        return since and state.total == entry.size and state.id not in entry.others | self._journal.known
+    def _may_be(self, state: State, entry: Entry) -> bool:
+        """Whether nothing speaks against a batch that has neither our key nor our file."""
+        if state.key is not None or state.id in self._journal.known:
+            return False
+        if state.created is not None and state.created < entry.time - WINDOW:
+            return False
+        is_like = state.total == entry.size or (not state.total and state.file is None)
+        return is_like or not self.provider.keeps_keys
 
     async def look(self, entry: Entry) -> State:
         """Tell how a batch stands; it raises what the client raises."""
         return await self.provider.look(entry.batch or "")
 
-    async def collect(self, entry: Entry, state: State, breaker: CircuitBreaker) -> dict[str, Result]:
-        """Return the results of a batch that ended; lines that cannot be read are left out, as if they had not come.
+    async def collect(self, entry: Entry, state: State, breaker: CircuitBreaker, results: dict[str, Result]) -> None:
+        """Put in the results of a batch that ended; lines that cannot be read are left out, as if they had not come.
 
         Raises
         ------
         RequestFailedError
-            If they cannot be had.
+            If not all can be had; those that came are put in all the same.
         """
-        results: dict[str, Result] = {}
         for _ in range(READINGS):
-            results, broken = await self._call(partial(self._read, entry, state), breaker, entry.key)
-            if not broken:
-                break
-        return results
+            if not await self._call(partial(self._read, entry, state, results), breaker, entry.key):
+                return
 
-    async def _read(self, entry: Entry, state: State) -> tuple[dict[str, Result], int]:
-        """Return the results that are this entry's, and how many lines are none; of two alike the reply counts.
+    async def _read(self, entry: Entry, state: State, results: dict[str, Result]) -> int:
+        """Put in the results that are this entry's, and return how many lines are none; of two alike the reply counts.
 
         Raises
         ------
         ValueError
-            If there are fewer lines than answers: they were cut short on their way.
+            If there are fewer than answers: they were cut short on their way.
         """
-        results: dict[str, Result] = {}
-        lines, broken = 0, 0
+        is_failed, broken = dict[str, bool](), 0
         async for line in self.provider.results(state):
             if not line.strip():
                 continue
-            lines += 1
             try:
                 result = in_batch(read_result(json.loads(line), self.name))
             except (ValueError, RecursionError):
                 broken += 1
                 continue
+            is_failed[result.custom_id] = result.failure is not None and not result.is_empty
             held = results.get(result.custom_id)
             if result.custom_id in entry.requests and (held is None or held.response is None):
                 results[result.custom_id] = result
-        if lines < state.answered:
-            raise ValueError(f"expected at least {state.answered:,} results, got {lines:,}: they end early")
-        return results, broken
+        answers = len(is_failed) + broken - min(sum(is_failed.values()), state.done - state.answered)
+        if answers < state.answered and not entry.requests <= results.keys():
+            raise ValueError(f"expected at least {state.answered:,} results, got {answers:,}: they end early")
+        return broken
+
+    def check_matched(self, entry: Entry, state: State, results: Mapping[str, Result]) -> None:
+        """Raise RequestFailedError if hardly any results are of use: another batch would be paid for in vain."""
+        expected = min(entry.size if state.status in FINISHED else state.answered, len(entry.requests))
+        matched = {name for name, one in results.items() if not one.is_empty}
+        if len(matched) >= MATCHED * expected:
+            self._unmatched.clear()
+            return
+        self._unmatched |= entry.requests - matched
+        if len(self._unmatched) >= FEW:
+            what = f"{len(matched):,} of {expected:,} can be read and matched to their requests"
+            raise RequestFailedError(Failure(what, self.name))
 
     async def done_with(self, entry: Entry, left: frozenset[str]) -> None:
         """Write that results are stored, and delete the file that they were asked with."""
@@ -218,15 +266,15 @@ class Lane:
         return line
 
     async def forget(self, entry: Entry) -> None:
-        """Give up a batch as told: it is let end at the provider's, if it is there."""
-        if entry.batch is not None:
+        """Give up a batch as told: it is let end at the provider's, if it is there and no one else's."""
+        if entry.batch is not None and not entry.is_guess:
             with suppress(Exception):  # it may be gone
                 await self.provider.cancel(entry.batch)
         await self._give_up(entry, "given up as told")
 
-    async def mistaken(self, entry: Entry) -> None:
+    async def mistaken(self, entry: Entry, assignment: Assignment) -> None:
         """Write that a batch is not the one it was taken for, and look for another; it raises as `find_again` does."""
-        await self.find_again(self._journal.not_it(entry.key))
+        await self.find_again(self._journal.not_it(entry.key), assignment)
 
     async def _give_up(self, entry: Entry, reason: str) -> None:
         self._journal.given_up(entry.key, reason)
@@ -244,13 +292,15 @@ class Lane:
 
     def explain(self, error: Exception) -> Failure:
         """Say what an error comes down to."""
-        return failure_of(error, told(error), self.name, self.provider.account.key_name)
+        line = told(error).removeprefix(f"{UnreadableReplyError.__name__}: ")
+        return failure_of(error, line, self.name, self.provider.account.key_name)
 
-    def _why_not(self, error: RequestFailedError, *, is_in_doubt: bool) -> str:
+    def _why_not(self, error: RequestFailedError, in_doubt: Entry | None) -> str:
         """Say why requests cannot be handed over, and what to do."""
         status, message = status_of(error), error.failure.message
-        if is_in_doubt:
-            return f"{self.name}: whether a batch arrived cannot be told ({message}); the same command looks for it"
+        if in_doubt is not None:
+            what = f"{self.name}: whether a batch arrived cannot be told ({message})"
+            return f"{what}; the same command looks for it; {given_up(in_doubt)}"
         if status in NO_SUCH_API:
             place = place_of(self.provider.account)
             return f"{self.name}: {place} takes no batches ({message}): check the base URL, or choose the engine http"
@@ -265,30 +315,33 @@ def _told(entry: Entry) -> str:
     return f"a batch of {entry.size:,} requests to {entry.model} that was begun {when}"
 
 
-async def _settled(entry: Entry) -> None:
-    """Wait until a provider's list has what was begun with an entry, if it arrived."""
-    await asyncio.sleep(min(max(entry.time + SETTLED - time.time(), 0), SETTLED))
+def _check_going(assignment: Assignment) -> None:
+    """Raise EndedError if the run is to end."""
+    if assignment.budget.is_over:
+        assignment.breaker.open(str(assignment.budget.used_up()), planned=True)
+    if assignment.breaker.reason is not None:
+        raise EndedError
 
 
 class _Submission:
     """One submission, which is not made again while it may have arrived."""
 
-    def __init__(self, lane: Lane, path: Path, entry: Entry) -> None:
+    def __init__(self, lane: Lane, path: Path, entry: Entry, assignment: Assignment) -> None:
         self.entry, self.is_in_doubt = entry, False
-        self._lane, self._path = lane, path
+        self._lane, self._path, self._assignment = lane, path, assignment
 
     async def once(self) -> State:
         """Submit, or find what an earlier try brought about whose answer was lost."""
-        if self.is_in_doubt:
-            await _settled(self.entry)
-        if self.is_in_doubt and (found := await self._lane.find(self.entry)) is not None:
+        if self.is_in_doubt and (found := await self._lane.find(self.entry, self._assignment)) is not None:
             return found
         before, self.is_in_doubt = self.is_in_doubt, True
         try:
-            return await self._lane.provider.submit(self._path, self.entry.file, self.entry.key)
+            made = await self._lane.provider.submit(self._path, self.entry.file, self.entry.key)
         except Exception as error:
             self.is_in_doubt = before or self._lane.explain(error).kind.is_sent_again
             raise
+        usable(made.id)
+        return made
 
 
 OUTAGE = 600.0
@@ -376,5 +429,5 @@ class Looks:
 
 
 def given_up(entry: Entry) -> str:
-    """Say how a batch is given up that is gone."""
-    return f"if it is gone, the engine option forget={entry.key} has its requests sent, and paid for, again"
+    """Say how a batch is given up."""
+    return f"the engine option forget={entry.key} gives it up, and has its requests sent, and paid for, again"

@@ -97,12 +97,13 @@ def _state(batch: Batch) -> State:
         status in ENDED,
         counts.total or 0 if counts else 0,
         (counts.completed or 0) + (counts.failed or 0) if counts else 0,
-        (batch.metadata or {}).get(METADATA),
+        batch.metadata.get(METADATA) if isinstance(batch.metadata, dict) else None,
         batch.created_at,
         _refusal(batch) if status == "failed" else None,
         any(one.code in CROWDED for one in errors),
         files,
         counts.completed or 0 if counts else 0,
+        batch.input_file_id,
     )
 
 

@@ -48,6 +48,10 @@ class State:
         The provider's names of the files with results.
     answered
         How many requests have an answer, which the results hold then; 0 where that is not said.
+    file
+        The provider's name of the file with the requests; None where that is not said.
+    is_guess
+        Whether it may be another batch than the one that was looked for.
     """
 
     id: str
@@ -61,6 +65,8 @@ class State:
     is_crowded: bool = False
     files: tuple[str, ...] = ()
     answered: int = 0
+    file: str | None = None
+    is_guess: bool = False
 
 
 class Provider(Protocol):
@@ -91,7 +97,7 @@ class Provider(Protocol):
         """Tell how a batch stands."""
 
     def batches(self) -> AsyncIterator[State]:
-        """List the account's batches, the newest first."""
+        """List the account's batches."""
 
     def results(self, state: State) -> AsyncIterator[bytes]:
         """Give the results of a batch that ended, line by line."""

@@ -59,11 +59,14 @@ class Result:
         What was answered.
     failure
         What it failed for.
+    is_empty
+        Whether that is a response without an answer, which may have been paid for.
     """
 
     custom_id: str
     response: Response | None = None
     failure: Failure | None = None
+    is_empty: bool = False
 
 
 def in_batch(result: Result) -> Result:
@@ -275,7 +278,7 @@ def read_result(document: Any, model: str = "the provider") -> Result:
             return _read_anthropic(name, document["result"], model)
         return _read_openai(name, document, model)
     except NoAnswerError as error:
-        return failed(name, model, str(error))
+        return replace(failed(name, model, str(error)), is_empty=True)
 
 
 def _read_openai(name: str, document: Mapping[str, Any], model: str) -> Result:

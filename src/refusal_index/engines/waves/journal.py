@@ -16,9 +16,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from refusal_index.engines.failures import UnreadableReplyError
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.errors import NotWrittenError, shortened
 from refusal_index.outcomes.files import opened_file, opened_plain
+from refusal_index.redaction import redacted
 
 Json = dict[str, Any]
 
@@ -53,6 +55,8 @@ class Entry:
         The provider's names; None as long as it gave none.
     others
         Batches that were taken for it, and are not.
+    is_guess
+        Whether the batch was found in the provider's list, and may be another one.
     """
 
     key: str
@@ -65,6 +69,7 @@ class Entry:
     file: str | None = None
     batch: str | None = None
     others: frozenset[str] = frozenset()
+    is_guess: bool = False
 
 
 def _left(entry: Entry, line: Json) -> Entry | None:
@@ -74,7 +79,7 @@ def _left(entry: Entry, line: Json) -> Entry | None:
 
 CHANGES: Mapping[str, Callable[[Entry, Json], Entry | None]] = {
     "uploaded": lambda entry, line: replace(entry, file=line["file"]),
-    "submitted": lambda entry, line: replace(entry, batch=line["batch"]),
+    "submitted": lambda entry, line: replace(entry, batch=line["batch"], is_guess=line.get("is_guess") is True),
     "not_it": lambda entry, line: replace(entry, batch=None, others=entry.others | {line["batch"]}),
     "collected": _left,
     "given_up": lambda _entry, _line: None,
@@ -88,6 +93,20 @@ def _text(value: Any) -> bool:
 
 def _name(value: Any) -> bool:
     return isinstance(value, str) and SOUND_NAME.fullmatch(value) is not None
+
+
+def usable(name: Any) -> str:
+    """Return a provider's name of a batch or a file that may be written down and put into an address.
+
+    Raises
+    ------
+    UnreadableReplyError
+        If it has another form, or holds a key.
+    """
+    if not _name(name) or redacted(name) != name:
+        what = "a plain name for a batch or a file, without a key in it"
+        raise UnreadableReplyError(f"expected {what}, got {shortened(name)}")
+    return str(name)
 
 
 def _ids(value: Any) -> bool:
@@ -176,9 +195,10 @@ class Journal:
         self._write({"event": "uploaded", "key": key, "file": file})
         return self._open[key]
 
-    def submitted(self, key: str, batch: str) -> Entry:
-        """Write what the provider calls a batch."""
-        self._write({"event": "submitted", "key": key, "batch": batch, "time": round(time.time(), 3)})
+    def submitted(self, key: str, batch: str, *, is_guess: bool = False) -> Entry:
+        """Write what the provider calls a batch, and whether it may be another one."""
+        about = {"batch": batch, "time": round(time.time(), 3), **({"is_guess": True} if is_guess else {})}
+        self._write({"event": "submitted", "key": key, **about})
         return self._open[key]
 
     def not_it(self, key: str) -> Entry:
