@@ -103,6 +103,8 @@ class Study:
     @property
     def marked(self) -> pl.DataFrame:
         """The frame that is drawn and printed: a dagger follows the name of each incomplete run."""
+        if not self.warning:
+            return self.frame
         marks = {name: f"{name} {MARK}" for name, incomplete in self.incomplete.items() if incomplete}
         return self.frame.with_columns(pl.col(MODEL_COLUMNS & set(self.frame.columns)).replace(marks))
 

@@ -297,7 +297,8 @@ def write_above(figure: Figure, text: str) -> None:
     """Write a sentence above a finished figure, which grows by its height."""
     width, height = figure.get_size_inches()
     shown = safe_text(text, len(text)).replace("\\$", "$")
-    lines = textwrap.wrap(shown, int(width * 72 / (0.6 * _LEGEND["fontsize"])))  # a character is about 0.55 em wide
+    fitting = int(width * 72 / (0.6 * _LEGEND["fontsize"]))  # a character is about half an em wide
+    lines = textwrap.wrap(shown, fitting, break_on_hyphens=False)
     added = (len(lines) * 1.3 + 0.7) * _LEGEND["fontsize"] / 72
     for legend in figure.legends:  # one above the panels moves down
         above = legend.get_window_extent().y0 > figure.bbox.height / 2
