@@ -36,8 +36,7 @@ def test_a_key_in_a_question_is_named_once_by_its_row_and_not_shown(command, key
     """A key in the user's own questions was sent and stored without a word."""
     monkeypatch.setenv("SOME_API_KEY", "hush.hush <&> key")
     rows = [{"question": f"Is the task-based risk-free sk-{n}?", "answer": "?token=12345678"} for n in range(3)]
-    for sentence in (f"Who wrote {key}?", f"Who read {key}?"):
-        rows.append({"question": sentence, "answer": "Ann"})
+    rows += [{"question": f"Who {did} {key}?", "answer": "Ann"} for did in ("wrote", "read")]
     path = write(Path("q.jsonl"), rows)
     asks = ("run", "--dry-run", *PIPELINE, "--data", path, "--grader", "exact")
     for words in (("validate", path), asks):
