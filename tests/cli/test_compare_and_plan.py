@@ -21,6 +21,7 @@ from refusal_index.stats import (
     repeats_half_width,
     split_budget,
 )
+from tests.studies.made import made_run
 
 N = 500
 THRESHOLDS = {"low": 0.8, "high": -0.3}
@@ -252,6 +253,14 @@ def test_a_plan_from_a_run_has_a_block_for_each_variant_and_one_for_a_difference
     done = command("plan", "fair.parquet", "--difference", "0.2")
     assert [line.split(":")[0] for line in done.stdout.splitlines() if ": refusal rate" in line] == ["low", "high"]
     assert done.stdout.count("to tell it apart from a model with RI") == 2
+
+
+def test_a_plan_says_what_its_run_lacks(command, tmp_path):
+    """Every rate that a plan expects may be biased by the answers that have no grade."""
+    run = pl.concat(made_run(n=60, unscored=20, variants=["low"]).variants.values())
+    write_outcomes(run, tmp_path / "a.parquet")
+    said = " ".join(command("plan", str(tmp_path / "a.parquet")).stdout.split())
+    assert said.startswith("Incomplete: m lacks grades, which leave its index within a range: low 20 of 60 (RI ")
 
 
 def test_two_runs_are_planned_for_with_the_correlation_they_show(command, runs):

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from refusal_index.cli import console
@@ -47,6 +48,7 @@ COMMANDS = (
     ["audit", "one.parquet", "--out", "labels.csv"],
     ["gate", "one.parquet", "--baseline", "two.parquet", "--json", "gate.json", "--markdown", "gate.md"],
 )
+OBEYED = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]|\r(?!\n)")
 FORMULA = re.compile(r"[=+\-@\t\r]")
 
 
@@ -90,9 +92,16 @@ def test_hostile_text_is_harmless_in_every_output(command, kind):
     assert "<img src=x" not in page
     for path in [*Path("s").rglob("*.csv"), Path("one.csv"), Path("labels.csv")]:
         with path.open(newline="", encoding="utf-8") as file:
-            cells = [cell for row in csv.reader(file) for cell in row]
+            text = file.read()
+        assert not OBEYED.search(text), path
+        rows = list(csv.DictReader(io.StringIO(text)))
+        cells = [*rows[0], *(cell for row in rows for cell in row.values())]
         dangerous = [cell for cell in cells if FORMULA.match(cell) and not re.fullmatch(r"-?[\d.e-]+", cell)]
         assert not dangerous, path
+        if path.name == "labels.csv":  # a sheet still is of its run after all that
+            sheet = pl.DataFrame(rows, infer_schema_length=None).with_columns(human_grade=pl.col("grade"))
+            sheet.write_csv(path)
+            assert command("sensitivity", "one.parquet", "--labels", str(path)).exit_code == 0
     for path in Path("s").rglob("*.tex"):
         assert "\\input{" not in path.read_text(encoding="utf-8"), path
     assert not list(Path().rglob("*owned*"))

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.cli.commands.validate import MOST_PROBLEMS
+from tests.cli.making import PIPELINE
 
 
 def run(*arguments: str) -> Result:
@@ -28,6 +29,24 @@ RECORDS = [
     {"q": "When?", "answer": "1804", "aliases": ["in 1804"], "pattern": "(in )?1804", "topic": "dates"},
     {"q": "Where?", "answer": "", "answerable": False, "context": "x" * 5000},
 ]
+
+
+@pytest.mark.parametrize("key", ["hush.hush <&> key", "hf_" + "a1" * 20, "github_pat_" + "b" * 40])
+def test_a_key_in_a_question_is_named_once_by_its_row_and_not_shown(command, key, monkeypatch):
+    """A key in the user's own questions was sent and stored without a word."""
+    monkeypatch.setenv("SOME_API_KEY", "hush.hush <&> key")
+    rows = [{"question": f"Is the task-based risk-free sk-{n}?", "answer": "?token=12345678"} for n in range(3)]
+    rows += [{"question": f"Who {did} {key}?", "answer": "Ann"} for did in ("wrote", "read")]
+    path = write(Path("q.jsonl"), rows)
+    asks = ("run", "--dry-run", *PIPELINE, "--data", path, "--grader", "exact")
+    for words in (("validate", path), asks):
+        done = command(*words)
+        assert done.exit_code == 0, done.output
+        assert done.output.count("q.jsonl, line 4 holds an API key, or what looks like one") == 1
+        assert "line 5" not in done.output
+        assert key not in done.output
+    write(Path(path), rows[:3])
+    assert "holds an API key" not in command("validate", path).output
 
 
 def with_flags(records: list[dict]) -> list[dict]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import errno
 import gzip
+import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +25,11 @@ from refusal_index.outcomes.tabular import (
     SCHEMA_VERSION,
     Identification,
     OutcomeTableError,
+    csv_text,
     outcome_table,
     read_outcomes,
     read_tables,
+    undo_safe,
     write_outcomes,
 )
 
@@ -192,6 +196,16 @@ def test_a_carriage_return_that_nobody_quoted_is_text_unless_it_ends_the_header(
 def test_a_cell_may_be_longer_than_the_csv_module_takes_unless_told(tmp_path):
     path = written(tmp_path / "x.csv", f"refused,wrong,gold\n1,0,{'x' * 200_000}\n")
     assert len(read_outcomes(path)["gold"][0]) == 200_000
+
+
+@given(st.lists(st.text(st.sampled_from("\\x1bu20e2f\x1b\u202e\r\n'=\x00"))))
+def test_escapes_and_backslashes_in_csv_are_read_back_exactly(texts):
+    """Text that looks like an escape stays apart from what is written as one."""
+    table = pl.DataFrame({"reply": texts}, schema={"reply": pl.String})
+    text = csv_text(table)
+    assert not re.search(r"[\x00\x1b\u202e]|\r(?!\n)", text)
+    cells = [row[0] for row in csv.reader(io.StringIO(text, newline=""))]
+    assert undo_safe(pl.DataFrame({"reply": cells[1:]}, schema=table.schema)).equals(table)
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -13,9 +14,21 @@ from matplotlib.text import Annotation
 from tests.studies.made import made_run
 from tests.studies.scores_made import in_folder, record
 
-from refusal_index.studies import operating_point, style
+from refusal_index.outcomes.presentation.comparison import BIASED
+from refusal_index.studies import operating_point, sampling_error, style
 from refusal_index.studies.index_and_size import DRAWN_AT, SIZE, side_by_side
-from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, few_notes, study_spec, study_specs
+from refusal_index.studies.study import (
+    FORMATS,
+    MARK,
+    NotPossibleError,
+    Study,
+    StudyOptions,
+    few_notes,
+    index_text,
+    study_spec,
+    study_specs,
+    write_study,
+)
 
 VARIANTS = ("low", "normal", "high")
 STATED = {"prompts": {"targets": dict(zip(VARIANTS, (0.0, 0.5, 0.75), strict=True))}}
@@ -95,26 +108,84 @@ def cut_texts(figure):
             yield text.get_text()
 
 
+def problems_of(study, figure):
+    """Draw a figure, and find what of it is cut, or lies on a panel or a legend."""
+    with style.house_style():
+        figure.draw_without_rendering()
+        yield from (("cut", text) for text in cut_texts(figure))
+        for artist, other in itertools.product((*figure.legends, *figure.texts), (*figure.axes, *figure.legends)):
+            if artist is not other and artist.get_window_extent().padded(-2).overlaps(other.get_window_extent()):
+                yield "covered", study.name
+
+
 @pytest.mark.parametrize(
     "count", [pytest.param(2, marks=pytest.mark.slow), *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, MANY))]
 )
 def test_nothing_is_cut_and_no_legend_lies_on_a_panel(runs, options, count) -> None:
-    drawn, problems = 0, []
-    for study in studies(runs, count, options):
-        if study.draw is None:
-            continue
+    drawn = [study for study in studies(runs, count, options) if study.draw is not None]
+    assert [(study.name, problem) for study in drawn for problem in problems_of(study, study.figure())] == []
+    assert len(drawn) >= 14
+
+
+@pytest.mark.usefixtures("few_resamples")
+@pytest.mark.parametrize(
+    "formats",
+    [pytest.param(FORMATS[:2], marks=pytest.mark.slow), pytest.param(FORMATS, marks=pytest.mark.nightly)],
+    ids=["tables", "pictures"],
+)
+def test_every_study_marks_runs_that_lack_grades_and_says_so(runs, options, tmp_path, formats) -> None:
+    lacking = {place: [without_grades(run) for run in runs[place]] for place in range(2)}
+    made = list(studies(lacking, 2, options))
+    for study in made:
+        assert study.caption.endswith(BIASED), study.name
+        # Tables and figures that name models mark them; the ranking's stability is of all runs, and names none.
+        models = study.marked["model"].drop_nulls() if "model" in study.frame else pl.Series([MARK])
+        assert models.str.ends_with(MARK).any(), study.name
+        files = {path.suffix: path for path in write_study(study, tmp_path, formats)}
+        assert pl.read_csv(files[".csv"], infer_schema_length=None)["incomplete"].any(), study.name
+        assert "\\textdagger{} Incomplete" in files[".tex"].read_text(), study.name
         figure = study.figure()
-        with style.house_style():
-            figure.draw_without_rendering()
-            problems += [(study.name, "cut", text) for text in cut_texts(figure)]
-            problems += [
-                (study.name, "covered", axes.get_title("left"))
-                for legend, axes in itertools.product(figure.legends, figure.axes)
-                if legend.get_window_extent().padded(-2).overlaps(axes.get_window_extent())
-            ]
-        drawn += 1
-    assert problems == []
-    assert drawn >= 14
+        assert study.warning.replace(" ", "") in ["".join(text.get_text().split()) for text in figure.texts]
+        assert list(problems_of(study, figure)) == [], study.name
+        if formats == FORMATS:
+            width, height = figure.get_size_inches()
+            assert f"/MediaBox [ 0 0 {72 * width:g} ".encode() in files[".pdf"].read_bytes(), study.name
+            size = struct.unpack(">II", files[".png"].read_bytes()[16:24])
+            assert size == pytest.approx((200 * width, 200 * height), abs=1), study.name
+            assert "<!-- \N{DAGGER} Incomplete" in files[".svg"].read_text(), study.name
+    assert len(made) >= 14
+
+
+def without_grades(run):
+    """Take the grades of every third question."""
+    grades = ("refused", "wrong", "first_grade", "forced_grade")
+    gone = pl.int_range(pl.len()) % 3 == 0
+    tables = {
+        variant: rows.with_columns(pl.when(~gone).then(pl.col(name)).alias(name) for name in grades)
+        for variant, rows in run.variants.items()
+    }
+    return replace(run, variants=tables)
+
+
+def test_a_run_without_grades_is_marked_in_every_format_and_a_complete_one_is_not(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(sampling_error, "RESAMPLES", 50)
+    incomplete, whole = (made_run(name, n=60, seed=seed, variants=["low"]) for seed, name in enumerate(("a", "b")))
+    make = study_spec("results_table").make
+    study = make([without_grades(incomplete), whole], StudyOptions())
+    assert "Incomplete, as answers without a grade are left out: 20 of 60 answers of a (33.3 %)." in study.caption
+    assert study.notes == ("a: 20 of 60 answers have no grade and are in none of the numbers.",)
+    files = {path.suffix: path for path in write_study(study, tmp_path, ["csv", "tex", "svg"])}
+    rows = pl.read_csv(files[".csv"])
+    assert rows.select("model", "incomplete").unique(maintain_order=True).rows() == [("a", True), ("b", False)]
+    table = files[".tex"].read_text()
+    assert "\na \\textdagger{} & d & low" in table
+    assert "\nb & d & low" in table
+    picture = files[".svg"].read_text()  # which draws text as paths, and quotes it in comments
+    assert "<!-- a † -->" in picture
+    assert f"<!-- {study.warning[:40]}" in picture
+    assert study.warning not in make([incomplete, whole], StudyOptions()).caption
+    page = index_text([(study, list(files.values()))], [], [incomplete, whole])
+    assert "† Incomplete" in page
 
 
 def test_names_are_short_and_no_others() -> None:

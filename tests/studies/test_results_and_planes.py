@@ -14,7 +14,7 @@ from tests.studies.made import cells, made_run, rates
 from refusal_index.stats import ContingencyTable, metrics
 from refusal_index.studies import accuracy_refusal_plane, iso_refusal_index, results_table
 from refusal_index.studies.scores import COMPARED
-from refusal_index.studies.study import NotPossibleError, StudyOptions
+from refusal_index.studies.study import NotPossibleError, StudyOptions, study_spec
 
 OPTIONS = StudyOptions()
 
@@ -96,7 +96,8 @@ def test_the_penalty_is_in_the_caption_with_both_of_the_papers(runs):
 
 
 def test_what_is_undefined_is_a_reason_and_what_is_missing_is_said():
-    study = results_table.make([made_run(variants=["none"], n=50), made_run("x", unscored=3, n=50, seed=2)], OPTIONS)
+    given = [made_run(variants=["none"], n=50), made_run("x", unscored=3, n=50, seed=2)]
+    study = study_spec("results_table").make(given, OPTIONS)
     assert any("x: 12 of 200 answers have no grade" in note for note in study.notes)
     never = made_run("never", n=50, variants=["low"])
     table = never.variants["low"].with_columns(refused=pl.lit(value=False), first_grade=pl.lit("incorrect"))

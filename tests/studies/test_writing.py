@@ -17,11 +17,11 @@ from refusal_index.studies.study import (
     Study,
     StudyOptions,
     WritingError,
-    csv_text,
     escaped,
     index_text,
     latex_table,
     markdown,
+    study_csv,
     tex_text,
     write_study,
 )
@@ -57,7 +57,7 @@ def test_pictures_carry_no_dates_and_no_markup_of_others(written):
 
 
 def test_csv_cells_cannot_be_formulas(hostile):
-    rows = list(csv.DictReader(io.StringIO(csv_text(hostile))))
+    rows = list(csv.DictReader(io.StringIO(study_csv(hostile))))
     assert {row["model"] for row in rows} >= {"'=1+1"}
     assert not any(cell.startswith(("=", "+", "@")) for row in rows for cell in row.values())
     # Numbers keep their signs, and are unrounded.

@@ -21,6 +21,7 @@ from refusal_index.outcomes.outcome import LETTERS, Question
 from refusal_index.outcomes.patterns import SECONDS, PatternError, compiled, matches
 from refusal_index.outcomes.settings import Problems, Row, Source, opened, present_columns
 from refusal_index.outcomes.tabular import TRUTH, iter_rows, no_rows, read_rows
+from refusal_index.redaction import KeySearch
 
 Names = Mapping[str, Sequence[str]]
 """Usual column names by role, in lower case; they are found in any case."""
@@ -450,21 +451,26 @@ class Reading:
         self.problems: Problems = []
         """Everything that is wrong, in the order of the lines, once all rows were read."""
         self._all_have_choices = True
-        self.repeated_texts = 0
-        """Questions whose id was made of a text that occurred before."""
+        self.notes: tuple[str, ...] = ()
+        """What is worth knowing before anything is asked, once all rows were read."""
 
     def __iter__(self) -> Iterator[tuple[Row, Question]]:
         malformed: Problems = []
         sheet: Sheet | None = None
+        keys = KeySearch()
         for row in self._rows(malformed):
             if sheet is None:
                 self.columns = self._resolved(row)
                 sheet = Sheet(self.source, self.columns)
-            yield row, sheet.question(row)
+            question = sheet.question(row)
+            texts = (question.question_id, question.text, question.gold, question.context, question.topic)
+            keys.add(row, "\0".join(filter(None, (*texts, *question.aliases, *question.choices))))
+            yield row, question
         if sheet is None:
             raise malformed[0] if malformed else no_rows(self.source)
         self.problems = sorted([*malformed, *sheet.problems()], key=lambda problem: problem.line)
-        self.repeated_texts = sheet.made_ids.repeated
+        keys.finish()
+        self.notes = (*_repeated_note(sheet.made_ids.repeated), *_key_note(keys.place))
 
     def _resolved(self, first: Row) -> dict[str, str]:
         present = present_columns(self._that_tell_columns(first))
@@ -493,8 +499,7 @@ class Reading:
         """
         questions = tuple(draw(self._sound(lister)))
         grader: GraderName = "choice" if self._all_have_choices else "model"
-        notes = tuple(repeated_note(self.repeated_texts))
-        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=notes)
+        return Dataset(name, questions, sha256(questions), source, grader, "the user's own", notes=self.notes)
 
     def _sound(self, lister: str) -> Iterator[Question]:
         for _, question in self:
@@ -506,7 +511,16 @@ class Reading:
             raise DatasetError(f"{self.problems[0]}{told if more else ''}")
 
 
-def repeated_note(repeated: int) -> Iterator[str]:
+def _key_note(row: Row | None) -> Iterator[str]:
+    """Say where the first key is that a run would send and store, without the key."""
+    if row is not None:
+        yield (
+            f"warning: {row.place} holds an API key, or what looks like one, and the whole text is sent to the model "
+            "and stored in the run's folder; remove the key from the file, and revoke it if it is in use"
+        )
+
+
+def _repeated_note(repeated: int) -> Iterator[str]:
     """Say what became of questions that are asked again in the same words and have no ids of their own."""
     if repeated:
         asks = "question asks" if repeated == 1 else "questions ask"

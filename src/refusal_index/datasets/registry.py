@@ -11,7 +11,7 @@ from typing import Any
 
 from refusal_index.datasets import almanac, faitheval, own, precise_wiki, simpleqa
 from refusal_index.datasets.dataset import SIGN, Dataset, DatasetError, mix, sample
-from refusal_index.datasets.own import Reading, repeated_note
+from refusal_index.datasets.own import Reading
 from refusal_index.outcomes.errors import TableError, shortened, suggestion
 from refusal_index.outcomes.outcome import Question
 from refusal_index.outcomes.settings import Problems, Row, is_in_memory
@@ -138,7 +138,7 @@ class Survey:
             self.first = self.first or question
             too_long += self._seen(row, question, length(question), "question_id" in questions.columns)
         self.problems = [*questions.problems, *(too_long if not questions.problems else ())]
-        self._columns, self._notes = questions.columns, list(repeated_note(questions.repeated_texts))
+        self._columns, self._notes = questions.columns, questions.notes
 
     def _seen(self, row: Row, question: Question, length: int, has_ids: bool) -> Iterator[TableError]:
         self._counts[""] += 1

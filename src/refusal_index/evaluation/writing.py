@@ -43,7 +43,7 @@ from refusal_index.outcomes.summary import (
     summary_document,
     with_confidence,
 )
-from refusal_index.outcomes.tabular import defused
+from refusal_index.outcomes.tabular import csv_text
 from refusal_index.report import ReportRun, folder_runs, read_report_runs, write_report
 from refusal_index.stats import CorrectedRefusalIndexResult, RefusalIndexResult, refusal_index
 from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights
@@ -454,7 +454,7 @@ def as_json(document: Mapping[str, Any]) -> str:
 
 
 def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapping[str, Any]) -> None:
-    """Write the replies that two graders differ over as CSV that a spreadsheet can open without harm, if any."""
+    """Write the replies that two graders differ over as CSV, if any."""
     if not found:
         path.unlink(missing_ok=True)
         return
@@ -473,8 +473,7 @@ def _write_disagreements(path: Path, found: Sequence[Disagreement], grader: Mapp
         }
         for one in found
     ]
-    cells = pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.String()))
-    write_atomically(path, cells.with_columns(defused(name) for name in cells.columns).write_csv().encode())
+    write_atomically(path, csv_text(pl.DataFrame(rows, schema=dict.fromkeys(rows[0], pl.String()))).encode())
 
 
 def rebuild(

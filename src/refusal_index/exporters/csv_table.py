@@ -9,7 +9,7 @@ import polars as pl
 
 from refusal_index.exporters.results import ExportedRun
 from refusal_index.outcomes.files import write_atomically
-from refusal_index.outcomes.tabular import defused
+from refusal_index.outcomes.tabular import csv_text
 
 COLUMNS = {
     "run": pl.String(),
@@ -51,8 +51,7 @@ def metrics_table(runs: Sequence[ExportedRun]) -> pl.DataFrame:
 
 
 def export(runs: Sequence[ExportedRun], out: Path) -> list[str]:
-    """Write the table as CSV that a spreadsheet can open without harm, and return what must be said."""
+    """Write the table as CSV, and return what must be said."""
     table = metrics_table(runs)
-    text = [name for name, kind in COLUMNS.items() if kind == pl.String()]
-    write_atomically(out, table.with_columns(defused(name) for name in text).write_csv().encode())
+    write_atomically(out, csv_text(table).encode())
     return [f"{out}: {table.height:,} rows"]

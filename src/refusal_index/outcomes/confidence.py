@@ -21,7 +21,7 @@ from refusal_index.outcomes.errors import OutcomeTableError, listed, shortened
 from refusal_index.outcomes.files import read_plain, write_atomically
 from refusal_index.outcomes.schema import OPTIONAL
 from refusal_index.outcomes.settings import file_format
-from refusal_index.outcomes.tabular import defused
+from refusal_index.outcomes.tabular import csv_text
 
 CONFIDENCE_SCHEMA: Mapping[str, pl.DataType] = MappingProxyType(
     {
@@ -137,9 +137,7 @@ def write_confidence(table: pl.DataFrame, path: str | Path) -> None:
         table.write_parquet(whole)
         write_atomically(path, whole.getvalue())
         return
-    texts = [name for name, held in CONFIDENCE_SCHEMA.items() if held == pl.String()]
-    cells = table.with_columns(defused(name) for name in texts)
-    content = (cells.write_csv() if kind == "csv" else table.write_ndjson()).encode()
+    content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
 
 

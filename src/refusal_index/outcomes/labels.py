@@ -22,7 +22,7 @@ from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.rates import contingency_table, variant_groups
 from refusal_index.outcomes.sampling import first_draws
 from refusal_index.outcomes.schema import GRADES, GROUP, KEY
-from refusal_index.outcomes.tabular import TextTable, defused, read_text, undo_defused
+from refusal_index.outcomes.tabular import TextTable, csv_text, read_text, undo_safe
 from refusal_index.stats import GraderLabels, labels_for_half_width
 from refusal_index.stats.estimate import CohenKappaResult, cohen_kappa
 
@@ -151,9 +151,8 @@ def labelled_arrays(outcomes: pl.DataFrame, labels: Labels, variant: str | None)
 
 
 def write_sheet(sheet: pl.DataFrame, path: Path) -> None:
-    """Write a sheet as CSV that a spreadsheet can open without harm."""
-    safe = sheet.with_columns(defused(name) for name in SHEET if sheet.schema[name] == pl.String)
-    write_atomically(path, safe.write_csv().encode())
+    """Write a sheet as CSV."""
+    write_atomically(path, csv_text(sheet).encode())
 
 
 def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
@@ -175,7 +174,7 @@ def read_labels(path: Path, outcomes: pl.DataFrame) -> dict[Source, Labels]:
     of_all = {name: found[0] for name in GROUP if len(found := outcomes[name].unique().to_list()) == 1}
     counted: Counter[tuple[Source, bool, bool, bool | None]] = Counter()
     verdicts: dict[Source, dict[tuple[str | None, str], tuple[bool, float]]] = {}
-    for number, row in enumerate(undo_defused(raw.frame).iter_rows(named=True)):
+    for number, row in enumerate(undo_safe(raw.frame).iter_rows(named=True)):
         if not (row["human_grade"] or "").strip():
             continue
         model, dataset, variant = (row.get(name) or of_all.get(name) for name in GROUP)

@@ -1,4 +1,4 @@
-"""Tables as users provide them, and the outcome table: CSV, JSON Lines, Parquet, data frames, dictionaries.
+r"""Tables as users provide them, and the outcome table: CSV, JSON Lines, Parquet, data frames, dictionaries.
 
 The one reader of all of them. It knows where each row stands, so that every message can name the place; what the cells
 mean is up to whoever asks for them, as rows (`read_rows`) or as columns of text (`read_text`).
@@ -10,9 +10,10 @@ the last two also compressed as ``.gz``. What was written is read back exactly.
 A CSV file is safe to open in a spreadsheet. A text cell that a spreadsheet could take for a formula (it begins with
 ``=``, ``+``, ``-``, ``@``, one of their full-width forms, a tab or a line break) is written with an apostrophe before
 it. So that reading can take exactly that apostrophe away, text that itself begins with an apostrophe gets another one,
-and text of no characters is written as a single apostrophe, whereas an empty cell is null. Apostrophes are taken away
-only in files that carry the column `schema_version`: other tools' files are read as they are, with every empty cell
-null.
+and text of no characters is written as a single apostrophe, whereas an empty cell is null. It is safe to print as well:
+a control character other than a tab or a line break is written as an escape (``\x1b``), and a backslash before what
+looks like one is doubled. Both are undone only in files that carry the column `schema_version`: other tools' files are
+read as they are, with every empty cell null.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ import io
 import itertools
 import json
 import math
+import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,7 +47,6 @@ from refusal_index.outcomes.schema import (
     REQUIRED,
     SCHEMA,
     SCHEMA_VERSION,
-    TEXT,
     check_rows,
 )
 from refusal_index.outcomes.settings import Problems, Row, Source, file_format, opened, present_columns
@@ -601,7 +602,7 @@ def read_outcomes(data: object, sampling: Sampling = OWN_COLUMNS) -> pl.DataFram
     wanted = tuple(dict.fromkeys((*SCHEMA, *OPTIONAL, *map(sampling.column, COLUMNS))))
     raw = read_text(data, wanted, "row of outcomes", OutcomeTableError)
     if raw.source.kind == "csv" and "schema_version" in raw.columns:
-        raw = replace(raw, frame=undo_defused(raw.frame))
+        raw = replace(raw, frame=undo_safe(raw.frame))
     return parse(raw, sampling)
 
 
@@ -639,7 +640,7 @@ def write_outcomes(table: pl.DataFrame, path: str | Path) -> None:
         table.write_parquet(whole)
         write_atomically(path, whole.getvalue())
         return
-    content = (_csv_cells(table).write_csv() if kind == "csv" else table.write_ndjson()).encode()
+    content = (csv_text(table) if kind == "csv" else table.write_ndjson()).encode()
     # A fixed time stamp: the same table gives the same bytes.
     write_atomically(path, gzip.compress(content, mtime=0) if path.name.lower().endswith(".gz") else content)
 
@@ -654,18 +655,50 @@ def _check_columns(table: pl.DataFrame) -> None:
         )
 
 
-def _csv_cells(table: pl.DataFrame) -> pl.DataFrame:
-    return table.with_columns(defused(name) for name in TEXT)
+def csv_text(table: pl.DataFrame) -> str:
+    r"""Return a table as CSV that neither a spreadsheet nor a terminal obeys; `undo_safe` reads its cells back.
 
-
-def defused(name: str) -> pl.Expr:
-    """Return the text column with an apostrophe before cells that a spreadsheet could take for a formula."""
-    cell = pl.col(name)
+    >>> csv_text(pl.DataFrame({"reply": ["=1+1", "\x1b[2J"]})).split()
+    ['reply', "'=1+1", '\\x1b[2J']
+    """
+    cell = pl.col(pl.String).map_batches(_escaped, return_dtype=pl.String)
     risky = cell.str.contains(f"^($|{_DEFUSED})")
-    return pl.when(risky).then(pl.concat_str(pl.lit("'"), cell)).otherwise(cell).alias(name)
+    quoted = pl.when(risky).then(pl.lit("'") + cell).otherwise(cell)
+    return table.with_columns(quoted.name.keep()).write_csv()
 
 
-def undo_defused(cells: pl.DataFrame) -> pl.DataFrame:
-    """Take away the apostrophes that `defused` has put before text."""
-    cell = pl.all()
-    return cells.with_columns(pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell))
+def undo_safe(cells: pl.DataFrame) -> pl.DataFrame:
+    """Take away the apostrophes and the escapes that `csv_text` has put into text."""
+    cell = pl.col(pl.String)
+    bare = pl.when(cell.str.contains(f"^'($|{_DEFUSED})")).then(cell.str.slice(1)).otherwise(cell)
+    return cells.with_columns(bare.map_batches(_unescaped, return_dtype=pl.String))
+
+
+def _escaped(cells: pl.Series) -> pl.Series:
+    return _substituted(cells, _TO_ESCAPE, lambda found: found[1] * 2 + (_escape(ord(found[2])) if found[2] else ""))
+
+
+def _escape(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def _unescaped(cells: pl.Series) -> pl.Series:
+    def undone(found: re.Match[str]) -> str:
+        times, odd = divmod(len(found[1]), 2)
+        return "\\" * times + (chr(int(found[2][1:], 16)) if odd else found[2])
+
+    return _substituted(cells, _ESCAPED, undone)
+
+
+def _substituted(cells: pl.Series, pattern: re.Pattern[str], instead: Callable[[re.Match[str]], str]) -> pl.Series:
+    if not cells.str.contains(rf"[{_CONTROLS}\r]|\\[xu]").any():
+        return cells
+    return pl.Series(cells.name, [text and pattern.sub(instead, text) for text in cells], pl.String)
+
+
+_CONTROLS = "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""What a terminal obeys, and what turns the direction of text; breaks of lines and tabs are text."""
+_CODE = "x(?:0[0-8b-f]|1[0-9a-f]|7f|[89][0-9a-f])|u(?:061c|200[ef]|202[89a-e]|206[6-9])"
+# Backslashes before a code, or before what becomes one, are doubled, so that reading tells one from the other.
+_TO_ESCAPE = re.compile(rf"(?<!\\)(\\*+)([{_CONTROLS}]|\r(?!\n)|(?={_CODE}))")
+_ESCAPED = re.compile(rf"(?<!\\)(\\++)({_CODE})")

@@ -24,7 +24,6 @@ from refusal_index.studies.scores import (
     dataset_name,
     level_text,
     mean_of,
-    missing_notes,
     of_one_dataset,
     questions_text,
     run_index,
@@ -156,7 +155,6 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     shown = pl.DataFrame([*points, *_context_rows(chosen), *curves], schema=PLANE_SCHEMA, orient="row")
     contours = [*_score_contours(plane_top(shown), options), *_index_contours(chosen, options)]
     frame = pl.concat([shown, pl.DataFrame(contours, schema=PLANE_SCHEMA, orient="row")])
-    notes = (*notes, *missing_notes(chosen))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
 
 

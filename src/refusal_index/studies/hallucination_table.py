@@ -26,7 +26,7 @@ from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.stability.agreement import kendall_w_ceiling
 from refusal_index.studies import style
 from refusal_index.studies.sampling_error import FloatArray, RunErrors
-from refusal_index.studies.scores import dataset_name, level_text, missing_notes, run_index
+from refusal_index.studies.scores import dataset_name, level_text, run_index
 from refusal_index.studies.study import (
     NOTHING,
     NotPossibleError,
@@ -130,7 +130,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     names, level = [(row[1], row[2]) for row in rows], options.confidence_level
     errors = dict(zip(names, RunErrors(chosen, options, names).of(names, INDEX), strict=True))
     frame = with_agreement(pl.DataFrame(rows, schema=SCHEMA, orient="row"), errors, level, options.seed)
-    notes = (*notes, *missing_notes(chosen), *_agreement_notes(frame), *contrast_note(frame))
+    notes = (*notes, *_agreement_notes(frame), *contrast_note(frame))
     return Study(NAME, TITLE, _caption(frame, options), frame, draw, notes, printed, _groups(frame))
 
 

@@ -38,7 +38,6 @@ from refusal_index.studies.scores import (
     dataset_name,
     level_text,
     mean_of,
-    missing_notes,
     of_one_dataset,
     questions_text,
     run_index,
@@ -94,7 +93,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     if not rows or frame["model"].n_unique() < FEWEST:
         raise NotPossibleError(f"It needs {NEEDS}.", notes)
     frame = regressed(frame, options.confidence_level, RunErrors(chosen, options))
-    notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
+    notes = (*notes, *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
 
 

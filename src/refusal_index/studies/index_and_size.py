@@ -29,7 +29,6 @@ from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
     level_text,
-    missing_notes,
     of_one_dataset,
     questions_text,
     run_index,
@@ -92,7 +91,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
             f"It needs {NEEDS}. Known here: {listed([row[1] for row in rows]) or 'none'}, of {len(chosen)} models."
         )
     frame = side_by_side(regressed(frame, options.confidence_level, RunErrors(chosen, options)))
-    notes = (*notes, *missing_notes(chosen), *_regression_notes(frame))
+    notes = (*notes, *_regression_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, options, frame), frame, draw, notes, printed)
 
 

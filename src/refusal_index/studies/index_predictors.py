@@ -21,7 +21,6 @@ from refusal_index.studies.scores import (
     INDEX,
     dataset_name,
     mean_of,
-    missing_notes,
     of_one_dataset,
     questions_text,
     run_index,
@@ -90,7 +89,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         if points.filter(source=source).height
     ]
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    notes = (*notes, *missing_notes(chosen), *_notes(frame))
+    notes = (*notes, *_notes(frame))
     return Study(NAME, TITLE, _caption(chosen, frame), frame, draw, notes, printed)
 
 

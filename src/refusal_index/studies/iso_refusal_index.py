@@ -28,7 +28,7 @@ from refusal_index.studies.accuracy_refusal_plane import (
     printed,
 )
 from refusal_index.studies.scatter import label_points
-from refusal_index.studies.scores import dataset_name, level_text, missing_notes, of_one_dataset, questions_text
+from refusal_index.studies.scores import dataset_name, level_text, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, number
 
 NAME = "iso_refusal_index"
@@ -47,7 +47,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = pl.DataFrame(rows, schema=PLANE_SCHEMA, orient="row")
     if not frame["kind"].eq("point").any():
         raise NotPossibleError(f"It needs {NEEDS}; no answer of these has a grade.")
-    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, (*notes, *missing_notes(chosen)), printed)
+    return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:

@@ -16,7 +16,7 @@ from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.stats.intervals import normal_quantile, wilson_interval
 from refusal_index.studies import style
-from refusal_index.studies.scores import ALL, dataset_name, level_text, missing_notes, of_one_dataset, questions_text
+from refusal_index.studies.scores import ALL, dataset_name, level_text, of_one_dataset, questions_text
 from refusal_index.studies.study import NotPossibleError, Study, StudyOptions, widened, with_interval
 
 NAME = "prompt_agreement"
@@ -49,7 +49,6 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = with_ceiling(pl.DataFrame(rows, schema={name: SCHEMA[name] for name in columns}, orient="row"))
     if not frame.filter(pl.col("prompt") != pl.col("other_prompt"))["both_answered"].sum():
         raise NotPossibleError(f"It needs {NEEDS}; no two prompts of these answered a question in common.")
-    notes = (*notes, *missing_notes(chosen))
     return Study(NAME, TITLE, _caption(chosen, options), frame, draw, notes, printed)
 
 

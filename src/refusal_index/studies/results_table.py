@@ -17,7 +17,6 @@ from refusal_index.studies.scores import (
     COMPARED,
     INDEX,
     level_text,
-    missing_notes,
     questions_text,
     run_index,
     variant_scores,
@@ -61,7 +60,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}.")
     rows = [row for run in runs for row in (*_variant_rows(run, options), *_joint_rows(run, options))]
     frame = pl.DataFrame([*rows, *_paper_rows(runs)], schema=SCHEMA, orient="row")
-    return Study(NAME, TITLE, _caption(runs, options, frame), frame, draw, missing_notes(runs), printed)
+    return Study(NAME, TITLE, _caption(runs, options, frame), frame, draw, printed=printed)
 
 
 def draw(figure: Figure, frame: pl.DataFrame) -> None:

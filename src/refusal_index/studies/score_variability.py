@@ -38,7 +38,6 @@ from refusal_index.studies.scores import (
     VariantScores,
     dataset_name,
     level_text,
-    missing_notes,
     of_one_dataset,
     questions_text,
     variant_scores,
@@ -163,7 +162,6 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
     frame = with_averages(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
     notes = (
         *notes,
-        *missing_notes(several),
         *_undefined_notes(frame),
         *ratio_notes(ratios := _ratios(several, frame, options)),
     )

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from refusal_index.outcomes.confidence import is_trained
 from refusal_index.outcomes.confidence_summary import scores_by_method
 from refusal_index.outcomes.draws import joint_index, p_answering, usable_questions
-from refusal_index.outcomes.rates import completeness, contingency_table, variant_metrics
+from refusal_index.outcomes.rates import contingency_table, variant_metrics
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import draw_matrix, first_draws
 from refusal_index.stats import ContingencyTable, Estimate, refusal_index
@@ -100,19 +100,6 @@ def of_one_dataset(runs: Sequence[ComparedRun]) -> tuple[tuple[ComparedRun, ...]
     models = Counter(run.model for run in kept)
     named = (replace(run, label=run.model) if run.model and models[run.model] == 1 else run for run in kept)
     return tuple(named), (note,) if left_out else ()
-
-
-def missing_notes(runs: Sequence[ComparedRun]) -> tuple[str, ...]:
-    """Say of each run how many of its answers have no grade, where any."""
-    notes = []
-    for run in runs:
-        counts = [completeness(first_draws(outcomes)) for outcomes in run.variants.values()]
-        asked, unscored = sum(one.asked for one in counts), sum(one.unscored for one in counts)
-        if unscored:
-            notes.append(
-                f"{run.label}: {unscored:,} of {asked:,} answers have no grade and are in none of the numbers."
-            )
-    return tuple(notes)
 
 
 def dataset_name(dataset: str | None) -> str:

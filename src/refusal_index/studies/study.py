@@ -27,8 +27,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -42,9 +42,12 @@ from matplotlib.figure import Figure
 from refusal_index.errors import RefusalIndexError
 from refusal_index.outcomes.files import write_atomically
 from refusal_index.outcomes.presentation import escape
+from refusal_index.outcomes.presentation.comparison import BIASED
+from refusal_index.outcomes.rates import Completeness, completeness
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.outcomes.tabular import defused
-from refusal_index.studies.style import house_style, new_figure
+from refusal_index.outcomes.sampling import first_draws, further_draws
+from refusal_index.outcomes.tabular import csv_text
+from refusal_index.studies.style import house_style, new_figure, write_above
 
 
 class NotPossibleError(RefusalIndexError, ValueError):
@@ -92,6 +95,18 @@ class Study:
     # makes of the frame the table for print: few rows, formatted cells; None to print the frame as it is
     printed: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     groups: Mapping[str, str] = field(default_factory=dict)  # by column of the printed table the heading above it
+    # incomplete, warning: by name of a model in the frame whether its run is incomplete, and the sentence that says so
+    # above the figure and in the caption; `with_missing` sets them
+    incomplete: Mapping[str, bool] = field(default_factory=dict)
+    warning: str = ""
+
+    @property
+    def marked(self) -> pl.DataFrame:
+        """The frame that is drawn and printed: a dagger follows the name of each incomplete run."""
+        if not self.warning:
+            return self.frame
+        marks = {name: f"{name} {MARK}" for name, incomplete in self.incomplete.items() if incomplete}
+        return self.frame.with_columns(pl.col(MODEL_COLUMNS & set(self.frame.columns)).replace(marks))
 
     def figure(self) -> Figure:
         """Draw the figure in the style of the package, without touching Matplotlib's global state.
@@ -102,8 +117,48 @@ class Study:
             raise ValueError(f"{self.name} is a table without a figure; use its frame")
         with house_style():
             figure = new_figure()
-            self.draw(figure, self.frame)
+            self.draw(figure, self.marked)
+            if self.warning:
+                write_above(figure, self.warning)
         return figure
+
+
+MARK = "\N{DAGGER}"
+MODEL_COLUMNS = frozenset({"model", "other_model", "panel"})
+"""The columns of a frame that may name runs."""
+
+
+def with_missing(study: Study, runs: Sequence[ComparedRun]) -> Study:
+    """Say in a study which of the runs it shows lack grades, and mark those that lack too many."""
+    frame, notes, told = study.frame, list(study.notes), []
+    columns = MODEL_COLUMNS & set(frame.columns)
+    incomplete = dict.fromkeys(paper_rows()["model"], False)
+    for run in runs:
+        here = frame.filter(pl.col("dataset") == run.dataset) if run.dataset and "dataset" in frame.columns else frame
+        names = {run.label, run.model or run.label, run.model_id or run.label}
+        shown = names.intersection(*(pl.concat([here[column] for column in columns]),) if columns else ())
+        counts = {
+            str(variant): [completeness(part) for part in (first_draws(rows), further_draws(rows)) if part.height]
+            for variant, rows in run.variants.items()
+        }
+        short = [variant for variant, parts in counts.items() if not all(part.is_enough for part in parts)]
+        incomplete |= {name: bool(short) or incomplete.get(name, False) for name in shown}
+        if shown and short:
+            asked, unscored = _asked_and_unscored(part for variant in short for part in counts[variant])
+            under = f" under {listed(short)}" if len(short) < len(counts) else ""
+            told.append(f"{unscored:,} of {asked:,} answers of {run.label}{under} ({100 * unscored / asked:.1f} %)")
+        asked, unscored = _asked_and_unscored(part for parts in counts.values() for part in parts)
+        if shown and unscored:
+            said = "answers have no grade and are in none of the numbers"
+            notes.append(f"{run.label}: {unscored:,} of {asked:,} {said}.")
+    warning = f"{MARK} Incomplete, as answers without a grade are left out: {listed(told)}.{BIASED}" if told else ""
+    caption = f"{study.caption} {warning}".rstrip()
+    return replace(study, caption=caption, notes=tuple(notes), incomplete=incomplete, warning=warning)
+
+
+def _asked_and_unscored(parts: Iterable[Completeness]) -> tuple[int, int]:
+    counted = list(parts)
+    return sum(part.asked for part in counted), sum(part.unscored for part in counted)
 
 
 STUDY_NAMES = (
@@ -158,7 +213,11 @@ def study_spec(name: str) -> StudySpec:
     if name not in STUDY_NAMES:
         raise KeyError(name)
     module = import_module(f"refusal_index.studies.{name}")
-    return StudySpec(module.NAME, module.TITLE, module.NEEDS, module.make)
+
+    def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
+        return with_missing(module.make(runs, options), runs)
+
+    return StudySpec(module.NAME, module.TITLE, module.NEEDS, make)
 
 
 def study_specs() -> tuple[StudySpec, ...]:
@@ -342,6 +401,7 @@ _ESCAPES = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
+    "\N{DAGGER}": r"\textdagger{}",
     '"': r"\textquotedbl{}",
 }
 _LIGATURES = re.compile(r"([-'`,?!])(?=[-'`,])")
@@ -447,15 +507,20 @@ def write_study(study: Study, folder: Path, formats: Sequence[str] = FORMATS) ->
     return tuple(paths.values())
 
 
-def csv_text(study: Study) -> str:
-    """Return the frame as CSV, harmless in a spreadsheet: text that begins like a formula gets an apostrophe."""
-    texts = [name for name, kind in study.frame.schema.items() if kind == pl.String]
-    return study.frame.with_columns(defused(name) for name in texts).write_csv()
+def study_csv(study: Study) -> str:
+    """Return the frame as harmless CSV, with a column that says whether a run behind a row is incomplete."""
+    frame = study.frame
+    incomplete = pl.lit(value=bool(study.warning))
+    if "model" in frame.columns:  # a row of no run's name is made of all of them
+        incomplete = pl.col("model").replace_strict(study.incomplete, default=incomplete, return_dtype=pl.Boolean)
+    if "other_model" in frame.columns:
+        incomplete |= pl.col("other_model").replace_strict(study.incomplete, default=False, return_dtype=pl.Boolean)
+    return csv_text(frame.with_columns(incomplete=incomplete))
 
 
 def tex_text(study: Study) -> str:
     """Return the table as LaTeX."""
-    table = study.frame if study.printed is None else study.printed(study.frame)
+    table = study.marked if study.printed is None else study.printed(study.marked)
     return latex_table(table, f"{study.title}. {study.caption}", study.name, study.groups)
 
 
@@ -529,6 +594,6 @@ _METADATA: Mapping[str, Mapping[str, Any]] = {
     "png": {"Software": None},
 }
 _TABLES: Mapping[str, Callable[[Study], bytes]] = {
-    "csv": lambda study: csv_text(study).encode(),
+    "csv": lambda study: study_csv(study).encode(),
     "tex": lambda study: tex_text(study).encode(),
 }

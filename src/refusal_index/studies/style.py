@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+import textwrap
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -290,6 +291,22 @@ def outside_legend(figure: Figure, handles: Sequence[Line2D]) -> None:
     rows = math.ceil(len(handles) / fitting)
     figure.set_size_inches(width, height + 0.05 + rows * box.height / figure.dpi / len(handles))
     figure.legend(handles=handles, loc="outside lower center", ncols=math.ceil(len(handles) / rows), **_LEGEND)
+
+
+def write_above(figure: Figure, text: str) -> None:
+    """Write a sentence above a finished figure, which grows by its height."""
+    width, height = figure.get_size_inches()
+    shown = safe_text(text, len(text)).replace("\\$", "$")
+    fitting = int(width * 72 / (0.6 * _LEGEND["fontsize"]))  # a character is about half an em wide
+    lines = textwrap.wrap(shown, fitting, break_on_hyphens=False)
+    added = (len(lines) * 1.3 + 0.7) * _LEGEND["fontsize"] / 72
+    for legend in figure.legends:  # one above the panels moves down
+        above = legend.get_window_extent().y0 > figure.bbox.height / 2
+        legend.borderaxespad += above * added * 72 / legend.prop.get_size_in_points()
+    figure.set_size_inches(width, height + added)
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, float(height / (height + added))))
+    place: dict[str, Any] = {"va": "top", "linespacing": 1.2, "parse_math": False, "in_layout": False}
+    figure.text(0.01, 1 - 0.04 / (height + added), "\n".join(lines), fontsize=_LEGEND["fontsize"], **place)
 
 
 _LEGEND: dict[str, Any] = {"fontsize": 6.5, "handletextpad": 0.2, "columnspacing": 1.2}

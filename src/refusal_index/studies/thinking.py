@@ -23,7 +23,6 @@ from refusal_index.studies.scores import (
     dataset_name,
     level_text,
     mean_of,
-    missing_notes,
     run_index,
     variant_scores,
 )
@@ -54,8 +53,7 @@ def make(runs: Sequence[ComparedRun], options: StudyOptions) -> Study:
         raise NotPossibleError(f"It needs {NEEDS}; these hold no such pair.")
     rows = [row for pair in pairs for row in _rows(*pair, options)]
     frame = pl.DataFrame(rows, schema=SCHEMA)
-    taken = list({run.label: run for pair in pairs for run in pair}.values())
-    return Study(NAME, TITLE, _caption(len(pairs), options), frame, draw, missing_notes(taken), printed)
+    return Study(NAME, TITLE, _caption(len(pairs), options), frame, draw, printed=printed)
 
 
 def thinking_of(run: ComparedRun) -> tuple[int, int, str]:

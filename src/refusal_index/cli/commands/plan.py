@@ -80,6 +80,7 @@ def plan(
         scenarios_of,
         slopes_shown,
     )
+    from refusal_index.outcomes.presentation.comparison import missing_lines
     from refusal_index.outcomes.presentation.planning import apart_blocks, corrected_blocks, scenario_blocks
     from refusal_index.outcomes.settings import is_deterministic
 
@@ -99,6 +100,7 @@ def plan(
     if not corrected and slopes != (None, None):
         raise OptionError("--refusal-slope, --error-slope: expected --corrected beside them, got none")
     runs = _pilots(pilot, options) if pilot else ()
+    console.show(missing_lines(runs))
     if len(runs) == 2:
         console.show(apart_blocks([run.label for run in runs], plan_apart(runs, variant, options), options))
         return

@@ -27,7 +27,7 @@ from refusal_index.outcomes.errors import listed, shortened, suggestion
 from refusal_index.outcomes.files import sound_text
 from refusal_index.outcomes.outcome import Grade
 from refusal_index.outcomes.settings import Row, Source, file_format, present_columns, read_content
-from refusal_index.outcomes.tabular import NOTHING, read_rows, undo_defused
+from refusal_index.outcomes.tabular import NOTHING, read_rows, undo_safe
 
 ROUNDING = 1e-6
 """How far outside its range a number may lie: a cosine of single precision can be 1.0000001."""
@@ -267,9 +267,9 @@ def _document(source: Source, document: Any) -> list[Any]:
 
 
 def _undone(rows: Sequence[Row]) -> list[Row]:
-    """Take away the apostrophes with which a table of our own is safe to open in a spreadsheet."""
+    """Undo what makes a table of our own safe to open in a spreadsheet or to print."""
     texts = [name for name, kind in CONFIDENCE_SCHEMA.items() if kind == pl.String()]
-    frame = undo_defused(pl.DataFrame({name: [row.cells[name] for row in rows] for name in texts}))
+    frame = undo_safe(pl.DataFrame({name: [row.cells[name] for row in rows] for name in texts}))
     pairs = zip(rows, frame.iter_rows(named=True), strict=True)
     return [replace(row, cells={**row.cells, **cells}) for row, cells in pairs]
 
