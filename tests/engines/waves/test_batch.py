@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +24,7 @@ from refusal_index.engines.waves import batch_lane, engine
 from refusal_index.engines.waves.batch_lane import Lane
 from refusal_index.engines.waves.batch_openai import OpenAIBatches
 from refusal_index.engines.waves.batch_provider import State
+from refusal_index.engines.waves.formats import Result
 from refusal_index.engines.waves.journal import Journal
 from refusal_index.evaluation.carrying import carry_out
 from refusal_index.evaluation.plan import prepare
@@ -479,6 +480,34 @@ def test_of_results_that_lack_some_all_that_came_is_kept_and_failures_do_not_sta
     with pytest.raises(RequestFailedError, match="expected at least 2 results, got 1: they end early"):
         asyncio.run(lane.collect(entry, state, CircuitBreaker(), results))
     assert list(results) == ["ri-1"]
+
+
+@pytest.mark.parametrize(
+    ("matched", "status", "answered", "ends"),
+    [
+        (0, "completed", 0, True),
+        (1, "completed", 20, True),
+        (2, "completed", 20, False),
+        (0, "expired", 20, True),
+        (0, "expired", 0, False),
+    ],
+)
+def test_a_batch_less_than_a_tenth_of_which_is_of_use_ends_the_run(matched, status, answered, ends):
+    lane, ids = Lane(MODEL, Listing(), Journal(), 0), [f"ri-{number}" for number in range(20)]
+    entry = lane._journal.begin("almanac", "http://127.0.0.1:9/v1", MODEL, ids)
+    results = {one: Result(one, is_empty=place >= matched) for place, one in enumerate(ids)}
+    state = State("batch_1", status, ended=True, total=20, done=answered, answered=answered)
+    with pytest.raises(RequestFailedError, match=f"{matched} of 20 can be") if ends else nullcontext():
+        lane.check_matched(entry, state, results)
+
+
+def test_batches_of_few_requests_end_the_run_together_and_the_same_few_never_do():
+    lane, state = Lane(MODEL, Listing(), Journal(), 0), State("batch_1", "completed", ended=True)
+    few, others = (lane._journal.begin("almanac", "p", MODEL, [f"{name}-{n}" for n in range(6)]) for name in "ab")
+    for _ in range(6):
+        lane.check_matched(few, state, {})
+    with pytest.raises(RequestFailedError, match="0 of 6 can be"):
+        lane.check_matched(others, state, {})
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusal_index.engines.failures import UnreadableReplyError, told
 from refusal_index.engines.settings import SettingError
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves import journal as module
-from refusal_index.engines.waves.journal import Journal, JournalError
+from refusal_index.engines.waves.journal import Journal, JournalError, usable
 from refusal_index.engines.waves.wave import JOURNAL, custom_id, in_flight, journal_of, refuse_in_flight, told_in_flight
 from refusal_index.outcomes.errors import NotWrittenError
 from refusal_index.outcomes.folder import RunFolder
@@ -136,6 +137,17 @@ def test_a_provider_that_gives_such_a_name_is_told_of_and_it_is_not_written(path
     with pytest.raises(JournalError, match="expected a batch that can be one"):
         journal.submitted(sent, "b/../../c")
     assert len(Journal(path).entries) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["b/../../c", "batch_sk-planted-0123456789abcdef", "sk-live-0123456789abcdef", None, 7]
+)
+def test_a_providers_name_that_is_none_or_holds_a_key_is_refused_and_the_key_not_shown(name, monkeypatch):
+    monkeypatch.setenv("FAKE_API_KEY", "sk-planted-0123456789abcdef")
+    assert usable("batch_0123456789abcdef") == "batch_0123456789abcdef"
+    with pytest.raises(UnreadableReplyError, match="expected a plain name") as caught:
+        usable(name)
+    assert "0123456789abcdef" not in told(caught.value)
 
 
 def test_a_link_in_its_place_is_not_followed(path, tmp_path):
