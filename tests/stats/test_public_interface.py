@@ -21,10 +21,10 @@ STATS_NAMES = """
     MetricDifference
     MidRankSpearman MisgradingRange MisgradingResult MissingBounds CorrectedDifference CorrectedRefusalIndexResult
     OperatingPoint OutcomeCounts PairwiseDifference PlanningScenario PowerPlan PredictionPowered
-    RandomDistribution RankedRun Ranking RankingStability RefusalComparison RefusalIndexResult RejectionRatioResult
+    RandomDistribution RankedRun Ranking RankingStability RefusalComparison RefusalIndexResult
     ReliabilityBin RepeatPlan RiskThreshold SamplePlan SampledTable SamplingDesign ScoreDifference ScoredByRule
-    ScoringRange SelectiveReport SmoothCalibrationError Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
-    VariabilityResult PenaltyPoint PenaltyResponse response_to_penalty
+    ScoringRange SelectiveReport Status TRUTHFULNESS_WEIGHTS TargetValue UtilityThreshold
+    Result PenaltyPoint PenaltyResponse response_to_penalty
     WinnerEntropyResult WithinTopicResult abstention_metrics accuracy_refusal_area
     accuracy_refusal_curve asymptotic_deviation attenuated_refusal_index aurc auroc best_operating_point
     best_refusal_rate brier_score checked_matrices clustered_covariance coefficient_of_variation compact_letters

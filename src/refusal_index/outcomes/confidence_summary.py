@@ -36,8 +36,7 @@ from refusal_index.stats import (
 )
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.comparison.pair import difference_error
-from refusal_index.stats.estimate import Estimated, reasons_of
-from refusal_index.stats.intervals import normal_interval
+from refusal_index.stats.estimate import Result, ResultWithInterval, reasons_of
 
 TOPIC = "topic"
 """The method that goes by the topic alone: the baseline of whatever is trained."""
@@ -198,7 +197,7 @@ def graded(scores: pl.DataFrame) -> tuple[NDArray[np.float64], NDArray[np.bool_]
     return known["confidence"].to_numpy(), ~known["wrong"].to_numpy()
 
 
-def difference_of(found: Sequence[Estimated], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
+def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float64]], level: float) -> Estimate:
     """Return the first of two estimates less the second, with its interval.
 
     Parameters
@@ -218,7 +217,8 @@ def difference_of(found: Sequence[Estimated], influences: Sequence[NDArray[np.fl
     error = difference_error(influences[0], influences[1])
     if error == 0:
         return Estimate(estimate, status="boundary", reason="constant_difference")
-    return Estimate(estimate, *normal_interval(estimate, error, level).or_none())
+    difference = ResultWithInterval(estimate, standard_error=error)
+    return Estimate.of(difference, difference.confidence_interval(level))
 
 
 def _over_topic(scores: pl.DataFrame, topic: pl.DataFrame | None, level: float) -> Estimate | None:

@@ -11,7 +11,6 @@ from refusal_index.stats.baseline import (
 from refusal_index.stats.calibration.against_refusals import (
     AurcResult,
     RefusalComparison,
-    RejectionRatioResult,
     ScoreDifference,
     aurc,
     compare_with_refusals,
@@ -24,7 +23,6 @@ from refusal_index.stats.calibration.reliability import (
     BrierResult,
     CalibrationErrorResult,
     ReliabilityBin,
-    SmoothCalibrationError,
     brier_score,
     expected_calibration_error,
     reliability_table,
@@ -114,7 +112,7 @@ from refusal_index.stats.draws.noise import (
     rank_corrected,
 )
 from refusal_index.stats.draws.patterns import DrawPatterns
-from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.influence import influence_function
 from refusal_index.stats.intervals import IntervalMethod, RefusalIndexResult, refusal_index, refusal_index_many
@@ -164,7 +162,6 @@ from refusal_index.stats.sensitivity.topics import WithinTopicResult, within_top
 from refusal_index.stats.sequential.designs import AtLook, GroupSequential
 from refusal_index.stats.stability.agreement import (
     KendallWResult,
-    VariabilityResult,
     WinnerEntropyResult,
     coefficient_of_variation,
     kendall_w,
@@ -238,9 +235,9 @@ __all__ = [
     "RankingStability",
     "RefusalComparison",
     "RefusalIndexResult",
-    "RejectionRatioResult",
     "ReliabilityBin",
     "RepeatPlan",
+    "Result",
     "RiskThreshold",
     "SamplePlan",
     "SampledTable",
@@ -249,11 +246,9 @@ __all__ = [
     "ScoredByRule",
     "ScoringRange",
     "SelectiveReport",
-    "SmoothCalibrationError",
     "Status",
     "TargetValue",
     "UtilityThreshold",
-    "VariabilityResult",
     "WinnerEntropyResult",
     "WithinTopicResult",
     "abstention_metrics",

@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import stdtr, stdtrit
 
 from refusal_index.stats._ops import SCALAR, FloatArray
+from refusal_index.stats.arguments import share
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
 from refusal_index.stats.matrices import BoolArray, cell_codes, row_tables
 
@@ -195,7 +196,7 @@ def effective_number(weights: FloatArray) -> float:
 
 def student_quantile(confidence_level: float, degrees_of_freedom: float | None) -> float:
     """Half-width of a two-sided interval in standard errors: Student's, or a normal one where None is given."""
-    tail = (1 - confidence_level) / 2
+    tail = (1 - share("confidence_level", confidence_level)) / 2
     return float(-SCALAR.ndtri(tail) if degrees_of_freedom is None else -stdtrit(degrees_of_freedom, tail))
 
 

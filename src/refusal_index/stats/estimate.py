@@ -1,9 +1,7 @@
-"""A number with its interval, and why it has none: the one shape in which estimates are summarised, shown and stored.
+"""What a statistic returns: an estimate with its status and interval; and Cohen's kappa of two graders.
 
-Results of statistics carry an estimate that is None where it is undefined, and give intervals that are NaN there, as
-arrays of intervals need it. `Estimate` says both with None and a reason; nothing else translates.
-
-How far two graders agree on the same answers, beyond what chance would bring: Cohen's kappa.
+A `Result` has an estimate that is None where it is undefined, and its interval is then NaN, as arrays of intervals need
+it. An `Estimate` is the snapshot that is summarised, shown and stored: a number and one interval, None where undefined.
 
 References
 ----------
@@ -12,13 +10,14 @@ References
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from refusal_index.stats.arguments import unmasked
+from refusal_index.stats.design import student_quantile
 
 Status = Literal["ok", "boundary", "not_identified", "undefined"]
 
@@ -44,21 +43,42 @@ class ConfidenceInterval(NamedTuple):
 NO_INTERVAL = ConfidenceInterval(math.nan, math.nan)
 
 
-class Estimated(Protocol):
-    """A result that has an estimate, with a reason where it has none."""
+@dataclass(frozen=True, slots=True)
+class Result:
+    """An estimate, or why there is none; other results of this package extend it.
 
-    @property
-    def estimate(self) -> float | None: ...  # noqa: D102
+    Attributes
+    ----------
+    estimate : float or None
+        None where undefined.
+    status : {"ok", "boundary", "not_identified", "undefined"}
+    reason : str or None
+        Why the status is not ``"ok"``.
+    """
 
-    @property
-    def status(self) -> Status: ...  # noqa: D102
-
-    @property
-    def reason(self) -> str | None: ...  # noqa: D102
+    estimate: float | None
+    status: Status = "ok"
+    reason: str | None = None
 
 
-def reasons_of(first: Estimated, second: Estimated) -> str | None:
-    """Return the reasons of two results that are compared, each with whose it is; None where neither has one."""
+@dataclass(frozen=True, slots=True)
+class ResultWithInterval(Result):
+    """An estimate with a standard error, None where it has none; the interval is the normal or Student's one."""
+
+    standard_error: float | None = None
+    _degrees_of_freedom: float | None = field(default=None, repr=False)
+
+    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
+        """Return the normal or Student's interval; both ends NaN where undefined or without a standard error."""
+        quantile = student_quantile(confidence_level, self._degrees_of_freedom)
+        if self.estimate is None or self.standard_error is None:
+            return NO_INTERVAL
+        reach = quantile * self.standard_error
+        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+
+
+def reasons_of(first: Result, second: Result) -> str | None:
+    """Return the reasons of two results that are compared, each after "first:" or "second:"; None without any."""
     pair = (("first", first), ("second", second))
     return ";".join(f"{name}:{one.reason}" for name, one in pair if one.reason) or None
 
@@ -91,7 +111,7 @@ class Estimate:
     method: Literal["wilson", "score", "profile"] | None = None
 
     @classmethod
-    def of(cls, result: Estimated, interval: ConfidenceInterval) -> "Estimate":
+    def of(cls, result: Result, interval: ConfidenceInterval) -> "Estimate":
         """Take a result of this package and an interval of it.
 
         Examples
@@ -107,6 +127,17 @@ class Estimate:
     def to_document(self) -> dict[str, Any]:
         """Give the number, its interval and its status by name."""
         return {key: getattr(self, key) for key in ("estimate", "low", "high", "status", "reason")}
+
+
+def square_and_add(first: Estimate, second: Estimate, correlation: float = 0.0) -> ConfidenceInterval:
+    """Combine the intervals of two estimates into one of their difference; NaN where an end is missing."""
+    ends = ((one.estimate, one.low, one.high) for one in (first, second))
+    (a, low_a, high_a), (b, low_b, high_b) = ((math.nan if end is None else end for end in each) for each in ends)
+
+    def hypotenuse(x: float, y: float) -> float:
+        return math.sqrt(max(x * x + y * y - 2 * correlation * x * y, 0.0))
+
+    return ConfidenceInterval(a - b - hypotenuse(a - low_a, high_b - b), a - b + hypotenuse(high_a - a, b - low_b))
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ from refusal_index.stats._ops import SCALAR, FloatArray
 from refusal_index.stats.arguments import share, whole_number
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_counts, empty_margin
 from refusal_index.stats.design import ONE_CLUSTER, AnyTable, SampledTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, ResultWithInterval
 from refusal_index.stats.estimator import log_kernel, orthant, tetrachoric, tetrachoric_of_counts
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope, standard_error
 
@@ -319,17 +319,6 @@ def normal_quantile(confidence_level: float) -> float:
     return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
 
 
-def normal_interval(
-    estimate: float | None, standard_error: float | None, confidence_level: float
-) -> ConfidenceInterval:
-    """Return the normal interval of an estimate; both ends NaN where it is undefined or has no standard error."""
-    quantile = normal_quantile(confidence_level)
-    if estimate is None or standard_error is None:
-        return NO_INTERVAL
-    reach = quantile * standard_error
-    return ConfidenceInterval(estimate - reach, estimate + reach)
-
-
 def _check_sampled(method: str) -> None:
     if method not in {"profile", "delta"}:
         raise ValueError(f"method must be 'profile' or 'delta' with clusters or weights, got {method!r}")
@@ -472,8 +461,8 @@ def _score_statistic(counts: Triple, scores: Triple) -> float:
     return math.copysign(math.sqrt(max(multiplier * total, 0.0)), total)
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalIndexResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalIndexResult(ResultWithInterval):
     """The Refusal Index of one table, with what it came from and whether it means anything.
 
     Attributes
@@ -495,11 +484,7 @@ class RefusalIndexResult:
     table : ContingencyTable or SampledTable
     """
 
-    estimate: float | None
-    rho: float | None
-    standard_error: float | None
-    status: Status
-    reason: str | None
+    rho: float | None = None
     table: AnyTable
 
     def confidence_interval(
@@ -642,16 +627,16 @@ def _counted(
 def _estimate(table: AnyTable) -> RefusalIndexResult:
     undefined = _why_undefined(table)
     if undefined:
-        return RefusalIndexResult(None, None, None, "undefined", undefined, table)
+        return RefusalIndexResult(None, "undefined", undefined, table=table)
     empty = [name for name, count in zip(CELL_NAMES, table.counts, strict=True) if count == 0]
     if empty:
         end = 1.0 if table.refused_right == 0 or table.answered_wrong == 0 else -1.0
-        return RefusalIndexResult(end, end, None, "boundary", "zero_cell:" + "+".join(empty), table)
+        return RefusalIndexResult(end, "boundary", "zero_cell:" + "+".join(empty), rho=end, table=table)
     rho = tetrachoric_of_counts(*table.counts)
     error = standard_error(table, rho) * spearman_slope(rho)
     if math.isnan(error):
-        return RefusalIndexResult(spearman(rho), rho, None, "boundary", ONE_CLUSTER, table)
-    return RefusalIndexResult(spearman(rho), rho, error, "ok", None, table)
+        return RefusalIndexResult(spearman(rho), "boundary", ONE_CLUSTER, rho=rho, table=table)
+    return RefusalIndexResult(spearman(rho), standard_error=error, rho=rho, table=table)
 
 
 def _why_undefined(table: AnyTable) -> str | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.agreement import AgreementCeiling, kendall_w_ceiling
+from refusal_index.stats.stability.agreement import kendall_w_ceiling
 from refusal_index.studies.sampling_error import RunErrors
 from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, listed, number
@@ -38,7 +38,7 @@ REMOVED_LABELS: Mapping[str, str] = {
 }
 FIT_OVER = ("all", "model")
 CEILING_COLUMNS = ("kendall_w_ceiling", "kendall_w_ceiling_low", "kendall_w_ceiling_high", "ceiling_reason")
-AT_BOUNDARY = AgreementCeiling(None, None, None, "undefined", "index_at_boundary")
+AT_BOUNDARY = stats.Estimate(None, status="undefined", reason="index_at_boundary")
 N_RESAMPLES = 500
 
 FloatMatrix = NDArray[np.float64]

@@ -26,7 +26,7 @@ Prediction rejection ratio: how much of what a perfect order of rejections would
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -37,15 +37,14 @@ from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.comparison.pair import difference_error
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_outcomes, empty_margin
 from refusal_index.stats.design import Counts
-from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimate import Result, ResultWithInterval
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import proportion_influence, spearman, spearman_slope
-from refusal_index.stats.intervals import normal_interval
 from refusal_index.stats.matrices import BoolArray
 
 
-@dataclass(frozen=True, slots=True)
-class AurcResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AurcResult(Result):
     """Area under the risk-coverage curve.
 
     Attributes
@@ -63,10 +62,7 @@ class AurcResult:
         All questions, and those whose outcome is false.
     """
 
-    estimate: float | None
-    excess: float | None
-    status: Status
-    reason: str | None
+    excess: float | None = None
     n: int
     n_false: int
 
@@ -179,15 +175,17 @@ def aurc(score: ArrayLike, outcome: ArrayLike) -> AurcResult:
     scores, truths = checked_scores(score, outcome)
     n, n_false = scores.size, int(np.count_nonzero(~truths))
     if not n:
-        return AurcResult(None, None, "undefined", "no_questions", 0, 0)
+        return AurcResult(None, "undefined", "no_questions", n=0, n_false=0)
     if n_false in (0, n):
-        return AurcResult(n_false / n, None, "boundary", "all_false" if n_false else "all_true", n, n_false)
-    estimate = _area(scores, truths)
-    return AurcResult(estimate, max(estimate - _area(truths.astype(float), truths), 0.0), "ok", None, n, n_false)
+        return AurcResult(n_false / n, "boundary", "all_false" if n_false else "all_true", n=n, n_false=n_false)
+    estimate, least = _area_and_least(scores, truths)
+    return AurcResult(estimate, excess=max(estimate - least, 0.0), n=n, n_false=n_false)
 
 
-def _area(scores: FloatArray, truths: NDArray[np.bool_]) -> float:
-    return float(np.mean(expected_counts(scores, ~truths) / np.arange(1, scores.size + 1)))
+def _area_and_least(scores: FloatArray, truths: BoolArray) -> tuple[float, float]:
+    """Return the area under the risk-coverage curve, and that of a perfect order."""
+    area, least = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
+    return area, least
 
 
 def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray:
@@ -198,33 +196,12 @@ def expected_counts(scores: FloatArray, marked: NDArray[np.bool_]) -> FloatArray
     return np.asarray(np.interp(np.arange(1, scores.size + 1), ends, marked_by))
 
 
-@dataclass(frozen=True, slots=True)
-class RejectionRatioResult:
-    """Prediction rejection ratio (PRR) of a score.
+def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Result:
+    """Prediction rejection ratio (PRR): how far a score's order lies between random rejection and a perfect order.
 
-    Attributes
-    ----------
-    estimate : float or None
-        At most 1, that of a perfect order; 0 on average for a random one, and below 0 for one that is worse.
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined the first that applies of ``"no_questions"``, ``"all_false"`` and ``"all_true"``.
-    n, n_false : int
-        All questions, and those whose outcome is false.
-    """
-
-    estimate: float | None
-    status: Status
-    reason: str | None
-    n: int
-    n_false: int
-
-
-def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> RejectionRatioResult:
-    """Area between the rejection curves of a score and of random rejection, over that of the perfect order and random.
-
-    The rejection curve shows the share of right answers among the questions kept while those with the lowest scores
-    are rejected one after the other.
+    It is the area between the rejection curves of the score and of random rejection, over that between the curves of
+    the perfect order and of random rejection. The rejection curve shows the share of right answers among the questions
+    kept while those with the lowest scores are rejected one after the other.
 
     Parameters
     ----------
@@ -236,8 +213,9 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Rejectio
 
     Returns
     -------
-    RejectionRatioResult
-        Undefined where all outcomes are alike.
+    Result
+        At most 1, that of a perfect order; 0 on average for a random one, and below 0 for one that is worse. Undefined
+        where there are no questions (``"no_questions"``) or all outcomes are alike (``"all_false"``, ``"all_true"``).
 
     Raises
     ------
@@ -267,14 +245,13 @@ def prediction_rejection_ratio(score: ArrayLike, outcome: ArrayLike) -> Rejectio
     n, n_false = scores.size, int(np.count_nonzero(~truths))
     reason = {0: "all_true", n: "all_false"}.get(n_false) if n else "no_questions"
     if reason:
-        return RejectionRatioResult(None, "undefined", reason, n, n_false)
-    of_score, best = (float(np.mean(risk_coverage_curve(order, truths)[1])) for order in (scores, truths.astype(float)))
-    estimate = (n_false / n - of_score) / (n_false / n - best)
-    return RejectionRatioResult(estimate, "ok", None, n, n_false)
+        return Result(None, "undefined", reason)
+    of_score, best = _area_and_least(scores, truths)
+    return Result((n_false / n - of_score) / (n_false / n - best))
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreDifference:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreDifference(ResultWithInterval):
     """By how much a metric of refusing by a score exceeds that of the model's own refusals.
 
     Attributes
@@ -296,16 +273,8 @@ class ScoreDifference:
     """
 
     name: str
-    score: float | None
-    refusals: float | None
-    estimate: float | None
-    standard_error: float | None
-    status: Status
-    reason: str | None
-
-    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return a normal interval of the difference; ``(nan, nan)`` unless the status is ``"ok"``."""
-        return normal_interval(self.estimate, self.standard_error, confidence_level)
+    score: float | None = None
+    refusals: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,14 +440,13 @@ def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference
     error = math.nan if reason else difference_error(score.influence / n, refusals.influence / n)
     if error == 0:
         reason = "constant_difference"
-    if reason:
-        return ScoreDifference(name, score.estimate, refusals.estimate, estimate, None, "boundary", reason)
-    return ScoreDifference(name, score.estimate, refusals.estimate, estimate, error, "ok", None)
+    found = ScoreDifference(estimate, "boundary", reason, name=name, score=score.estimate, refusals=refusals.estimate)
+    return found if reason else replace(found, status="ok", reason=None, standard_error=error)
 
 
 def _without_comparison(table: ContingencyTable, reason: str | None) -> RefusalComparison:
     """Report a table with an empty margin, which is the same whatever is refused."""
-    index = ScoreDifference("refusal_index", None, None, None, None, "undefined", reason)
+    index = ScoreDifference(None, "undefined", reason, name="refusal_index")
     errors = _same_rate("answered_error_rate", table.answered_wrong, table.n_answered, reason)
     correct = _same_rate("correct_rate", table.answered_right, table.n, reason)
     w, x, y, z = table.counts
@@ -487,5 +455,5 @@ def _without_comparison(table: ContingencyTable, reason: str | None) -> RefusalC
 
 def _same_rate(name: str, count: int, n: int, reason: str | None) -> ScoreDifference:
     if not n:
-        return ScoreDifference(name, None, None, None, None, "undefined", reason)
-    return ScoreDifference(name, count / n, count / n, 0.0, None, "boundary", reason)
+        return ScoreDifference(None, "undefined", reason, name=name)
+    return ScoreDifference(0.0, "boundary", reason, name=name, score=count / n, refusals=count / n)

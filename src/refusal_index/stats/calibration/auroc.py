@@ -17,7 +17,7 @@ from scipy.optimize import brentq
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import check_same_index, truth_values, unmasked
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, ResultWithInterval
 from refusal_index.stats.intervals import normal_quantile
 
 AurocMethod = Literal["auto", "delong", "newcombe"]
@@ -25,8 +25,8 @@ AurocMethod = Literal["auto", "delong", "newcombe"]
 FEW_OF_A_KIND = 20
 
 
-@dataclass(frozen=True, slots=True)
-class AurocResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AurocResult(ResultWithInterval):
     """Area under the ROC curve of a score for an outcome.
 
     Attributes
@@ -47,11 +47,7 @@ class AurocResult:
         Questions of both kinds.
     """
 
-    estimate: float | None
-    standard_error: float | None
-    degrees_of_freedom: float | None
-    status: Status
-    reason: str | None
+    degrees_of_freedom: float | None = None
     n_true: int
     n_false: int
 
@@ -136,14 +132,14 @@ def auroc(score: ArrayLike, outcome: ArrayLike) -> AurocResult:
     above, below = np.sort(scores[truths]), np.sort(scores[~truths])
     if not above.size or not below.size:
         reason = "no_questions" if not scores.size else "all_true" if above.size else "all_false"
-        return AurocResult(None, None, None, "undefined", reason, above.size, below.size)
+        return AurocResult(None, "undefined", reason, n_true=above.size, n_false=below.size)
     wins = _share_below(above, below)
     area = float(wins.mean())
     if area in {0.0, 1.0} or scores.min() == scores.max():
         reason = {0.0: "all_false_above", 1.0: "all_true_above"}.get(area, "all_tied")
-        return AurocResult(area, None, None, "boundary", reason, above.size, below.size)
+        return AurocResult(area, "boundary", reason, n_true=above.size, n_false=below.size)
     error, freedom = _delong_error(wins, _share_below(below, above))
-    return AurocResult(area, error, freedom, "ok", None, above.size, below.size)
+    return AurocResult(area, standard_error=error, degrees_of_freedom=freedom, n_true=above.size, n_false=below.size)
 
 
 def auroc_influence(score: ArrayLike, outcome: ArrayLike) -> FloatArray:

@@ -36,7 +36,7 @@ of four draws, calibrated perfectly, nearly or badly: .91 to .99, where percenti
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -47,8 +47,7 @@ from scipy.optimize import brentq, isotonic_regression
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import share
 from refusal_index.stats.calibration.auroc import checked_scores
-from refusal_index.stats.design import student_quantile
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, ResultWithInterval
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, wilson_interval
 
 Binning = Literal["equal_width", "equal_mass"]
@@ -80,8 +79,8 @@ class ReliabilityBin:
     outcome_rate_high: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class CalibrationErrorResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationErrorResult(Result):
     """Expected or root-mean-square calibration error, with the bins that it depends on.
 
     Attributes
@@ -95,9 +94,6 @@ class CalibrationErrorResult:
     binning : {"equal_width", "equal_mass"}
     """
 
-    estimate: float | None
-    status: Status
-    reason: str | None
     bins: tuple[ReliabilityBin, ...]
     binning: Binning
 
@@ -185,11 +181,19 @@ def expected_calibration_error(
     >>> round(expected_calibration_error([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True]).estimate, 4)
     0.22
     """
+    return _calibration_error(score, outcome, n_bins, binning, power=1)
+
+
+def _calibration_error(
+    score: ArrayLike, outcome: ArrayLike, n_bins: int, binning: Binning, power: int
+) -> CalibrationErrorResult:
+    """Return the mean of a power of the gaps over the questions, and its root."""
     bins = reliability_table(score, outcome, n_bins=n_bins, binning=binning)
     counts, gaps = gaps_of(bins)
     if not counts.size:
-        return CalibrationErrorResult(None, "undefined", "no_questions", bins, binning)
-    return CalibrationErrorResult(float(np.average(gaps, weights=counts)), "ok", None, bins, binning)
+        return CalibrationErrorResult(None, "undefined", "no_questions", bins=bins, binning=binning)
+    mean = float(np.average(gaps**power, weights=counts))
+    return CalibrationErrorResult(mean ** (1 / power), bins=bins, binning=binning)
 
 
 def gaps_of(bins: Sequence[ReliabilityBin]) -> tuple[FloatArray, FloatArray]:
@@ -239,8 +243,8 @@ def _bin(low: float, high: float, count: int, claimed: float, came_true: float, 
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class BrierResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrierResult(ResultWithInterval):
     """Mean Brier score with its decomposition.
 
     Attributes
@@ -259,22 +263,15 @@ class BrierResult:
     n : int
     """
 
-    estimate: float | None
-    standard_error: float | None
-    miscalibration: float | None
-    discrimination: float | None
-    uncertainty: float | None
-    status: Status
-    reason: str | None
+    miscalibration: float | None = None
+    discrimination: float | None = None
+    uncertainty: float | None = None
     n: int
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return Student's interval of the mean, cut off at 0 and 1; ``(nan, nan)`` unless the status is ``"ok"``."""
-        normal_quantile(confidence_level)
-        if self.estimate is None or self.standard_error is None:
-            return NO_INTERVAL
-        reach = student_quantile(confidence_level, self.n - 1) * self.standard_error
-        return ConfidenceInterval(max(self.estimate - reach, 0.0), min(self.estimate + reach, 1.0))
+        low, high = ResultWithInterval.confidence_interval(self, confidence_level)
+        return ConfidenceInterval(max(low, 0.0), min(high, 1.0))
 
 
 def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
@@ -321,24 +318,27 @@ def brier_score(score: ArrayLike, outcome: ArrayLike) -> BrierResult:
     scores, truths = checked_probabilities(score, outcome)
     n = scores.size
     if not n:
-        return BrierResult(None, None, None, None, None, "undefined", "no_questions", 0)
+        return BrierResult(None, "undefined", "no_questions", n=0)
     losses = (scores - truths) ** 2
-    parts = _decomposition(scores, truths, float(losses.mean()))
-    if np.ptp(losses) <= ROUNDING:
-        return BrierResult(float(losses.mean()), None, *parts, "boundary", "no_variation", n)
-    error = float(losses.std(ddof=1)) / math.sqrt(n)
-    return BrierResult(float(losses.mean()), error, *parts, "ok", None, n)
-
-
-def _decomposition(scores: FloatArray, truths: NDArray[np.bool_], estimate: float) -> tuple[float, float, float]:
-    """Return miscalibration, discrimination and uncertainty."""
+    estimate, rate = float(losses.mean()), float(truths.mean())
     _, group, sizes = np.unique(scores, return_inverse=True, return_counts=True)
     shares = np.bincount(group, truths) / sizes
     recalibrated = isotonic_regression(shares, weights=sizes).x[group]
-    rate = float(truths.mean())
     best, uncertainty = float(np.mean((recalibrated - truths) ** 2)), rate * (1 - rate)
-    # Neither is negative but for rounding.
-    return max(estimate - best, 0.0), max(uncertainty - best, 0.0), uncertainty
+    found = BrierResult(
+        estimate,
+        "boundary",
+        "no_variation",
+        # Neither is negative but for rounding.
+        miscalibration=max(estimate - best, 0.0),
+        discrimination=max(uncertainty - best, 0.0),
+        uncertainty=uncertainty,
+        n=n,
+    )
+    if np.ptp(losses) <= ROUNDING:
+        return found
+    error = float(losses.std(ddof=1)) / math.sqrt(n)
+    return replace(found, status="ok", reason=None, standard_error=error, _degrees_of_freedom=n - 1)
 
 
 def rms_calibration_error(
@@ -368,11 +368,7 @@ def rms_calibration_error(
     >>> round(rms_calibration_error([0.1, 0.5, 0.6, 0.9, 1.0], [False, False, True, True, True]).estimate, 4)
     0.2933
     """
-    bins = reliability_table(score, outcome, n_bins=n_bins, binning=binning)
-    counts, gaps = gaps_of(bins)
-    if not counts.size:
-        return CalibrationErrorResult(None, "undefined", "no_questions", bins, binning)
-    return CalibrationErrorResult(math.sqrt(np.average(gaps * gaps, weights=counts)), "ok", None, bins, binning)
+    return _calibration_error(score, outcome, n_bins, binning, power=2)
 
 
 # Steps of the grid that the scores are spread over, linearly: much finer than any kernel.
@@ -380,28 +376,8 @@ STEPS = 8192
 NARROWEST = 1e-3
 
 
-@dataclass(frozen=True, slots=True)
-class SmoothCalibrationError:
-    """Smooth expected calibration error (smECE).
-
-    Attributes
-    ----------
-    estimate : float or None
-        In [0, 1]. Sampling makes it positive even where the score is perfectly calibrated.
-    status : {"ok", "undefined"}
-    reason : str or None
-        ``"no_questions"`` where undefined.
-    n : int
-    """
-
-    estimate: float | None
-    status: Status
-    reason: str | None
-    n: int
-
-
-def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> SmoothCalibrationError:
-    """Smooth expected calibration error, at the bandwidth that equals the error itself.
+def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> Result:
+    """Smooth expected calibration error (smECE), at the bandwidth that equals the error itself.
 
     At the bandwidth sigma it is the integral over t in [0, 1] of the absolute mean of ``(outcome - score)
     kernel(score, t)``, with the reflected Gaussian kernel of that standard deviation. It falls as sigma grows, and is
@@ -416,9 +392,10 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> SmoothCali
 
     Returns
     -------
-    SmoothCalibrationError
-        At least the distance between mean score and share of true outcomes, and at most the mean distance of score and
-        outcome. Undefined if there are no questions.
+    Result
+        In [0, 1]: at least the distance between mean score and share of true outcomes, and at most the mean distance of
+        score and outcome. Sampling makes it positive even where the score is perfectly calibrated. Undefined if there
+        are no questions (``"no_questions"``).
 
     Raises
     ------
@@ -444,12 +421,12 @@ def smooth_calibration_error(score: ArrayLike, outcome: ArrayLike) -> SmoothCali
     """
     scores, truths = checked_probabilities(score, outcome)
     if not scores.size:
-        return SmoothCalibrationError(None, "undefined", "no_questions", 0)
+        return Result(None, "undefined", "no_questions")
     series = _cosine_series(scores, (truths - scores) / scores.size)
     estimate = _smoothed_error(series, NARROWEST)
     if estimate > NARROWEST:
         estimate = float(brentq(lambda width: _smoothed_error(series, width) - width, NARROWEST, 2.0, xtol=1e-12))
-    return SmoothCalibrationError(estimate, "ok", None, scores.size)
+    return Result(estimate)
 
 
 def _cosine_series(scores: FloatArray, residuals: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ score, since nothing that decides about their sequence comes from the questions 
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
@@ -27,7 +27,7 @@ from refusal_index.stats.baseline import checked_penalty
 from refusal_index.stats.calibration.auroc import checked_scores
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.operating_point import penalty_from_confidence, utility
-from refusal_index.stats.estimate import ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimate import ConfidenceInterval, Estimate, ResultWithInterval, Status
 from refusal_index.stats.intervals import normal_quantile, proportion
 from refusal_index.stats.matrices import BoolArray
 
@@ -394,8 +394,8 @@ def _checked_cut(cut: float) -> float:
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class TargetValue:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetValue(ResultWithInterval):
     """Mean value of a question at a confidence target.
 
     Attributes
@@ -413,10 +413,6 @@ class TargetValue:
     n_right, n_wrong, n_declined : int
     """
 
-    estimate: float | None
-    standard_error: float | None
-    status: Status
-    reason: str | None
     target: float
     n_right: int
     n_wrong: int
@@ -476,11 +472,13 @@ def value_at_target(refused: ArrayLike, wrong: ArrayLike, target: float) -> Targ
     """
     table = ContingencyTable.from_arrays(refused, wrong)
     penalty, n = float(penalty_from_confidence(target)), table.n
-    counts = table.answered_right, table.answered_wrong, table.n_refused
-    mean = utility(table, penalty).estimate
-    if mean is None:
-        return TargetValue(None, None, "undefined", "no_questions", target, *counts)
-    variance = (counts[0] + penalty * penalty * counts[1]) / n - mean * mean
+    right, wrong, declined = table.answered_right, table.answered_wrong, table.n_refused
+    found = TargetValue(
+        utility(table, penalty).estimate, target=target, n_right=right, n_wrong=wrong, n_declined=declined
+    )
+    if found.estimate is None:
+        return replace(found, status="undefined", reason="no_questions")
+    variance = (right + penalty * penalty * wrong) / n - found.estimate**2
     if variance <= ROUNDING * max(1.0, penalty * penalty):
-        return TargetValue(mean, None, "boundary", "no_variation", target, *counts)
-    return TargetValue(mean, math.sqrt(variance / n), "ok", None, target, *counts)
+        return replace(found, status="boundary", reason="no_variation")
+    return replace(found, standard_error=math.sqrt(variance / n))

@@ -54,7 +54,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -77,7 +77,16 @@ from refusal_index.stats.comparison.pair import (
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.copulas.shared import Traces, traces
 from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile, tables_of_rows
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.estimate import (
+    NO_INTERVAL,
+    ConfidenceInterval,
+    Estimate,
+    Result,
+    ResultWithInterval,
+    Status,
+    reasons_of,
+    square_and_add,
+)
 from refusal_index.stats.influence import cell_influence, spearman, spearman_slope_in_z
 from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, repeat_each_other
@@ -148,8 +157,8 @@ class Spread(NamedTuple):
         return math.sqrt(total), float(special.stdtrit(freedom, (1 + confidence_level) / 2))
 
 
-@dataclass(frozen=True, slots=True)
-class BetweenPrompts:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BetweenPrompts(Result):
     """Standard deviation of the Refusal Index between prompts, beyond what chance in the questions makes.
 
     Attributes
@@ -166,16 +175,13 @@ class BetweenPrompts:
         What the interval is made from.
     """
 
-    estimate: float | None
-    status: Status
-    reason: str | None
-    z: float | None
-    spread: Spread | None
+    z: float | None = None
+    spread: Spread | None = None
 
     @classmethod
     def of(cls, z: float, spread: Spread) -> BetweenPrompts:
         """Estimate the standard deviation from the spread around the joint z."""
-        return cls(deviation_of_index(z, spread.variance()), "ok", None, z, spread)
+        return cls(deviation_of_index(z, spread.variance()), z=z, spread=spread)
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Confidence interval of the standard deviation; both ends NaN where it is undefined.
@@ -200,11 +206,6 @@ class BetweenPrompts:
         low = self.spread.variance_at(tail, q)
         high = self.spread.variance_at(1 - tail, max(q, self.spread.median()))
         return ConfidenceInterval(deviation_of_index(self.z, low), deviation_of_index(self.z, high))
-
-
-def no_spread(reason: str) -> BetweenPrompts:
-    """Return the result where there is nothing to compare."""
-    return BetweenPrompts(None, "undefined", reason, None, None)
 
 
 def spread_of(z: FloatArray, weights: FloatArray, influence: FloatArray) -> Spread:
@@ -269,8 +270,8 @@ class HomogeneityTest:
     reason: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class JointRefusalIndexResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointRefusalIndexResult(ResultWithInterval):
     """The Refusal Index of a model over several prompts.
 
     Attributes
@@ -296,15 +297,10 @@ class JointRefusalIndexResult:
         for a row left out.
     """
 
-    estimate: float | None
     rho: float | None
-    standard_error: float | None
-    status: Status
-    reason: str | None
     between_prompts: BetweenPrompts
     variants: tuple[RefusalIndexResult, ...]
     weights: tuple[float | None, ...]
-    _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     @property
     def left_out(self) -> dict[int, str]:
@@ -477,25 +473,24 @@ def _combine(
     information = 1 / np.sum(influence**2, axis=1)
     weights = information / information.sum()
     mean, error = float(weights @ z), float(np.linalg.norm(weights @ clustered))
+    reason = None
     if len(kept) < 2:
-        between = no_spread("fewer_than_two_variants")
+        reason = "fewer_than_two_variants"
     elif repeated:
-        between = no_spread("variants_repeat_each_other")
+        reason = "variants_repeat_each_other"
     elif degrees_of_freedom is not None and len(kept) > degrees_of_freedom:
-        between = no_spread("fewer_clusters_than_variants")
-    else:
-        between = BetweenPrompts.of(mean, spread_of(z, weights, clustered))
+        reason = "fewer_clusters_than_variants"
+    nothing = BetweenPrompts(None, "undefined", reason)
+    between = nothing if reason else BetweenPrompts.of(mean, spread_of(z, weights, clustered))
     rho, by_row = math.tanh(mean), dict(zip(kept, weights.tolist(), strict=True))
     return JointRefusalIndexResult(
         spearman(rho),
-        rho,
-        error * spearman_slope_in_z(rho),
-        "ok",
-        None,
-        between,
-        variants,
-        tuple(by_row.get(row) for row in range(len(variants))),
-        degrees_of_freedom,
+        standard_error=error * spearman_slope_in_z(rho),
+        rho=rho,
+        between_prompts=between,
+        variants=variants,
+        weights=tuple(by_row.get(row) for row in range(len(variants))),
+        _degrees_of_freedom=degrees_of_freedom,
     )
 
 
@@ -510,13 +505,15 @@ def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalI
         reason = ONE_CLUSTER if alone else "variants_at_both_ends"
     else:
         reason = "all_variants_undefined" if variants else "no_variants"
+    between = BetweenPrompts(None, "undefined", "fewer_than_two_variants")
     nothing = (None,) * len(variants)
-    between = no_spread("fewer_than_two_variants")
-    return JointRefusalIndexResult(end, end, None, status, reason, between, variants, nothing)
+    return JointRefusalIndexResult(
+        end, status, reason, rho=end, between_prompts=between, variants=variants, weights=nothing
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class JointDifference:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JointDifference(ResultWithInterval):
     """By how much the joint Refusal Index of the first model exceeds that of the second.
 
     Attributes
@@ -535,12 +532,7 @@ class JointDifference:
 
     first: JointRefusalIndexResult
     second: JointRefusalIndexResult
-    estimate: float | None
-    standard_error: float | None
-    pvalue: float | None
-    status: Status
-    reason: str | None
-    _degrees_of_freedom: float | None = field(default=None, repr=False)
+    pvalue: float | None = None
 
     def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
         """Return the normal or Student's interval of the difference; both ends are NaN where it has no standard error.
@@ -548,21 +540,14 @@ class JointDifference:
         Where the models differ by nothing on any question, the intervals of both are combined by square-and-add: one of
         no width would claim certainty.
         """
-        normal_quantile(confidence_level)
-        if self.estimate is None or self.standard_error is None:
-            return NO_INTERVAL
-        if self.standard_error == 0:
-            return self._square_and_add(confidence_level)
-        reach = student_quantile(confidence_level, self._degrees_of_freedom) * self.standard_error
-        return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
-
-    def _square_and_add(self, confidence_level: float) -> ConfidenceInterval:
-        (low_1, high_1), (low_2, high_2) = (
-            (end - (one.estimate or 0.0) for end in one.confidence_interval(confidence_level, prompts="fixed"))
+        interval = ResultWithInterval.confidence_interval(self, confidence_level)
+        if self.standard_error != 0:
+            return interval
+        first, second = (
+            Estimate.of(one, one.confidence_interval(confidence_level, prompts="fixed"))
             for one in (self.first, self.second)
         )
-        estimate = self.estimate or 0.0
-        return ConfidenceInterval(estimate - math.hypot(low_1, high_2), estimate + math.hypot(high_1, low_2))
+        return square_and_add(first, second)
 
 
 def compare_joint(
@@ -616,7 +601,7 @@ def compare_joint(
     estimate = None if first.estimate is None or second.estimate is None else first.estimate - second.estimate
     if first.status != "ok" or second.status != "ok":
         status: Status = "undefined" if estimate is None else "boundary"
-        return JointDifference(first, second, estimate, None, None, status, reasons_of(first, second))
+        return JointDifference(estimate, status, reasons_of(first, second), first=first, second=second)
     alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
     independent = None if alone is None else (alone[0], alone[1])
     one, other = _influence(arrays, (first, second), design)
@@ -625,9 +610,10 @@ def compare_joint(
     degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
     estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
     pvalue = difference_pvalue(estimate, error, units_shared(asked, design), degrees_of_freedom)
-    if error == 0:
-        return JointDifference(first, second, estimate, error, pvalue, "boundary", "constant_difference")
-    return JointDifference(first, second, estimate, error, pvalue, "ok", None, degrees_of_freedom)
+    status, reason = ("ok", None) if error else ("boundary", "constant_difference")
+    return JointDifference(
+        estimate, status, reason, error, degrees_of_freedom, first=first, second=second, pvalue=pvalue
+    )
 
 
 def rank_joint(

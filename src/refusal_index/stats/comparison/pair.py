@@ -76,14 +76,21 @@ from refusal_index.stats.design import (
     SampledTable,
     SamplingDesign,
     group_codes,
-    student_quantile,
     student_tails,
     tables_of_rows,
 )
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status, reasons_of
+from refusal_index.stats.estimate import (
+    ConfidenceInterval,
+    Estimate,
+    Result,
+    ResultWithInterval,
+    Status,
+    reasons_of,
+    square_and_add,
+)
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.influence import cell_influence, spearman_slope
-from refusal_index.stats.intervals import normal_quantile, refusal_index
+from refusal_index.stats.intervals import refusal_index
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices, row_tables
 
 POWER = 1 / 3
@@ -312,18 +319,15 @@ TINY = float(np.finfo(float).tiny)
 NO_INFLUENCE: Quad = (math.nan, math.nan, math.nan, math.nan)
 
 
-@dataclass(frozen=True, slots=True)
-class PointEstimate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointEstimate(Result):
     """One metric of one table, and the influence of a question in each cell (NaN where there is no derivative).
 
     The status is ``"ok"`` only where the estimate has a standard error. A rate or score of a run in which all
     questions count alike is at the ``"boundary"`` (``"no_variation"``): its standard error would be 0.
     """
 
-    estimate: float | None
-    status: Status
-    reason: str | None
-    by_cell: Quad
+    by_cell: Quad = NO_INFLUENCE
 
 
 def metric_influence(
@@ -387,14 +391,14 @@ def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFF
         return _refusal_index(table)
     undefined = why_undefined(metric, table)
     if undefined:
-        return PointEstimate(None, "undefined", undefined, NO_INFLUENCE)
+        return PointEstimate(None, "undefined", undefined)
     ratio, (w, x, y, z) = ratio_influence(metric, table, worth)
     if isinstance(table, SampledTable) and table.n_clusters < 2:
-        return PointEstimate(ratio, "boundary", ONE_CLUSTER, NO_INFLUENCE)
+        return PointEstimate(ratio, "boundary", ONE_CLUSTER)
     by_cell = _unrounded(w), _unrounded(x), _unrounded(y), _unrounded(z)
     if any(value for value, count in zip(by_cell, table.counts, strict=True) if count):
-        return PointEstimate(ratio, "ok", None, by_cell)
-    return PointEstimate(ratio, "boundary", "no_variation", by_cell)
+        return PointEstimate(ratio, by_cell=by_cell)
+    return PointEstimate(ratio, "boundary", "no_variation", by_cell=by_cell)
 
 
 def influence_rows(points: Sequence[PointEstimate], codes: NDArray[np.intp]) -> FloatArray:
@@ -454,10 +458,10 @@ def difference_error(
 def _refusal_index(table: AnyTable) -> PointEstimate:
     result = refusal_index(table)
     if result.rho is None or result.status != "ok":
-        return PointEstimate(result.estimate, result.status, result.reason, NO_INFLUENCE)
+        return PointEstimate(result.estimate, result.status, result.reason)
     slope = spearman_slope(result.rho)
     w, x, y, z = cell_influence(table, result.rho)
-    return PointEstimate(result.estimate, "ok", None, (w * slope, x * slope, y * slope, z * slope))
+    return PointEstimate(result.estimate, by_cell=(w * slope, x * slope, y * slope, z * slope))
 
 
 def _unrounded(value: float) -> float:
@@ -467,8 +471,8 @@ def _unrounded(value: float) -> float:
 TestMethod = Literal["normal", "sign", "power_divergence"]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDifference:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricDifference(ResultWithInterval):
     """By how much a metric of the first run exceeds that of the second.
 
     Attributes
@@ -494,14 +498,9 @@ class MetricDifference:
     name: str
     first: float | None
     second: float | None
-    estimate: float | None
-    standard_error: float | None
     pvalue: float | None
-    status: Status
-    reason: str | None
     _tables: tuple[AnyTable, ...] = field(repr=False)
     _worth: Payoffs = field(repr=False)
-    _degrees_of_freedom: float | None = field(default=None, repr=False)
 
     @property
     def method(self) -> TestMethod | None:
@@ -532,14 +531,10 @@ class MetricDifference:
             (Wilson, score, profile) are combined by square-and-add as if the runs were independent, which is wide
             where they agree on many questions. Both ends NaN where undefined.
         """
-        normal_quantile(confidence_level)
-        if self.estimate is None:
-            return NO_INTERVAL
-        if self.status == "ok" and self.standard_error is not None:
-            reach = student_quantile(confidence_level, self._degrees_of_freedom) * self.standard_error
-            return ConfidenceInterval(self.estimate - reach, self.estimate + reach)
+        if self.status != "boundary":
+            return ResultWithInterval.confidence_interval(self, confidence_level)
         first, second = (metric_estimate(self.name, table, self._worth, confidence_level) for table in self._tables)
-        return _square_and_add(first, second)
+        return square_and_add(first, second)
 
 
 @dataclass(frozen=True, slots=True)
@@ -689,7 +684,17 @@ def _difference(
         if len(counts) == len(tables):  # clusters and weights have no such test
             pvalue = float(2 * ndtr(-abs(signed_root(counts, codes)[0])))
     return MetricDifference(
-        name, first, second, estimate, error, pvalue, status, reason, tables, worth, degrees_of_freedom
+        estimate,
+        status,
+        reason,
+        error,
+        degrees_of_freedom,
+        name=name,
+        first=first,
+        second=second,
+        pvalue=pvalue,
+        _tables=tables,
+        _worth=worth,
     )
 
 
@@ -698,14 +703,3 @@ def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
     if "undefined" in statuses:
         return "undefined", reasons_of(*points)
     return ("boundary", reasons_of(*points)) if "boundary" in statuses else ("ok", None)
-
-
-def _square_and_add(first: Estimate, second: Estimate) -> ConfidenceInterval:
-    (a, low_a, high_a), (b, low_b, high_b) = _defined(first), _defined(second)
-    return ConfidenceInterval(a - b - math.hypot(a - low_a, high_b - b), a - b + math.hypot(high_a - a, b - low_b))
-
-
-def _defined(metric: Estimate) -> tuple[float, float, float]:
-    if metric.estimate is None or metric.low is None or metric.high is None:
-        return math.nan, math.nan, math.nan
-    return metric.estimate, metric.low, metric.high

@@ -78,7 +78,7 @@ from scipy.special import expit, log_ndtr, logit, ndtr, ndtri, xlog1py, xlogy
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import Payoffs, checked_penalty, rate_or_score
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Estimate, Result, Status
 from refusal_index.stats.estimator import density, tetrachoric, upper_orthant
 from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import (
@@ -898,8 +898,8 @@ def _signed_root_regret(cells: FloatArray, penalty: float) -> FloatArray:
     return np.asarray(np.sign(refused - best) * np.sqrt(np.maximum(regret, 0.0)))
 
 
-@dataclass(frozen=True, slots=True)
-class RemainingGap:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemainingGap(Result):
     """What is left to gain where the refusal rate equals the error rate.
 
     Attributes
@@ -915,10 +915,7 @@ class RemainingGap:
     table : ContingencyTable
     """
 
-    estimate: float | None
-    wrong_decisions: float | None
-    status: Status
-    reason: str | None
+    wrong_decisions: float | None = None
     table: ContingencyTable
 
     def confidence_interval(
@@ -1011,6 +1008,6 @@ def remaining_gap(table: ContingencyTable) -> RemainingGap:
     """
     result, mu = refusal_index(table), table.error_rate
     if result.rho is None:
-        return RemainingGap(None, None, "undefined", result.reason, table)
+        return RemainingGap(None, "undefined", result.reason, table=table)
     left = float(gap_left(result.rho, mu))
-    return RemainingGap(left, 2 * left * mu * (1 - mu), result.status, result.reason, table)
+    return RemainingGap(left, result.status, result.reason, wrong_decisions=2 * left * mu * (1 - mu), table=table)

@@ -36,7 +36,7 @@ from refusal_index.stats.comparison.joint import JointRefusalIndexResult, joint_
 from refusal_index.stats.comparison.pair import compare_metrics
 from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.operating_point import best_refusal_rate, penalty_from_confidence, utility, utility_at
-from refusal_index.stats.estimate import Estimate
+from refusal_index.stats.estimate import Estimate, square_and_add
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile, proportion
 from refusal_index.stats.matrices import cell_codes, checked_matrices, row_tables
@@ -287,17 +287,7 @@ def _less(first: Estimate, second: Estimate) -> Estimate:
     undefined = next((one.reason for one in (first, second) if one.estimate is None), None)
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=undefined)
-    difference = first.estimate - second.estimate
-    below, above = _reach(first), _reach(second)
-    return Estimate(
-        difference, difference - math.hypot(below[0], above[1]), difference + math.hypot(below[1], above[0])
-    )
-
-
-def _reach(found: Estimate) -> tuple[float, float]:
-    """How far an interval reaches below and above its estimate."""
-    value = found.estimate or 0.0
-    return value - (value if found.low is None else found.low), (value if found.high is None else found.high) - value
+    return Estimate(first.estimate - second.estimate, *square_and_add(first, second))
 
 
 def _refusal_rate(table: ContingencyTable, level: float) -> Estimate:

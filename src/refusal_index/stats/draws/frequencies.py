@@ -22,12 +22,12 @@ from refusal_index.stats.draws.patterns import (
     percentiles,
     resample,
 )
-from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.estimate import ConfidenceInterval, Result
 from refusal_index.stats.intervals import Seed
 
 
-@dataclass(frozen=True, slots=True)
-class MidRankSpearman:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MidRankSpearman(Result):
     """Spearman's correlation of the frequencies of refusal and error over questions, ties at their mid-ranks.
 
     Attributes
@@ -43,9 +43,6 @@ class MidRankSpearman:
         The questions it came from, those with at least two draws.
     """
 
-    estimate: float | None
-    status: Status
-    reason: str | None
     patterns: DrawPatterns = field(compare=False, repr=False)
 
     def confidence_interval(
@@ -100,12 +97,12 @@ def mid_rank_spearman(refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | 
     patterns = count_draws(*checked_draws(refused, wrong, scored))
     reason = _why_no_ranks(patterns)
     if reason:
-        return MidRankSpearman(None, "undefined", reason, patterns)
+        return MidRankSpearman(None, "undefined", reason, patterns=patterns)
     estimate = float(_spearman(patterns, patterns.questions[np.newaxis])[0])
     # Perfect agreement misses 1 by rounding; any other misses it by more than one over the questions' cube.
     if 1 - abs(estimate) < 1e-14:
-        return MidRankSpearman(round(estimate), "boundary", "perfect_rank_correlation", patterns)
-    return MidRankSpearman(estimate, "ok", None, patterns)
+        return MidRankSpearman(round(estimate), "boundary", "perfect_rank_correlation", patterns=patterns)
+    return MidRankSpearman(estimate, patterns=patterns)
 
 
 def _why_no_ranks(patterns: DrawPatterns) -> str | None:

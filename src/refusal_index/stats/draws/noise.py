@@ -52,15 +52,23 @@ from refusal_index.stats.draws.quotient import (
     quotient_without_noise,
     tables,
 )
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status, reasons_of
+from refusal_index.stats.estimate import (
+    NO_INTERVAL,
+    ConfidenceInterval,
+    Estimate,
+    Result,
+    Status,
+    reasons_of,
+    square_and_add,
+)
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import spearman, spearman_slope
 from refusal_index.stats.intervals import RefusalIndexResult, Seed, normal_quantile, refusal_index
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedRefusalIndexResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedRefusalIndexResult(Result):
     """RI estimated for the model's probabilities of refusing and of being wrong, from repeated draws of forced answers.
 
     Attributes
@@ -92,17 +100,14 @@ class CorrectedRefusalIndexResult:
         Number of questions with two draws or more, and with one or more.
     """
 
-    estimate: float | None
-    rho: float | None
-    forced_for_all: float | None
-    uncorrected: float | None
-    refusal_reliability: float | None
-    error_reliability: float | None
-    status: Status
-    reason: str | None
+    rho: float | None = None
+    forced_for_all: float | None = None
+    uncorrected: float | None = None
+    refusal_reliability: float | None = None
+    error_reliability: float | None = None
     n_repeated: int
     n: int
-    _quotient: Quotient | None = field(compare=False, repr=False)
+    _quotient: Quotient | None = field(default=None, compare=False, repr=False)
     _index: RefusalIndexResult | None = field(default=None, compare=False, repr=False)
     _spread: Spread | None = field(default=None, compare=False, repr=False)
 
@@ -306,17 +311,16 @@ def deterministic_refusal_index(
     matrices = matrices if design is None else design.taking_part(matrices)
     index, n = refusal_index(tables_of_rows(matrices, design)[0]), int(np.count_nonzero(matrices[2]))
     if index.estimate is None:
-        return CorrectedRefusalIndexResult(None, None, None, None, None, None, index.status, index.reason, n, n, None)
+        return CorrectedRefusalIndexResult(None, index.status, index.reason, n_repeated=n, n=n)
     sample = TwoPhaseSample.of(matrices[2][0], cell_codes(*matrices)[0], design)
     found = CorrectedRefusalIndexResult(
-        estimate=index.estimate,
+        index.estimate,
+        index.status,
+        index.reason,
         rho=index.rho,
-        forced_for_all=None,
         uncorrected=index.estimate,
         refusal_reliability=1.0,
         error_reliability=1.0,
-        status=index.status,
-        reason=index.reason,
         n_repeated=n,
         n=n,
         _quotient=quotient_without_noise(sample),
@@ -375,20 +379,19 @@ def joint_corrected_refusal_index(results: Sequence[CorrectedRefusalIndexResult]
             *((one.forced_for_all, one.refusal_reliability, one.error_reliability) for one, _ in defined), strict=True
         )
     )
-    cross = spearman(part.cross)
     return _identified(
         CorrectedRefusalIndexResult(
             spearman(rho),
-            rho,
-            forced,
-            cross,
-            refusals,
-            errors,
             status,
             reason,
-            most.n_repeated,
-            most.n,
-            part,
+            rho=rho,
+            forced_for_all=forced,
+            uncorrected=spearman(part.cross),
+            refusal_reliability=refusals,
+            error_reliability=errors,
+            n_repeated=most.n_repeated,
+            n=most.n,
+            _quotient=part,
             _spread=_between_prompts(parts, weights),
         )
     )
@@ -457,14 +460,14 @@ def _result(cells: FloatArray, same_draw: FloatArray, sample: TwoPhaseSample) ->
                 status, reason = "boundary", f"estimated_from_single_responses:{empty}"
     return _identified(
         CorrectedRefusalIndexResult(
-            estimate=None if rho is None else spearman(rho),
+            None if rho is None else spearman(rho),
+            status,
+            reason,
             rho=rho,
             forced_for_all=None if forced_for_all is None else spearman(forced_for_all),
             uncorrected=None if uncorrected is None else spearman(uncorrected),
             refusal_reliability=refusals,
             error_reliability=errors,
-            status=status,
-            reason=reason,
             n_repeated=len(cells),
             n=sample.n,
             _quotient=part,
@@ -554,8 +557,8 @@ STEPS, HALVINGS = 32, 40
 NO_DIFFERENCE = 1e-12
 
 
-@dataclass(frozen=True, slots=True)
-class CorrectedDifference:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CorrectedDifference(Result):
     """By how much the corrected Refusal Index of the first model exceeds that of the second.
 
     Attributes
@@ -578,12 +581,9 @@ class CorrectedDifference:
 
     first: CorrectedRefusalIndexResult
     second: CorrectedRefusalIndexResult
-    estimate: float | None
-    pvalue: float | None
-    status: Status
-    reason: str | None
-    n_shared: int
-    _correlation: float = field(repr=False, compare=False)
+    pvalue: float | None = None
+    n_shared: int = 0
+    _correlation: float = field(default=0.0, repr=False, compare=False)
 
     @property
     def reliability_pvalue(self) -> float | None:
@@ -672,7 +672,7 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     """
     parts = first._quotient, second._quotient
     if parts[0] is None or parts[1] is None or first.estimate is None or second.estimate is None:
-        return CorrectedDifference(first, second, None, None, "undefined", reasons_of(first, second), 0, 0.0)
+        return CorrectedDifference(None, "undefined", reasons_of(first, second), first=first, second=second)
     if parts[0].influence.shape != parts[1].influence.shape:
         one, other = (part.influence.shape[1] for part in (parts[0], parts[1]))
         raise ValueError(
@@ -683,17 +683,16 @@ def compare_corrected(first: CorrectedRefusalIndexResult, second: CorrectedRefus
     influence = np.stack([_on_index(one) for one in (first, second)])
     covariance = influence @ influence.T
     variance = covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
-    reason = reasons_of(first, second)
-    shared = int(np.count_nonzero(parts[0].repeated & parts[1].repeated))
+    shared, reason = int(np.count_nonzero(parts[0].repeated & parts[1].repeated)), reasons_of(first, second)
+    status: Status = "boundary" if reason else "ok"
+    found = CorrectedDifference(estimate, status, reason, first=first, second=second, n_shared=shared)
     if estimate == 0 and variance <= 1e-14 * covariance.trace():
-        return CorrectedDifference(first, second, estimate, 1.0, "boundary", "constant_difference", shared, 1.0)
+        return replace(found, status="boundary", reason="constant_difference", pvalue=1.0, _correlation=1.0)
     if not np.isfinite(covariance).all():
-        return CorrectedDifference(first, second, estimate, None, "boundary", reason, shared, 0.0)
+        return replace(found, status="boundary")
     scale = math.sqrt(covariance[0, 0] * covariance[1, 1])
     correlation = float(covariance[0, 1] / scale) if scale > 0 else 0.0
-    pvalue = _pvalue(first, second, correlation, estimate)
-    status: Status = "boundary" if reason else "ok"
-    return CorrectedDifference(first, second, estimate, pvalue, status, reason, shared, correlation)
+    return replace(found, pvalue=_pvalue(first, second, correlation, estimate), _correlation=correlation)
 
 
 def rank_corrected(
@@ -799,16 +798,9 @@ def _on_index(result: CorrectedRefusalIndexResult) -> FloatArray:
 def _square_and_add(
     first: CorrectedRefusalIndexResult, second: CorrectedRefusalIndexResult, correlation: float, quantile: float
 ) -> ConfidenceInterval:
-    a, b = first.estimate or 0.0, second.estimate or 0.0
-    (low_a, high_a), (low_b, high_b) = (one.interval_at(quantile) for one in (first, second))
-    return ConfidenceInterval(
-        max(-2.0, a - b - _hypotenuse(a - low_a, high_b - b, correlation)),
-        min(2.0, a - b + _hypotenuse(high_a - a, b - low_b, correlation)),
-    )
-
-
-def _hypotenuse(one: float, other: float, correlation: float) -> float:
-    return math.sqrt(max(one * one + other * other - 2 * correlation * one * other, 0.0))
+    one, other = (Estimate.of(each, each.interval_at(quantile)) for each in (first, second))
+    low, high = square_and_add(one, other, correlation)
+    return ConfidenceInterval(max(-2.0, low), min(2.0, high))
 
 
 def _pvalue(

@@ -18,7 +18,7 @@ Correction for a grader whose error rates are not known: from a checked slice of
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import unmasked, whole_number
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable, checked_count
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result, Status
 from refusal_index.stats.estimator import tetrachoric
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import Seed, central_quantiles, checked_resamples, normal_quantile, refusal_index
@@ -108,8 +108,8 @@ class GraderRates(NamedTuple):
     graded_right_if_wrong: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class MisgradingResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisgradingResult(Result):
     """The Refusal Index corrected for errors of the grader.
 
     Attributes
@@ -134,12 +134,9 @@ class MisgradingResult:
         Empty if the rates were assumed, one slice for all questions, or one for the refused and one for the answered.
     """
 
-    estimate: float | None
-    rho: float | None
-    status: Status
-    reason: str | None
-    cells: tuple[float, float, float, float] | None
-    rates: GraderRates | None
+    rho: float | None = None
+    cells: tuple[float, float, float, float] | None = None
+    rates: GraderRates | None = None
     table: ContingencyTable
     labels: tuple[GraderLabels, ...]
 
@@ -300,10 +297,10 @@ def estimate_from_cells(
     n11, n10, n01, n00 = corrected.tolist()
     found = None if math.isnan(n11 + n10 + n01 + n00) else (n11, n10, n01, n00)
     reason = _why_not_ok(table, corrected)
+    result = MisgradingResult(None, "undefined", reason, cells=found, rates=rates, table=table, labels=labels)
     if reason is None or reason.startswith("zero_cell"):
-        status: Status = "boundary" if reason else "ok"
-        return MisgradingResult(spearman(rho), rho, status, reason, found, rates, table, labels)
-    return MisgradingResult(None, None, "undefined", reason, found, rates, table, labels)
+        return replace(result, estimate=spearman(rho), rho=rho, status="boundary" if reason else "ok")
+    return result
 
 
 def _why_not_ok(table: ContingencyTable, cells: FloatArray) -> str | None:
@@ -422,7 +419,7 @@ def misgrading_from_labels(
     cells, errors = by_group(checked_table(table)), np.stack([piece.errors for piece in slices])
     graded, labelled = cells.sum(axis=0, keepdims=True) if len(slices) == 1 else cells, errors.sum(axis=-1)
     if lacking := _kinds((graded > 0) & (labelled == 0)):
-        return MisgradingResult(None, None, "undefined", f"no_labels:{lacking}", None, None, table, slices)
+        return MisgradingResult(None, "undefined", f"no_labels:{lacking}", table=table, labels=slices)
     shares = np.divide(errors[..., 0], labelled, out=np.zeros(labelled.shape), where=labelled > 0)
     f_c, f_w = ((float(x[0]), float(x[1])) for x in grader_rates(cells, shares))
     if len(slices) == 1:

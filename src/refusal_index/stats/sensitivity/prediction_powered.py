@@ -32,8 +32,8 @@ from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.baseline import METRIC_NAMES, TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
 from refusal_index.stats.comparison.pair import PointEstimate, point_estimate
 from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
-from refusal_index.stats.estimate import ConfidenceInterval, Status, reasons_of
-from refusal_index.stats.intervals import normal_interval, normal_quantile
+from refusal_index.stats.estimate import ResultWithInterval, Status, reasons_of
+from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
 from refusal_index.stats.planning.sample_size import checked_positive
 from refusal_index.stats.sensitivity.misgrading import correct_misgrading
@@ -42,8 +42,8 @@ from refusal_index.stats.sensitivity.misgrading import correct_misgrading
 SHARES_OF = 10**15
 
 
-@dataclass(frozen=True, slots=True)
-class PredictionPowered:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionPowered(ResultWithInterval):
     """A metric of a run, or its difference between two, as a person would have graded it.
 
     Attributes
@@ -62,15 +62,7 @@ class PredictionPowered:
     """
 
     name: str
-    estimate: float | None
-    standard_error: float | None
     graded: float | None
-    status: Status
-    reason: str | None
-
-    def confidence_interval(self, confidence_level: float = 0.95) -> ConfidenceInterval:
-        """Return a normal interval; ``(nan, nan)`` unless the status is ``"ok"``."""
-        return normal_interval(self.estimate, self.standard_error, confidence_level)
 
 
 def prediction_powered(
@@ -219,18 +211,17 @@ def _estimated(name: str, runs: Sequence[_LabelledRun], worth: Payoffs) -> Predi
     points = [_true_point(name, run, worth) for run in runs]
     graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
     reason = points[0].reason if len(points) == 1 else reasons_of(*points)
-    if estimate is None:
-        return PredictionPowered(name, None, None, graded, "undefined", reason)
-    if reason:
-        return PredictionPowered(name, estimate, None, graded, "boundary", reason)
+    if estimate is None or reason:
+        status: Status = "undefined" if estimate is None else "boundary"
+        return PredictionPowered(estimate, status, reason, name=name, graded=graded)
     influences, variances = zip(*(run.influence(point) for run, point in zip(runs, points, strict=True)), strict=True)
     variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
-    return PredictionPowered(name, estimate, math.sqrt(max(variance, 0.0)), graded, "ok", None)
+    return PredictionPowered(estimate, standard_error=math.sqrt(max(variance, 0.0)), name=name, graded=graded)
 
 
 def _true_point(name: str, run: _LabelledRun, worth: Payoffs) -> PointEstimate:
     if run.lacking:
-        return PointEstimate(None, "undefined", run.lacking, (math.nan,) * 4)
+        return PointEstimate(None, "undefined", run.lacking)
     return point_estimate(name, run.true_table(), worth)
 
 

@@ -23,7 +23,7 @@ from scipy.special import gammaln, ndtri
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import check_same_index, unmasked
 from refusal_index.stats.contingency import ContingencyTable, checked_outcomes
-from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Status
+from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval, Result
 from refusal_index.stats.estimator import upper_orthant
 from refusal_index.stats.influence import spearman
 from refusal_index.stats.intervals import normal_quantile, refusal_index
@@ -34,8 +34,8 @@ GRID = np.linspace(-5, 5, 26)
 SMALLEST_CELL = 1e-14
 
 
-@dataclass(frozen=True, slots=True)
-class WithinTopicResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithinTopicResult(Result):
     """The Refusal Index that the topics share, beside that of all questions together.
 
     Attributes
@@ -54,11 +54,8 @@ class WithinTopicResult:
         The table of each topic.
     """
 
-    estimate: float | None
-    rho: float | None
+    rho: float | None = None
     pooled: float | None
-    status: Status
-    reason: str | None
     tables: dict[Any, ContingencyTable]
 
     @property
@@ -129,12 +126,12 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     pooled = refusal_index(ContingencyTable.from_arrays(r, w)).estimate
     informative = informative_counts(tables)
     if not len(informative):
-        return WithinTopicResult(None, None, pooled, "undefined", "no_informative_topic", tables)
+        return WithinTopicResult(None, "undefined", "no_informative_topic", pooled=pooled, tables=tables)
     rho = Likelihood(informative).end
     if rho is not None:
-        return WithinTopicResult(rho, rho, pooled, "boundary", "zero_cell_in_every_topic", tables)
+        return WithinTopicResult(rho, "boundary", "zero_cell_in_every_topic", rho=rho, pooled=pooled, tables=tables)
     rho = math.tanh(_maximise(Likelihood(informative)))
-    return WithinTopicResult(spearman(rho), rho, pooled, "ok", None, tables)
+    return WithinTopicResult(spearman(rho), rho=rho, pooled=pooled, tables=tables)
 
 
 def checked_topics(topic: ArrayLike, n: int) -> np.ndarray[Any, Any]:

@@ -31,7 +31,7 @@ References
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -40,7 +40,7 @@ from scipy import special
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import unmasked
-from refusal_index.stats.estimate import Status
+from refusal_index.stats.estimate import Estimate, Result
 from refusal_index.stats.influence import symmetric_root
 from refusal_index.stats.intervals import Seed, checked_resamples
 
@@ -48,8 +48,8 @@ from refusal_index.stats.intervals import Seed, checked_resamples
 ROUNDING = 1e-12
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KendallWResult:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KendallWResult(Result):
     """Kendall's coefficient of concordance of m settings over n models.
 
     Attributes
@@ -71,12 +71,9 @@ class KendallWResult:
         Whether W is related to the largest value that it can take with these ties.
     """
 
-    estimate: float | None
-    chi_squared: float | None
-    degrees_of_freedom: int | None
-    pvalue: float | None
-    status: Status
-    reason: str | None
+    chi_squared: float | None = None
+    degrees_of_freedom: int | None = None
+    pvalue: float | None = None
     scores: FloatArray
     correct_ties: bool
 
@@ -107,8 +104,8 @@ class KendallWResult:
         return (1 + as_high) / (1 + n_resamples)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WinnerEntropyResult:
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class WinnerEntropyResult(Result):
     """How evenly the first place is spread over the models.
 
     Attributes
@@ -120,15 +117,9 @@ class WinnerEntropyResult:
     status : {"ok", "undefined"}
     reason : str or None
         Where undefined the first that applies of ``"one_setting"``, ``"one_model"`` and ``"all_tied"``.
-    scores : ndarray, shape (m, n)
-        As they came in.
     """
 
-    estimate: float | None
-    win_shares: FloatArray | None
-    status: Status
-    reason: str | None
-    scores: FloatArray
+    win_shares: FloatArray | None = None
 
 
 def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResult:
@@ -170,12 +161,18 @@ def kendall_w(scores: ArrayLike, *, correct_ties: bool = False) -> KendallWResul
     matrix = checked_scores_matrix("scores", scores)
     reason = why_unranked(matrix)
     if reason:
-        return KendallWResult(None, None, None, None, "undefined", reason, matrix, correct_ties)
+        return KendallWResult(None, "undefined", reason, scores=matrix, correct_ties=correct_ties)
     m, n = matrix.shape
     w = float(concordance(average_ranks(matrix), correct_ties=correct_ties))
     chi_squared = m * (n - 1) * w
-    pvalue = float(special.chdtrc(n - 1, chi_squared))
-    return KendallWResult(w, chi_squared, n - 1, pvalue, "ok", None, matrix, correct_ties)
+    return KendallWResult(
+        w,
+        chi_squared=chi_squared,
+        degrees_of_freedom=n - 1,
+        pvalue=float(special.chdtrc(n - 1, chi_squared)),
+        scores=matrix,
+        correct_ties=correct_ties,
+    )
 
 
 def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
@@ -206,8 +203,8 @@ def winner_entropy(scores: ArrayLike) -> WinnerEntropyResult:
     matrix = checked_scores_matrix("scores", scores)
     reason = why_unranked(matrix)
     if reason:
-        return WinnerEntropyResult(None, None, "undefined", reason, matrix)
-    return WinnerEntropyResult(float(entropy_of_winners(matrix)), win_shares(matrix), "ok", None, matrix)
+        return WinnerEntropyResult(None, "undefined", reason)
+    return WinnerEntropyResult(float(entropy_of_winners(matrix)), win_shares=win_shares(matrix))
 
 
 def checked_scores_matrix(name: str, values: ArrayLike) -> FloatArray:
@@ -271,29 +268,9 @@ def entropy_of_winners(scores: FloatArray) -> FloatArray:
 Denominator = Literal["absolute_mean", "mean"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class VariabilityResult:
-    """A metric's variability over k prompts, relative to its mean.
-
-    Attributes
-    ----------
-    estimate : float or None
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined the first that applies of ``"one_prompt"``, ``"equal_refusal_rates"`` and ``"zero_mean"``.
-    values : ndarray, shape (k,)
-        As they came in.
-    """
-
-    estimate: float | None
-    status: Status
-    reason: str | None
-    values: FloatArray
-
-
 def normalized_difference(
     values: ArrayLike, refusal_rate: ArrayLike, *, denominator: Denominator = "absolute_mean"
-) -> VariabilityResult:
+) -> Result:
     """Metric at the most-refusal prompt less metric at the least-refusal prompt, over its mean over all prompts.
 
     Parameters
@@ -309,8 +286,9 @@ def normalized_difference(
 
     Returns
     -------
-    VariabilityResult
-        Undefined for a single prompt, for equal refusal rates and for a mean of zero.
+    Result
+        Undefined for a single prompt (``"one_prompt"``), for equal refusal rates (``"equal_refusal_rates"``) and for a
+        mean of zero (``"zero_mean"``).
 
     Raises
     ------
@@ -332,12 +310,12 @@ def normalized_difference(
     if denominator not in get_args(Denominator):
         raise ValueError(f"denominator must be one of {', '.join(get_args(Denominator))}, got {denominator!r}")
     if metric.size > 1 and refused.min() == refused.max():
-        return VariabilityResult(None, "undefined", "equal_refusal_rates", metric)
+        return Result(None, "undefined", "equal_refusal_rates")
     difference = metric[refused == refused.max()].mean() - metric[refused == refused.min()].mean()
     return _relative(float(difference), metric, signed=denominator == "mean")
 
 
-def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> VariabilityResult:
+def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> Result:
     """Divide the standard deviation of a metric over prompts by the absolute value of its mean.
 
     Parameters
@@ -349,8 +327,8 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> V
 
     Returns
     -------
-    VariabilityResult
-        Undefined for a single prompt and for a mean of zero.
+    Result
+        Undefined for a single prompt (``"one_prompt"``) and for a mean of zero (``"zero_mean"``).
 
     Raises
     ------
@@ -373,13 +351,13 @@ def coefficient_of_variation(values: ArrayLike, *, ddof: Literal[0, 1] = 0) -> V
     return _relative(spread, metric, signed=False)
 
 
-def _relative(spread: float, metric: FloatArray, *, signed: bool) -> VariabilityResult:
+def _relative(spread: float, metric: FloatArray, *, signed: bool) -> Result:
     if metric.size == 1:
-        return VariabilityResult(None, "undefined", "one_prompt", metric)
+        return Result(None, "undefined", "one_prompt")
     mean = float(metric.mean())
     if mean == 0:
-        return VariabilityResult(None, "undefined", "zero_mean", metric)
-    return VariabilityResult(spread / (mean if signed else abs(mean)), "ok", None, metric)
+        return Result(None, "undefined", "zero_mean")
+    return Result(spread / (mean if signed else abs(mean)))
 
 
 def _checked(name: str, values: ArrayLike) -> FloatArray:
@@ -397,8 +375,8 @@ FEWEST = 3
 """Estimates: the variance of two says next to nothing of what they were drawn from."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReliabilityResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReliabilityResult(Result):
     """How much of the variance of some estimates is not sampling error.
 
     Attributes
@@ -415,16 +393,13 @@ class ReliabilityResult:
         ``"noise_exceeds_spread"``.
     """
 
-    estimate: float | None
-    true_variance: float | None
-    variance: float | None
-    noise: float | None
-    status: Status
-    reason: str | None
+    true_variance: float | None = None
+    variance: float | None = None
+    noise: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DisattenuatedCorrelation:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisattenuatedCorrelation(Result):
     """A correlation over models as it is, and without the sampling errors of both sides.
 
     Attributes
@@ -445,32 +420,9 @@ class DisattenuatedCorrelation:
     """
 
     observed: float | None
-    ceiling: float | None
-    estimate: float | None
-    status: Status
-    reason: str | None
+    ceiling: float | None = None
     first: ReliabilityResult
     second: ReliabilityResult
-
-
-@dataclass(frozen=True, slots=True)
-class AgreementCeiling:
-    """Kendall's W as it would be if every setting ranked the true values alike, and only sampling errors differed.
-
-    Attributes
-    ----------
-    estimate, low, high : float or None
-        Mean, 5 % and 95 % quantile.
-    status : {"ok", "undefined"}
-    reason : str or None
-        Where undefined as for `KendallWResult` or `ReliabilityResult`, of the models' means over the settings.
-    """
-
-    estimate: float | None
-    low: float | None
-    high: float | None
-    status: Status
-    reason: str | None
 
 
 def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
@@ -503,14 +455,12 @@ def reliability(values: ArrayLike, covariance: ArrayLike) -> ReliabilityResult:
     y = _checked_values("values", values)
     errors = _checked_covariance("covariance", covariance, y.size)
     if y.size < FEWEST:
-        return ReliabilityResult(None, None, None, None, "undefined", "too_few_estimates")
+        return ReliabilityResult(None, "undefined", "too_few_estimates")
     variance, noise = float(y.var(ddof=1)), _spread(errors)
     true = variance - noise
-    if np.ptp(y) == 0:
-        return ReliabilityResult(None, true, variance, noise, "undefined", "no_variation")
-    if true <= 0:
-        return ReliabilityResult(None, true, variance, noise, "undefined", "noise_exceeds_spread")
-    return ReliabilityResult(true / variance, true, variance, noise, "ok", None)
+    reason = "no_variation" if np.ptp(y) == 0 else "noise_exceeds_spread" if true <= 0 else None
+    found = ReliabilityResult(None, "undefined", reason, true_variance=true, variance=variance, noise=noise)
+    return found if reason else replace(found, estimate=true / variance, status="ok")
 
 
 def disattenuated_correlation(
@@ -556,17 +506,16 @@ def disattenuated_correlation(
     observed = _correlation(x, y)
     bad = next((f"{side}:{found.reason}" for side, found in (("first", one), ("second", other)) if found.reason), None)
     if one.estimate is None or other.estimate is None or one.true_variance is None or other.true_variance is None:
-        return DisattenuatedCorrelation(observed, None, None, "undefined", bad, one, other)
+        return DisattenuatedCorrelation(None, "undefined", bad, observed=observed, first=one, second=other)
     together = float(np.cov(x, y)[0, 1]) - _spread(cross)
     estimate = together / math.sqrt(one.true_variance * other.true_variance)
-    return DisattenuatedCorrelation(
-        observed, math.sqrt(one.estimate * other.estimate), estimate, "ok", None, one, other
-    )
+    ceiling = math.sqrt(one.estimate * other.estimate)
+    return DisattenuatedCorrelation(estimate, observed=observed, ceiling=ceiling, first=one, second=other)
 
 
 def kendall_w_ceiling(
     scores: ArrayLike, covariance: ArrayLike, *, n_resamples: int = 1_000, rng: Seed = None
-) -> AgreementCeiling:
+) -> Estimate:
     """Kendall's W of settings that agree completely, with the sampling errors that these scores have.
 
     Parameters
@@ -580,7 +529,9 @@ def kendall_w_ceiling(
 
     Returns
     -------
-    AgreementCeiling
+    Estimate
+        Mean, 5 % and 95 % quantile; undefined as for `KendallWResult`, or as for `ReliabilityResult` of the models'
+        means over the settings.
 
     Raises
     ------
@@ -606,13 +557,13 @@ def kendall_w_ceiling(
     means, over = matrix.mean(axis=0), errors.reshape(m, n, m, n).mean(axis=(0, 2))
     found = reliability(means, over)
     if reason or found.estimate is None:
-        return AgreementCeiling(None, None, None, "undefined", reason or found.reason)
+        return Estimate(None, status="undefined", reason=reason or found.reason)
     true = means.mean() + math.sqrt(found.estimate) * (means - means.mean())
     normal = np.random.default_rng(rng).standard_normal((checked_resamples(n_resamples), m * n))
     scattered = np.tile(true, m) + normal @ symmetric_root(errors)
     w = concordance(average_ranks(scattered.reshape(-1, m, n)), correct_ties=False)
     low, high = np.quantile(w, [0.05, 0.95])
-    return AgreementCeiling(float(w.mean()), float(low), float(high), "ok", None)
+    return Estimate(float(w.mean()), float(low), float(high))
 
 
 def _spread(covariance: FloatArray) -> float:
