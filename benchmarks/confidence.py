@@ -42,8 +42,8 @@ def main() -> None:
 
 def _measured(out: Path, model: str, methods: Sequence[str], group: str = "auto", **settings: float) -> None:
     started = time.monotonic()
-    run = ri.evaluate(model, variants="low", engine="local", out=out, **settings)
-    table = ri.confidence_scores(run, methods, engine="local", group=group)
+    run = ri.evaluate(model, variants="low", out=out, **settings)
+    table = ri.confidence_scores(run, methods, group=group)
     folds = "" if group == "auto" else f", folds by {group if group != 'none' else 'question'}"
     print(f"\n{model}, {settings}{folds}: {time.monotonic() - started:.0f} s")
     print("\n".join(_lines(summarise_confidence(table, pl.DataFrame(run.outcomes)))))

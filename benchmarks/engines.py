@@ -1,13 +1,13 @@
-"""One run by every engine: the same outcome table row by row, the requests that each took, and the time.
+"""One run by every engine and client: the same outcome table row by row, the requests each took, and the time.
 
     python -m benchmarks.engines
     python -m benchmarks.engines --data simple_qa_test_set.csv
 
-The default almanac run, or all of SimpleQA where its file is given, by each engine in an empty folder: within the
-process, by Inspect, over HTTP and in batches against ``refusal-index serve`` on loopback, by files of requests that
-``refusal-index run-batch`` answers, by the engine ``command`` with the same program, and by Ray where it is
-installed. Requests to a server are counted at the server, others by the run's own summary. Exit status: 0 all tables
-are equal, 1 one differs.
+The default almanac run, or all of SimpleQA where its file is given, by each engine and client in an empty folder:
+within the process, by OpenAI's client, by Inspect's and in batches against ``refusal-index serve`` on loopback, by
+files of requests that ``refusal-index run-batch`` answers, by the engine ``command`` with the same program, and by
+Ray where it is installed. Requests to a server are counted at the server, others by the run's own summary. Exit
+status: 0 all tables are equal, 1 one differs.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
-from benchmarks.http_client import COMMAND, answered, server
+from benchmarks.http_client import COMMAND, MODELS, account, answered, server
 
 KEYS = ("variant", "question_id", "draw")
 WAVES = 6  # more than any run takes
-SERVED = ("http", "batch")
+SERVED = (*MODELS, "batch")
 RUN_BATCH = shlex.join([*COMMAND, "run-batch", "-i", "{requests}", "-o", "{replies}", "--model", "almanac/{model}"])
 
 
@@ -43,9 +43,9 @@ class Measured:
     Attributes
     ----------
     engine, requests, seconds, processor
-        Who carried it, how many requests it took, and how long, in all and on the processor.
+        Which engine or client carried it, how many requests it took, and how long, in all and on the processor.
     table
-        The outcome table, in order.
+        The outcome table, in order; without the model's name, of which the embedded one has several.
     """
 
     engine: str
@@ -84,19 +84,20 @@ def measure(engine: str, options: Sequence[str], folder: Path) -> Measured:
     elif engine in SERVED:
         command = [*COMMAND, "serve", "--port", "0"]
         with server(command, log) as url:
-            environment = {"ALMANAC_BASE_URL": url, "ALMANAC_API_KEY": "none"}
-            more = ("--engine-option", "poll=0.5") if engine == "batch" else ()
-            refusal_index("run", *options, *more, "--engine", engine, "--out", str(folder), environment=environment)
+            batches = ("--engine", "batch", "--engine-option", "poll=0.5")
+            more = ("--model", MODELS[engine]) if engine in MODELS else batches
+            refusal_index("run", *options, *more, "--out", str(folder), environment=account(url))
             requests = len(answered(log))
     else:
-        more = ("--command", RUN_BATCH) if engine == "command" else ()
-        refusal_index("run", *options, *more, "--engine", engine, "--out", str(folder))
+        more = () if engine == "embedded" else ("--engine", engine)
+        more += ("--command", RUN_BATCH) if engine == "command" else ()
+        refusal_index("run", *options, *more, "--out", str(folder))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if requests is None:
         summary = json.loads((folder / "summary.json").read_text())
         requests = sum(one["usage"]["requests"] for one in summary["variants"])
     processor = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    table = pl.read_parquet(folder / "outcomes.parquet").sort(KEYS)
+    table = pl.read_parquet(folder / "outcomes.parquet").sort(KEYS).drop("model")
     return Measured(engine, requests, time.monotonic() - started, processor, table)
 
 
@@ -110,7 +111,7 @@ def main() -> None:
     options = ["--limit", str(arguments.limit)] if arguments.limit else []
     if arguments.data:
         options += ["--dataset", "simpleqa", "--data", arguments.data, "--variants", "normal", "--grader", "exact"]
-    known = ["local", "inspect", "http", "batch", "files", "command", *(["ray"] if find_spec("ray") else [])]
+    known = ["embedded", *SERVED, "files", "command", *(["ray"] if find_spec("ray") else [])]
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}: {' '.join(options)}")
     print(f"{'engine':10s}{'requests':>10s}{'seconds':>10s}{'CPU s':>10s}  table")
     first: Measured | None = None

@@ -1,8 +1,8 @@
-"""Every fault that the tests plan, tried with every engine: what came of it, in one table.
+"""Every fault that the tests plan, tried with every engine and client: what came of it, in one table.
 
     python -m benchmarks.faults
     python -m benchmarks.faults --fast
-    python -m benchmarks.faults --only 'kill -9' --engine local
+    python -m benchmarks.faults --only 'kill -9' --engine functions
     python -m benchmarks.faults --write docs/what-happens-when.md
     python -m benchmarks.faults --soak 100000
 
@@ -57,7 +57,7 @@ def main() -> int:
     """Print the table, and return whether a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="scenarios whose group or name matches this pattern")
-    parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine only")
+    parser.add_argument("--engine", choices=[engine.name for engine in ENGINES], help="one engine or client only")
     parser.add_argument("--fast", action="store_true", help="one scenario of each group with each engine, and no soak")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="scenarios at a time")
     parser.add_argument("--write", type=Path, help="write what came out into the page of the documentation")

@@ -1,8 +1,8 @@
-"""Processor time and throughput of an engine over HTTP: a whole run against the bare client on the same requests.
+"""Processor time and throughput of a client over HTTP: a whole run against the bare client on the same requests.
 
-    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine http
-    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine http --latency 0.05 --connections 200
-    python -m benchmarks.http_client --data simple_qa_test_set.csv --engine inspect --embedded
+    python -m benchmarks.http_client --data simple_qa_test_set.csv
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --latency 0.05 --connections 200
+    python -m benchmarks.http_client --data simple_qa_test_set.csv --client inspect --embedded
 
 Asks a server on loopback every question of SimpleQA through ``refusal-index run`` with one variant and the exact
 grader, counts the requests at the server, then sends the very same conversations through the bare openai client with
@@ -36,6 +36,9 @@ import polars as pl
 from refusal_index.protocol import load_prompt_set
 
 COMMAND = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
+MODELS = {"openai": "openai-api/almanac/base", "inspect": "together/base"}
+"""A model by the client that asks it; Inspect's provider `together` speaks the same API as the other."""
+
 BARE_CLIENT = """
 import asyncio, json, sys, time
 from openai import AsyncOpenAI, DefaultAioHttpClient
@@ -72,6 +75,12 @@ def server_command(arguments: argparse.Namespace) -> list[str]:
     return [sys.executable, "-m", "benchmarks.loopback", "--latency", str(arguments.latency)]
 
 
+def account(url: str) -> dict[str, str]:
+    """Return the variables by which each client finds a server."""
+    keys = {f"{name}_API_KEY": "none" for name in ("ALMANAC", "TOGETHER")}
+    return {**keys, "ALMANAC_BASE_URL": url, "TOGETHER_BASE_URL": url}
+
+
 def answered(log: Path) -> list[dict[str, Any]]:
     """Return the generation requests that the server answered so far."""
     entries = [json.loads(line) for line in log.read_text().splitlines()]
@@ -87,12 +96,11 @@ def throughput(entries: list[dict[str, Any]]) -> float | None:
 def run(arguments: argparse.Namespace, url: str, out: Path) -> float:
     """Run the evaluation in a process of its own and return its processor time in seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    command = [*COMMAND, "run", "--model", "openai-api/almanac/base", "--dataset", "simpleqa", "--data", arguments.data]
+    command = [*COMMAND, "run", "--model", MODELS[arguments.client], "--dataset", "simpleqa", "--data", arguments.data]
     command += ["--variants", "normal", "--grader", "exact", "--max-connections", str(arguments.connections)]
-    command += ["--engine", arguments.engine, "--out", str(out)]
+    command += ["--out", str(out)]
     command += ["--limit", str(arguments.limit)] if arguments.limit else []
-    environment = {**os.environ, "ALMANAC_BASE_URL": url, "ALMANAC_API_KEY": "none"}
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, env={**os.environ, **account(url)}, check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -164,7 +172,7 @@ def main() -> None:
     parser.add_argument("--data", required=True, help="a local copy of the SimpleQA test set")
     parser.add_argument("--limit", type=int, help="only so many questions")
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--engine", default="http", choices=["http", "inspect"])
+    parser.add_argument("--client", default="openai", choices=list(MODELS))
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer of the server")
     parser.add_argument("--embedded", action="store_true", help="ask the embedded model, by refusal-index serve")
     parser.add_argument("--rounds", type=int, default=1, help="measure so often, and print the best of each")
@@ -174,7 +182,7 @@ def main() -> None:
     print(f"{platform.machine()}, Python {platform.python_version()}, openai {version('openai')}")
     print(f"{rounds[0].ours.requests} requests, counted at the server, {arguments.connections} at a time")
     ours, bare_client = (best([getattr(one, name) for one in rounds]) for name in ("ours", "bare_client"))
-    for name, client in (f"refusal-index run, {arguments.engine}", ours), ("bare openai client", bare_client):
+    for name, client in (f"refusal-index run, {arguments.client}", ours), ("bare openai client", bare_client):
         said = f"{client.seconds:7.1f} CPU s   {1000 * client.seconds / client.requests:6.2f} a thousand"
         print(f"{name:27s}{said}{'' if client.rate is None else f'   {client.rate:6.0f} requests a second'}")
     print(f"{'ratio of processor time':27s}{ours.seconds / bare_client.seconds:7.2f}")

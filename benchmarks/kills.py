@@ -1,6 +1,6 @@
 """A run killed again and again: it ends complete, and nothing that was stored is asked twice.
 
-    python -m benchmarks.kills --engine http
+    python -m benchmarks.kills
     python -m benchmarks.kills --engine batch --times 30
 
 Asks the embedded model behind ``refusal-index serve``, kills the run with SIGKILL at random moments, starts the same
@@ -27,7 +27,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 
 import polars as pl
-from benchmarks.http_client import COMMAND, answered, server
+from benchmarks.http_client import COMMAND, MODELS, account, answered, server
 
 from refusal_index.protocol import Asked, Pass, Request, request_seed
 
@@ -67,7 +67,7 @@ def carried(arguments: argparse.Namespace, number: int, folder: Path, log: Path,
     command = [*COMMAND, "run", "--model", arguments.model, "--limit", str(arguments.limit), "--seed", str(number)]
     command += ["--engine", arguments.engine, "--out", str(folder)]
     command += ["--engine-option", "poll=0.2"] if arguments.engine == "batch" else []
-    environment = {**os.environ, "ALMANAC_BASE_URL": url, "ALMANAC_API_KEY": "none"}
+    environment = {**os.environ, **account(url)}
     status = -signal.SIGKILL
     while status == -signal.SIGKILL:
         before, stored = len(answered(log)), stored_seeds(folder, number)
@@ -78,22 +78,22 @@ def carried(arguments: argparse.Namespace, number: int, folder: Path, log: Path,
     counts["ended otherwise than complete"] += status != 0
     counts["needed"] = len(stored_seeds(folder, number))
     undisturbed = folder.with_name(f"{folder.name}-undisturbed")
-    alone = [*COMMAND, "run", "--limit", str(arguments.limit), "--seed", str(number), "--engine", "local"]
+    alone = [*COMMAND, "run", "--limit", str(arguments.limit), "--seed", str(number)]
     lived([*alone, "--out", str(undisturbed)], environment, None)
     counts["another table"] = not table_in(folder).equals(table_in(undisturbed))
     return counts
 
 
 def table_in(folder: Path) -> pl.DataFrame:
-    """Return the outcome table of a run, in order; whose it is does not count, as Ray is told another model's name."""
+    """Return the outcome table of a run, in order; whose it is does not count: one model goes by several names."""
     return pl.read_parquet(folder / "outcomes.parquet").sort("variant", "question_id", "draw").drop("model")
 
 
 def main() -> None:
     """Print what was counted."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.kills", description=__doc__.split("\n")[0])
-    parser.add_argument("--engine", default="http", choices=["http", "batch", "ray"])
-    parser.add_argument("--model", default="almanac/base", help="for Ray over HTTP: openai-api/almanac/base")
+    parser.add_argument("--engine", default="direct", choices=["direct", "batch", "ray"])
+    parser.add_argument("--model", default=MODELS["openai"], help="by Inspect: together/base; on Ray: almanac/base")
     parser.add_argument("--times", type=int, default=30, help="how often to kill")
     parser.add_argument("--after", type=float, nargs=2, default=(0.5, 6.0), help="seconds, at least and at most")
     parser.add_argument("--limit", type=int, default=300, help="questions of a run, under four prompts")

@@ -41,7 +41,7 @@ ROUNDED = {"likelihood": 1e-5, "threshold_error": 1e-5}
 
 SHOWN = 20  # differences that are printed of each command
 
-RENAMED: dict[str, str] = {}
+RENAMED = {"inspect": "direct"}  # the engine that is the default
 """Names in commands and results that changed: from the name in older trees to the one in this tree."""
 
 VOLATILE = re.compile(
@@ -62,8 +62,8 @@ COMMANDS = {
     "thinking": "run --limit {n} --variants normal --think true",
     "own": "run --limit {n} --data own.jsonl --grader exact --variants low,normal",
     "own_small": "run --model almanac/small --limit {n} --data own.jsonl --grader exact --variants low,normal",
-    "http": "run --limit {n} --engine http --model openai-api/loop/m --grader exact --variants low,normal",
-    "inspect": "run --limit {fifth} --engine inspect --model openai-api/loop/m --grader exact --variants normal",
+    "http": "run --limit {n} --model openai-api/loop/m --grader exact --variants low,normal",
+    "together": "run --limit {fifth} --model together/m --grader exact --variants normal",
     "regraded": "regrade base --grader exact",
     "forced": "force first.csv --model almanac/base",
     "imported": "import first.csv --out imported.parquet --json",
@@ -170,7 +170,8 @@ def results(tree: Path, commands: Mapping[str, str], limit: int) -> dict[str, An
         log.touch()
         with loopback(log) as address:
             environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "INSPECT_DISPLAY": "none", "COLUMNS": "80"}
-            environment |= {"LOOP_BASE_URL": address, "LOOP_API_KEY": "none"}
+            for name in ("LOOP", "TOGETHER"):
+                environment |= {f"{name}_BASE_URL": address, f"{name}_API_KEY": "none"}
             for name, command in commands.items():
                 before = log.read_text().count("\n")
                 words = shlex.split(command.replace("{n}", str(limit)).replace("{fifth}", str(limit // 5)))

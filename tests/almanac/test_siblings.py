@@ -103,7 +103,7 @@ def test_two_draws_find_what_a_hundred_show_and_one_does_not(siblings):
 def test_two_samples_of_each_hold_what_a_hundred_show_and_a_comparison_agrees(tmp_path):
     runs = {}
     for name, truth in TRUTH.items():
-        asked = {"variants": VARIANT, "engine": "local", "out": tmp_path / name}
+        asked = {"variants": VARIANT, "out": tmp_path / name}
         (once,) = ri.evaluate(f"almanac/{name}", **asked).summary.variants
         runs[name] = ri.evaluate(f"almanac/{name}", **asked, draws=2)
         (twice,) = runs[name].summary.variants

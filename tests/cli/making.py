@@ -8,10 +8,9 @@ from pathlib import Path
 
 import polars as pl
 
-LOCAL = ("--engine", "local")
-LOW = ("run", "--limit", "20", "--variants", "low", *LOCAL)
+LOW = ("run", "--limit", "20", "--variants", "low")
 """A small run of the embedded model."""
-PIPELINE = ("--model", "python:tests.cli.some_pipeline:answer", *LOCAL)
+PIPELINE = ("--model", "python:tests.cli.some_pipeline:answer")
 
 
 def outcomes(folder: str | Path) -> pl.DataFrame:

@@ -47,12 +47,9 @@ CASES = {
     "misspelt grader": (["--grader", "exct"], ["--grader", "'exct'", "'exact'"]),
     "unreadable price": (["--price", "cheap"], ["--price", "2.5,10", "cheap"]),
     "unreadable price of the grader": (["--grader-price", "1"], ["--grader-price", "2.5,10", "'1'"]),
-    "unknown engine": (["--limit", "3", "--engine", "inspct"], ["--engine", "'inspct'", "'inspect'"]),
+    "unknown engine": (["--limit", "3", "--engine", "dirct"], ["--engine", "'dirct'", "'direct'"]),
     "a removed option": (["--limit", "3", "--batch"], ["error: --batch: removed; choose --engine batch, which"]),
-    "an engine that cannot ask it": (
-        ["--engine", "local", "--model", "openai/gpt-4.1"],
-        ["openai/gpt-4.1", "--engine inspect"],
-    ),
+    "a removed engine": (["--engine", "inspect"], ["engine 'inspect' is now 'direct', the default"]),
     "more repeated questions than there are": (
         ["--limit", "20", "--repeat-questions", "21"],
         ["--repeat-questions: expected at most 20, as many as are asked, got 21"],
@@ -103,7 +100,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_line(case):
 
 
 def test_the_folder_of_another_run_is_refused_and_left_as_it_is():
-    arguments = ["run", "--engine", "local", "--limit", "3", "--variants", "low", "--out", "there"]
+    arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there"]
     assert invoke(*arguments)[0] == 0
     before = {path: path.read_bytes() for path in Path("there").rglob("*") if path.is_file()}
     status, said = invoke(*arguments, "--temperature", "1")
@@ -144,6 +141,6 @@ def test_score_of_a_folder_that_is_no_run_says_so():
 
 
 def test_json_goes_alone_to_standard_output():
-    arguments = ["run", "--engine", "local", "--limit", "3", "--variants", "low", "--out", "there", "--json"]
+    arguments = ["run", "--limit", "3", "--variants", "low", "--out", "there", "--json"]
     result = CliRunner().invoke(app, arguments)
     assert json.loads(result.stdout)["variants"][0]["variant"] == "low"

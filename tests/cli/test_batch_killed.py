@@ -59,7 +59,7 @@ def test_killed_at_thirty_random_moments_no_batch_is_handed_over_twice(tmp_path,
                 kills += 1
             finish(start(server, *run))
         check(server, folders)
-    assert command("run", *SIZE, "--model", "almanac/base", "--engine", "local", "--out", "whole").exit_code == 0
+    assert command("run", *SIZE, "--model", "almanac/base", "--out", "whole").exit_code == 0
     whole = outcomes("whole").select(KNOWN)
     for folder in folders:
         assert outcomes(folder).select(KNOWN).equals(whole), folder.name

@@ -69,8 +69,6 @@ def test_the_first_waves_of_all_models_are_on_their_way_at_once_and_one_that_fai
         model = (
             "--model",
             f"almanac/{name}",
-            "--engine",
-            "local",
             "--limit",
             "10",
             "--variants",

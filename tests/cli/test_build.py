@@ -62,8 +62,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeApi]:
 
 
 def build(*arguments: str, out: str = "wiki.jsonl") -> Result:
-    engine = () if "--engine" in arguments else ("--engine", "http")
-    command = ["build", "precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *engine, *arguments]
+    command = ["build", "precise-wiki", "pages.jsonl", "--out", out, *OPTIONS, *arguments]
     return CliRunner().invoke(app, command, catch_exceptions=False)
 
 
@@ -151,7 +150,7 @@ def test_the_frozen_set_loads_as_a_dataset(built):
     assert dataset.sha256 == record(str(file))["file"]["sha256"]
 
 
-@one_fast("engine", ["http", "inspect", "batch"])
+@one_fast("engine", ["direct", "batch"])
 def test_every_engine_builds_the_same_file_with_the_same_record(engine, built, tmp_path, monkeypatch):
     log = tmp_path / "log.jsonl"
     write_pages(Path("pages.jsonl"), 60)
@@ -177,7 +176,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
         detached = build(*command, *batches, "--detach")
         assert (detached.exit_code, detached.stderr.count("error")) == (1, 0), detached.stderr
         assert "collects the results" in detached.stdout
-        refused = build(*command, "--engine", "http")
+        refused = build(*command)
         assert refused.exit_code == 2
         assert "--engine batch" in refused.stderr
         assert build(*command, *batches).exit_code == 0
@@ -186,7 +185,7 @@ def test_a_build_that_was_detached_is_collected_and_no_other_engine_pays_for_it_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", "inspect", "batch"])
+@pytest.mark.parametrize("engine", ["direct", "batch"])
 def test_functions_build_the_same_questions(engine, built):
     write_pages(Path("pages.jsonl"), 60)
     function = "python:tests.engines.wiki_writer:reply"
@@ -197,7 +196,7 @@ def test_functions_build_the_same_questions(engine, built):
 
 
 @pytest.mark.slow
-def test_another_engine_finishes_what_one_began_and_asks_nothing_twice(monkeypatch):
+def test_a_build_that_was_stopped_is_finished_and_asks_nothing_twice(monkeypatch):
     def used_up(message: str, sent_before: int) -> web.StreamResponse | None:
         told = {"error": {"message": "no more", "type": "t", "code": None}}
         return web.json_response(told, status=401) if len(api.answered) >= 30 else None
@@ -205,10 +204,10 @@ def test_another_engine_finishes_what_one_began_and_asks_nothing_twice(monkeypat
     write_pages(Path("pages.jsonl"), 60)
     with FakeApi(writer, used_up) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        stopped = build("--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", "inspect")
+        stopped = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
         assert (stopped.exit_code, len(api.answered)) == (1, 30), stopped.stderr
         api._fault = None
-        finished = build("--questions", "20", "--answerer", "openai-api/fake/answerer", "--engine", "http")
+        finished = build("--questions", "20", "--answerer", "openai-api/fake/answerer")
         assert finished.exit_code == 0, finished.stderr
         assert set(Counter(body["seed"] for body in api.answered).values()) == {1}
 
@@ -369,14 +368,13 @@ CASES = {
     "a file of one's own": ("pages.jsonl", "pages.jsonl", [], ["pages.jsonl", "no build made it"]),
     "no key": ("pages.jsonl", "w.jsonl", [], ["OPENAI_API_KEY"]),
     "no provider": ("pages.jsonl", "w.jsonl", ["--writer", "gpt"], ["PROVIDER/NAME"]),
-    "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "inspct"], ["--engine", "'inspect'"]),
-    "nobody of this engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "local"], ["almanac/..."]),
+    "no such engine": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--engine", "dirct"], ["--engine", "'direct'"]),
     "a removed option": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--batch"], ["--batch: removed", "--engine batch"]),
     "files, which nobody could answer": (
         "pages.jsonl",
         "w.jsonl",
         [*OPTIONS[:2], "--engine", "files"],
-        ["--engine", "run's own requests", "http"],
+        ["--engine", "run's own requests", "direct"],
     ),
     "no such answerer": ("pages.jsonl", "w.jsonl", [*OPTIONS[:2], "--answerer", "opnai/x"], ["'opnai'"]),
 }
@@ -439,7 +437,7 @@ def test_a_build_that_is_stopped_ends_like_one_that_was_not_and_repeats_nothing(
 
 
 def start(out: str) -> subprocess.Popen[str]:
-    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "24", "--engine", "http", *OPTIONS]
+    command = [*COMMAND, "pages.jsonl", "--out", out, "--questions", "24", *OPTIONS]
     return subprocess.Popen(command, env=os.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

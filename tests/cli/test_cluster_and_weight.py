@@ -60,7 +60,7 @@ def test_what_is_wrong_with_a_column_is_bad_input(command):
 
 
 def test_a_folder_keeps_what_it_holds(command):
-    assert command("run", "--limit", "40", "--variants", "normal", "--engine", "local", "--out", "made").exit_code == 0
+    assert command("run", "--limit", "40", "--variants", "normal", "--out", "made").exit_code == 0
     before = Path("made/summary.json").read_bytes()
     result = command("score", "made", "--cluster", "topic", "--json")
     assert Path("made/summary.json").read_bytes() == before

@@ -25,7 +25,6 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.confidence.registry import METHODS
 from refusal_index.errors import RefusalIndexError
-from tests.cli.making import LOCAL
 from tests.cli.test_force import first_pass_of
 from tests.evaluation.test_watch import checkpoint
 from tests.tiers import one_fast
@@ -72,28 +71,28 @@ ALWAYS = {"out": "made", "model": "almanac/base", "grader": "exact", "to": "csv"
 CHEAPLY = ["--format", "csv"]  # figures take long, and import nothing
 MORE: dict[tuple[str, ...], list[list[str]]] = {
     ("run",): [
-        ["--out", "gift", "--limit", "20", "--variants", "low", *LOCAL],
-        ["--config", "gift/run.toml", "--dry-run", *LOCAL],
+        ["--out", "gift", "--limit", "20", "--variants", "low"],
+        ["--config", "gift/run.toml", "--dry-run"],
         ["--config", "gift/run.toml", "--dry-run", "--json", "--out", "set"],
     ],
     ("confidence",): [
-        *(["gift", "--method", one, *more, *LOCAL] for one in METHODS for more in ([], ["--dry-run"])),
-        *(["gift", *more, *LOCAL] for more in (["--list"], ["--out", "made.csv"], ["--add", "gift/scores.csv"])),
-        ["gift", "--method", "p-true", "--engine", "http"],
+        *(["gift", "--method", one, *more] for one in METHODS for more in ([], ["--dry-run"])),
+        *(["gift", *more] for more in (["--list"], ["--out", "made.csv"], ["--add", "gift/scores.csv"])),
+        ["gift", "--method", "p-true", "--engine", "batch"],
         ["gift", "--method", "p-true"],
         ["forced", "--method", "p-answering"],
     ],
     ("force",): [
-        ["first.csv", "--model", "almanac/base", *LOCAL, "--out", "made"],
-        ["first.csv", "--model", "almanac/base", *LOCAL, "--out", "forced"],
+        ["first.csv", "--model", "almanac/base", "--out", "made"],
+        ["first.csv", "--model", "almanac/base", "--out", "forced"],
     ],
     ("requests",): [[one, "--out", "made.jsonl"] for one in FOLDERS],
     ("replies",): [["gift", "gift/replies.jsonl"]],
-    ("watch",): [["checkpoints", "--model-template", one, "--once", *LOCAL] for one in ("{name}", "python:{name}:f")],
+    ("watch",): [["checkpoints", "--model-template", one, "--once"] for one in ("{name}", "python:{name}:f")],
     ("report",): [["gift", "regraded", "forced", "set", "--out", "made.html"]],
     ("export",): [["gift", "--to", one, "--out", "made"] for one in ("csv", "every-eval-ever", "hf-eval-results")],
     ("compare",): [["gift", "regraded"], ["gift", "regraded", "forced"]],
-    ("gate",): [["gift", "--baseline", "regraded"], ["gift", "--baseline", "regraded", "--run", *LOCAL]],
+    ("gate",): [["gift", "--baseline", "regraded"], ["gift", "--baseline", "regraded", "--run"]],
     ("audit",): [["gift", "--out", "made.csv"]],
     ("import",): [["first.csv", "--out", "made.parquet"], ["gift/outcomes.parquet", "--out", "made.parquet"]],
     ("prompts",): [["gift/run.toml"]],
@@ -135,7 +134,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     @functools.cache
     def make(kind: str) -> Path:
         place, (model, graders) = tmp_path_factory.mktemp("made"), KINDS[kind]
-        asked = ["--model", model, "--grader", ",".join(graders) or "exact", *LOCAL]
+        asked = ["--model", model, "--grader", ",".join(graders) or "exact"]
         with pytest.MonkeyPatch.context() as patched:
             patched.chdir(place)
             patched.syspath_prepend(tmp_path_factory.mktemp("code"))
@@ -143,9 +142,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             Path("set.toml").write_text(CONFIG.format(model=model, grader=asked[3]))
             for words in (
                 ["run", "--limit", "20", "--variants", "low", "--draws", "2", "--out", "gift", *asked],
-                ["confidence", "gift", "--method", ",".join(SEND_NOTHING), *LOCAL],
+                ["confidence", "gift", "--method", ",".join(SEND_NOTHING)],
                 ["regrade", "gift", "--out", "regraded", *asked[2:]],
-                ["run", "--config", "set.toml", "--out", "set", *LOCAL],
+                ["run", "--config", "set.toml", "--out", "set"],
             ):
                 assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0, words
             first = first_pass_of(Path("gift"), Path("first.csv"))
@@ -235,15 +234,15 @@ def test_no_command_imports_what_a_folder_names(name, kind, made, mark, monkeypa
 
 
 CALLS: dict[str, list[Callable[[], Any]]] = {
-    "confidence_scores": [lambda one=one: ri.confidence_scores("gift", one, engine="local") for one in METHODS],
+    "confidence_scores": [lambda one=one: ri.confidence_scores("gift", one) for one in METHODS],
     "study": [lambda: ri.study("results_table", ["gift", "regraded"])],
     "export": [lambda one=one: ri.export("gift", one, "made") for one in ("csv", "every-eval-ever")],
     "compare": [lambda: ri.compare("gift", "regraded")],
     "rank": [lambda: ri.rank(["gift", "regraded"])],
     "gate": [lambda: ri.gate("gift", "regraded"), lambda: ri.gate("gift", policy={"at_least": {"refusal_index": 0}})],
     "threshold": [lambda: ri.threshold("gift", "self-consistency", penalty=1.0)],
-    "evaluate": [lambda: ri.evaluate("almanac/base", limit=20, variants="low", engine="local", out="gift")],
-    "dry_run": [lambda: ri.dry_run("almanac/base", limit=20, variants="low", engine="local", out="gift")],
+    "evaluate": [lambda: ri.evaluate("almanac/base", limit=20, variants="low", out="gift")],
+    "dry_run": [lambda: ri.dry_run("almanac/base", limit=20, variants="low", out="gift")],
     "Run": [lambda: used(ri.open_run("gift")), lambda: used(ri.open_run("regraded"))],
     "open_run": [lambda one=one: ri.open_run(one) for one in FOLDERS],
     "RefusalIndexCallback": [lambda: ri.RefusalIndexCallback(None, out="set", model=None)],
@@ -291,7 +290,7 @@ def test_no_public_function_imports_what_a_folder_names(name, kind, made, mark, 
 def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
     lay_out(made(kind), mark)
     for words in (
-        ["confidence", "gift", "--method", ",".join(SEND_NOTHING), *LOCAL],
+        ["confidence", "gift", "--method", ",".join(SEND_NOTHING)],
         ["confidence", "gift", "--method", "p-true", "--dry-run"],
         ["confidence", "gift", "--list"],
         ["score", "gift"],
@@ -300,7 +299,7 @@ def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
     ):
         ended = CliRunner().invoke(app, words, catch_exceptions=False)
         assert ended.exit_code == 0, ended.output
-    assert set(ri.confidence_scores("gift", "p-answering", engine="local")["method"]) >= {"p-answering"}
+    assert set(ri.confidence_scores("gift", "p-answering")["method"]) >= {"p-answering"}
     assert not mark.exists()
 
 
@@ -319,7 +318,7 @@ def test_what_sends_nothing_goes_on_without_the_function(kind, made, mark):
 )
 def test_what_sends_takes_the_name_once_more(kind, options, lacks, made, mark):
     lay_out(made(kind), mark)
-    ended = CliRunner().invoke(app, ["confidence", "gift", "--method", "p-true", *options, *LOCAL])
+    ended = CliRunner().invoke(app, ["confidence", "gift", "--method", "p-true", *options])
     assert (ended.exit_code, ended.stdout) == (2, "")
     assert lacks in ended.stderr
     assert ended.stderr.startswith("error: ")
@@ -332,7 +331,7 @@ def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
     lay_out(made(kind), mark)
     theirs, graders = KINDS[kind]
     model, grader = ["--model", theirs], ["--grader", ",".join(graders) or "exact"]
-    words = ["confidence", "gift", "--method", "verbalised-number", *model, *grader, *LOCAL]
+    words = ["confidence", "gift", "--method", "verbalised-number", *model, *grader]
     ended = CliRunner().invoke(app, words, catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
     assert mark.read_text() == ("asked" if theirs == FUNCTION else "imported")
@@ -340,7 +339,7 @@ def test_a_function_that_is_named_once_more_is_asked(kind, made, mark):
 
 def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
     lay_out(made("the grader"), mark)
-    scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number", engine="local")
+    scores = functools.partial(ri.confidence_scores, "gift", "verbalised-number")
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
         scores()
     with pytest.raises(RefusalIndexError, match=rf"^grader: expected '{GRADERS[0]}', got nothing"):
@@ -357,4 +356,4 @@ def test_python_takes_the_name_once_more_or_the_function_itself(made, mark):
 def test_a_grader_is_no_use_where_a_rule_graded(made, mark):
     lay_out(made("the model"), mark)
     with pytest.raises(RefusalIndexError, match=r"^grader: expected none, as 'exact' graded"):
-        ri.confidence_scores("gift", "p-answering", engine="local", grader=lambda *_: True)
+        ri.confidence_scores("gift", "p-answering", grader=lambda *_: True)

@@ -30,11 +30,10 @@ def test_log_probabilities_over_http_are_those_of_the_process(server, command, m
     monkeypatch.setenv("ALMANAC_BASE_URL", server.url)
     monkeypatch.setenv("ALMANAC_API_KEY", "sk-none-needed")
     found = []
-    for model, out in ((MODEL, "over-http"), (("--model", "almanac/base", "--engine", "local"), "within")):
+    for model, out in ((MODEL, "over-http"), (("--model", "almanac/base"), "within")):
         assert command("run", *model, "--limit", "12", "--variants", "low", "--out", out).exit_code == 0
         before = len(server.answered())
-        engine = ("--engine", "local") if out == "within" else ()
-        assert command("confidence", out, "--method", "likelihood", *engine).exit_code == 0
+        assert command("confidence", out, "--method", "likelihood").exit_code == 0
         assert len(server.answered()) - before == (12 if out == "over-http" else 0), "the run took none along"
         found.append(pl.read_parquet(f"{out}/confidence.parquet")["confidence"])
     assert (found[0] - found[1]).abs().max() < 1e-4
@@ -43,7 +42,7 @@ def test_log_probabilities_over_http_are_those_of_the_process(server, command, m
 @pytest.mark.slow
 def test_what_it_costs_is_said_before_and_after_where_a_price_says(command):
     assert command("run", "--model", "almanac/base", "--limit", "6", "--variants", "low", "--out", "r").exit_code == 0
-    priced = ("confidence", "r", "--method", "likelihood", "--engine", "local", "--price", "1000,2000")
+    priced = ("confidence", "r", "--method", "likelihood", "--price", "1000,2000")
     dry = command(*priced, "--dry-run").stdout
     tokens = int(dry.split("all")[1].split()[1].replace(",", ""))
     assert f"about ${(1000 * tokens + 2000 * 50 * 6) / 1e6:,.2f}, at 50 tokens a reply" in dry

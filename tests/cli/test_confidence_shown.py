@@ -14,9 +14,8 @@ import refusal_index as ri
 from refusal_index.cli import app
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.outcomes.confidence import read_confidence, write_confidence
-from tests.cli.making import LOCAL
 
-RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs", *LOCAL)
+RUN = ("run", "--limit", "60", "--variants", "normal", "--draws", "2", "--logprobs")
 METHODS = "likelihood,p-answering"
 
 
@@ -24,7 +23,7 @@ METHODS = "likelihood,p-answering"
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of the embedded model with scores, which nobody changes."""
     out = tmp_path_factory.mktemp("scored") / "r"
-    for words in ([*RUN, "--out", str(out)], ["confidence", str(out), "--method", METHODS, *LOCAL]):
+    for words in ([*RUN, "--out", str(out)], ["confidence", str(out), "--method", METHODS]):
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     return out
 
@@ -51,7 +50,7 @@ def test_confidence_leaves_summary_and_report_with_the_scores(run):
 def test_score_prints_measures_and_sentences_and_confidence_writes_the_same_again(command, run):
     said = command("score", "r").stdout
     before = {name: (run / name).read_bytes() for name in ("summary.json", "report.html", "confidence.parquet")}
-    assert command("confidence", "r", "--method", METHODS, *LOCAL).exit_code == 0
+    assert command("confidence", "r", "--method", METHODS).exit_code == 0
     assert {name: (run / name).read_bytes() for name in before} == before
     lines = [line.split()[:2] for line in said.splitlines()]
     assert ["likelihood", "60"] in lines
@@ -140,7 +139,7 @@ def test_a_folder_of_other_rules_is_not_scored_by_those_of_this_release(command,
     document["settings"]["comparability_version"] = COMPARABILITY_VERSION + 1
     (run / "run.json").write_text(json.dumps(document))
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    done = command("confidence", "r", "--method", "likelihood", *LOCAL)
+    done = command("confidence", "r", "--method", "likelihood")
     assert done.exit_code == 2
     assert "'refusal-index score r --regrade' grades its replies anew" in done.stderr
     assert {name: (run / name).read_bytes() for name in before} == before

@@ -9,7 +9,7 @@ import pytest
 
 from refusal_index.evaluation import dry_run
 from refusal_index.protocol.cost import by_itself
-from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
+from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.tiers import others_nightly
 
 LIMIT = 60
@@ -25,7 +25,7 @@ def estimate(command, *arguments: str) -> dict:
 
 def usage(command, *arguments: str) -> dict[str, int]:
     """Run for real into the folder ``r`` and return what it took."""
-    result = command("run", "--json", "--out", "r", *LOCAL, *arguments)
+    result = command("run", "--json", "--out", "r", *arguments)
     assert result.exit_code == 0, result.stderr
     used = [variant["usage"] for variant in json.loads(result.stdout)["variants"]]
     return {key: sum(one[key] for one in used) for key in ("requests", "input_tokens", "output_tokens")}
@@ -47,11 +47,11 @@ def test_a_configuration_is_looked_at_without_its_functions(command, monkeypatch
         "[[models]]\nmodel = 'python:its_own:answer'\n[[datasets]]\ndata = 'q.csv'\nvariants = ['low']\n"
         "grader = 'python:its_own:grade'\n"
     )
-    found = estimate(command, "--config", "c.toml", *LOCAL)
+    found = estimate(command, "--config", "c.toml")
     assert found["first"]["requests"] == exactly(6)
     assert found["remark"] == "a dry run of a configuration imports no function, so no earlier reply of one is counted"
     assert not Path("mark").exists()
-    assert command("run", "--config", "c.toml", *LOCAL).exit_code == 0
+    assert command("run", "--config", "c.toml").exit_code == 0
     assert Path("mark").exists()
 
 
@@ -124,7 +124,7 @@ def test_what_a_model_grades_is_counted_and_the_grader_is_checked_once(command):
 
 def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(command):
     arguments = ("--limit", "10", "--out", "r", "--variants")
-    assert command("run", *LOCAL, *arguments, "low").exit_code == 0
+    assert command("run", *arguments, "low").exit_code == 0
     low = refused_questions()
     before = {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")}
     done = estimate(command, *arguments, "low")
@@ -134,7 +134,7 @@ def test_a_finished_run_would_send_nothing_and_a_further_variant_only_its_own(co
     assert more["first"]["requests"]["expected"] == 10
     assert {path: path.stat().st_mtime_ns for path in Path("r").rglob("*")} == before
     assert "4, 1 done" in command("run", "--dry-run", "--limit", "10", "--out", "r").stdout
-    assert command("run", *LOCAL, *arguments, "low,highest").exit_code == 0
+    assert command("run", *arguments, "low,highest").exit_code == 0
     assert more["forced"]["requests"] == exactly(refused_questions() - low)
 
 
@@ -190,7 +190,7 @@ def test_what_is_wrong_is_told_as_by_a_run(command):
         result = command("run", "--dry-run", "--limit", "3", *arguments)
         assert result.exit_code == 2
         assert expected in result.stderr
-    assert command("run", *LOCAL, "--limit", "3", "--variants", "low", "--out", "r").exit_code == 0
+    assert command("run", "--limit", "3", "--variants", "low", "--out", "r").exit_code == 0
     assert "temperature" in command("run", "--dry-run", "--limit", "3", "--out", "r", "--temperature", "1").stderr
 
 
@@ -200,7 +200,7 @@ def test_a_family_of_paraphrases_is_run_by_its_name_with_a_plus(command):
     assert estimate(command, *arguments, "normal+")["variants"] == family
     assert estimate(command, *arguments, "highest, normal+,low")["variants"] == ["low", *family, "highest"]
     assert estimate(command, *arguments, "normal")["variants"] == ["normal"]
-    assert command("run", *LOCAL, *arguments, "normal+", "--out", "r").exit_code == 0
+    assert command("run", *arguments, "normal+", "--out", "r").exit_code == 0
     (pooled,) = json.loads(Path("r/summary.json").read_text())["pooled"]
     assert pooled["variants"] == family
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.outcomes.tabular import read_outcomes
-from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
+from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.cli.serving import finish, start
 from tests.engines.fake_api import FakeApi, is_grading
 
@@ -31,7 +31,7 @@ def first_pass_of(run: Path, out: Path) -> Path:
 def both(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of the embedded model under two variants, which nobody changes."""
     out = tmp_path_factory.mktemp("both") / "whole"
-    arguments = ["run", *LOCAL, "--limit", "30", "--variants", "low,high", "--out", str(out)]
+    arguments = ["run", "--limit", "30", "--variants", "low,high", "--out", str(out)]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     return out
 
@@ -50,7 +50,7 @@ def first(both, force) -> str:
 
 
 def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(force, first, both):
-    result = force(first, "--model", "almanac/base", *LOCAL, "--out", "f")
+    result = force(first, "--model", "almanac/base", "--out", "f")
     assert result.exit_code == 0
     assert outcomes("f").equals(outcomes(both))
     summary, whole = (json.loads(Path(folder, "summary.json").read_text()) for folder in ("f", both))
@@ -64,16 +64,16 @@ def test_a_first_pass_and_its_forced_pass_are_together_what_a_run_of_both_is(for
 
 
 def test_the_same_command_again_sends_nothing_and_finds_its_folder(force, first):
-    said = force(first, "--model", "almanac/base", *LOCAL).stdout
+    said = force(first, "--model", "almanac/base").stdout
     (folder,) = Path("runs").iterdir()
     kept = stored(folder)
-    assert force(first, "--model", "almanac/base", *LOCAL).stdout == said
+    assert force(first, "--model", "almanac/base").stdout == said
     assert stored(folder) == kept
     assert list(Path("runs").iterdir()) == [folder]
 
 
 def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, command, first):
-    said = force(first, "--model", "almanac/base", *LOCAL, "--out", "f").stdout
+    said = force(first, "--model", "almanac/base", "--out", "f").stdout
     derived = [Path("f/outcomes.parquet"), Path("f/summary.json")]
     kept = [path.read_bytes() for path in derived]
     for path in derived:
@@ -83,15 +83,15 @@ def test_what_is_derived_is_rebuilt_from_the_replies_without_a_request(force, co
 
 
 def test_a_first_pass_that_was_graded_otherwise_is_another_run(force, first):
-    assert force(first, "--model", "almanac/base", *LOCAL, "--out", "f").exit_code == 0
+    assert force(first, "--model", "almanac/base", "--out", "f").exit_code == 0
     Path(first).write_text(Path(first).read_text().replace(",A\n", ",C\n", 1))
-    result = force(first, "--model", "almanac/base", *LOCAL, "--out", "f")
+    result = force(first, "--model", "almanac/base", "--out", "f")
     assert result.exit_code == 2
     assert "first_pass.sha256" in result.stderr
 
 
 def test_another_model_is_warned_of_before_and_beside_the_numbers(force, first):
-    result = force(first, "--model", "almanac/small", *LOCAL, "--out", "f")
+    result = force(first, "--model", "almanac/small", "--out", "f")
     assert result.stderr.startswith("warning: The first pass is of almanac/base")
     assert "RI mixes two models" in " ".join(result.stdout.split())
     (low, high) = json.loads(Path("f/summary.json").read_text())["variants"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.making import outcomes, stored, write_sums
-from tests.tiers import one_fast, others_nightly
+from tests.tiers import one_fast
 
 HERE = "python:tests.cli.some_pipeline"
 COUNT = 12
@@ -23,12 +23,9 @@ def run(command, pipeline, monkeypatch):
     return lambda name, *more, grader="exact": command("run", "--model", name, *options, "--grader", grader, *more)
 
 
-@one_fast(
-    ("engine", "name"),
-    [("local", "answer"), ("local", "answer_in_time"), ("inspect", "answer_in_time")],
-)
-def test_a_function_is_measured_like_any_model(run, pipeline, engine, name):
-    result = run(f"{HERE}:{name}", "--engine", engine)
+@one_fast("name", ["answer", "answer_in_time"])
+def test_a_function_is_measured_like_any_model(run, pipeline, name):
+    result = run(f"{HERE}:{name}")
     assert (result.exit_code, result.stderr.count("error")) == (0, 0), result.stderr
     table = outcomes("r")
     assert set(table["model"]) == {f"{HERE}:{name}"}
@@ -38,28 +35,27 @@ def test_a_function_is_measured_like_any_model(run, pipeline, engine, name):
     assert len(pipeline.asked) == COUNT + COUNT // 3
     settings = json.loads(Path("r/run.json").read_text())["settings"]
     assert list(settings["functions"]) == [f"{HERE}:{name}"], "an edited function is another model"
-    assert run(f"{HERE}:{name}", "--engine", engine).stdout == result.stdout
+    assert run(f"{HERE}:{name}").stdout == result.stdout
     assert len(pipeline.asked) == COUNT + COUNT // 3, "and nothing is asked twice"
 
 
-@others_nightly("engine", ["local", "inspect"])
-def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run, pipeline, engine):
+def test_a_function_that_raises_is_named_and_what_it_answered_is_kept(run, pipeline):
     pipeline.stops_after = 3
-    result = run(f"{HERE}:answer", "--engine", engine, "--max-connections", "1")
+    result = run(f"{HERE}:answer", "--max-connections", "1")
     assert result.exit_code == 1
     assert len(stored("r")) == 3
     assert f"{HERE}:answer raised RuntimeError: out of quota" in result.stdout
     assert "10 not finished; the run's own command asks them again:" in result.stdout
     assert "Traceback" not in result.output
     pipeline.__init__()
-    assert run(f"{HERE}:answer", "--engine", engine).exit_code == 0
+    assert run(f"{HERE}:answer").exit_code == 0
     assert len(pipeline.asked) == COUNT + COUNT // 3 - 3
 
 
 def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(run, pipeline):
     write_sums("q.csv", 30)
     pipeline.stops_after = 0
-    result = run(f"{HERE}:answer", "--engine", "local")
+    result = run(f"{HERE}:answer")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.splitlines()[-1].startswith(
         f"error: own/q-low: {HERE}:answer failed for 20 questions in a row ({HERE}:answer raised RuntimeError: out of "
@@ -67,19 +63,17 @@ def test_a_function_that_raises_for_every_question_ends_the_run_with_its_name(ru
     )
 
 
-@others_nightly("engine", ["local", "inspect"])
-def test_a_function_that_returns_no_text_is_named_with_what_came(run, engine):
-    result = run(f"{HERE}:speechless", "--engine", engine)
+def test_a_function_that_returns_no_text_is_named_with_what_came(run):
+    result = run(f"{HERE}:speechless")
     assert result.exit_code == 1
     assert f"{HERE}:speechless returned None, expected the reply as text" in result.stdout
     assert set(outcomes("r")["unscored_reason"]) == {"request_failed"}
 
 
-@others_nightly("engine", ["local", "inspect"])
-def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline, engine):
-    result = run(f"{HERE}:answer", "--engine", engine, grader=f"{HERE}:grade")
+def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline):
+    result = run(f"{HERE}:answer", grader=f"{HERE}:grade")
     assert result.exit_code == 0, result.stderr
-    exact = run(f"{HERE}:answer", "--engine", "local", "--out", "exact")
+    exact = run(f"{HERE}:answer", "--out", "exact")
     assert exact.exit_code == 0
     assert outcomes("r").equals(outcomes("exact")), "it compares as the rule does"
     graded = [one for one in pipeline.asked if one.startswith("grade ")]
@@ -90,13 +84,12 @@ def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline, engin
 @pytest.mark.slow
 def test_two_graders_may_be_a_function_and_a_model_of_another_engine(run, pipeline):
     """The embedded model grades nothing well, so that the two differ, which is told."""
-    result = run(f"{HERE}:answer", "--engine", "local", grader=f"{HERE}:grade,almanac/small")
+    result = run(f"{HERE}:answer", grader=f"{HERE}:grade,almanac/small")
     assert result.exit_code == 1
     assert set(outcomes("r")["unscored_reason"].drop_nulls()) & {"first_graders_disagree", "first_grade_unreadable"}
 
 
-@others_nightly("engine", ["local", "inspect"])
-def test_a_grade_that_is_none_is_named_with_those_that_are(run, engine):
-    result = run(f"{HERE}:answer", "--engine", engine, grader=f"{HERE}:undecided")
+def test_a_grade_that_is_none_is_named_with_those_that_are(run):
+    result = run(f"{HERE}:answer", grader=f"{HERE}:undecided")
     assert result.exit_code == 1
     assert f"{HERE}:undecided returned 'perhaps', expected True, False or one of 'correct'" in result.stdout

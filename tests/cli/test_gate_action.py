@@ -203,7 +203,7 @@ def test_nothing_that_an_input_says_is_executed(tmp_path, judged):
 
 @pytest.mark.slow
 def test_a_model_is_asked_and_judged_against_its_own_baseline(tmp_path):
-    asked = run_step("Ask the candidate", tmp_path, model="almanac/base", arguments="--limit=60\n--engine=local\n")
+    asked = run_step("Ask the candidate", tmp_path, model="almanac/base", arguments="--limit=60\n")
     assert asked.returncode == 0, asked.stderr
     bounds = tmp_path / "gate.toml"
     bounds.write_text("[at_least]\ncorrect_rate = 0.05\n")

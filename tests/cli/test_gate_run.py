@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 
-ASKED = ("--engine", "local", "--limit", "200", "--temperature", "0")
+ASKED = ("--limit", "200", "--temperature", "0")
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_options_of_asking_are_refused_where_nothing_is_asked(command):
 def test_a_server_that_is_down_is_inconclusive_and_says_why(command, base, monkeypatch):
     monkeypatch.setenv("X_BASE_URL", "http://127.0.0.1:9/v1")
     monkeypatch.setenv("X_API_KEY", "k")
-    asked = ("--model", "openai-api/x/y", "--engine", "http", "--limit", "20", "--max-retries", "0")
+    asked = ("--model", "openai-api/x/y", "--limit", "20", "--max-retries", "0")
     done = command("gate", "candidate", "--run", "--baseline", "base", *asked, "--looks", "10")
     assert done.exit_code == 3
     assert "127.0.0.1" in done.stderr

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.making import LOCAL, outcomes
+from tests.cli.making import outcomes
 from tests.cli.serving import finish, kill_once, start
 from tests.tiers import others_nightly
 
@@ -38,7 +38,7 @@ def test_killed_and_run_again_sends_no_answered_request_twice_and_gives_the_same
     assert command(*killed, "--model", "openai-api/almanac/base").exit_code == 0
     assert len(server.answered()) == before, "a finished run sends nothing"
 
-    assert command("run", *arguments, *LOCAL, "--out", "whole").exit_code == 0
+    assert command("run", *arguments, "--out", "whole").exit_code == 0
     known = ["variant", "question_id", "refused", "wrong", "first_reply", "forced_reply"]
     whole = outcomes("whole").select(known)
     assert outcomes(tmp_path / "killed").select(known).equals(whole), "and as within one process, never killed"

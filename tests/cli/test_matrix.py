@@ -23,7 +23,6 @@ max_retries = 0
 attempt_timeout = 5
 max_connections = 20
 temperature = 0.5
-engine = "http"
 [[models]]
 model = "openai-api/fake/one"
 [[models]]
@@ -213,8 +212,8 @@ BAD = {
     "a wrong price": ('"1000,1000"', '"cheap"', ["[[models]] 2, price", "'cheap'"]),
     "a missing key": (
         'model = "openai-api/fake/two"',
-        'model = "openai-api/keyless/two"\nengine = "inspect"',
-        ["openai-api/keyless/two", "KEYLESS_API_KEY"],
+        'model = "openai-api/keyless/two"',
+        ["openai-api/keyless/two", "KEYLESS_BASE_URL"],
     ),
     "the same model twice": (
         'name = "Two"\nmodel = "openai-api/fake/two"\ntemperature = 1',

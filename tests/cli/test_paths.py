@@ -11,7 +11,7 @@ import pytest
 from typer.main import get_command
 
 from refusal_index.cli import app
-from tests.cli.making import LOCAL, LOW
+from tests.cli.making import LOW
 
 INPUTS = {
     *("add", "baseline", "candidate", "config", "data", "file", "files", "folder", "forced", "input_file", "labels"),
@@ -22,7 +22,7 @@ INPUTS = {
 UNUSED = {("run-batch", "output_tmp_dir")}
 RUN_FOLDERS = {
     "run": LOW,
-    "force": ("force", "r/outcomes.parquet", "--model", "almanac/small", *LOCAL),
+    "force": ("force", "r/outcomes.parquet", "--model", "almanac/small"),
     "regrade": ("regrade", "r", "--grader", "exact"),
 }
 """Commands whose output is a run's folder, with arguments that they take."""
@@ -94,9 +94,7 @@ def test_no_output_goes_into_a_runs_folder(ran, command, name, param):
 
 def test_a_candidate_is_not_asked_into_a_runs_folder(ran, command):
     before = contents(ran)
-    done = command(
-        "gate", "r/new", "--run", "--limit", "20", "--variant", "low", "--at-least", "refusal_index=0", *LOCAL
-    )
+    done = command("gate", "r/new", "--run", "--limit", "20", "--variant", "low", "--at-least", "refusal_index=0")
     assert (done.exit_code, contents(ran)) == (2, before)
     assert "r/new lies in the folder of the run" in done.stderr
 

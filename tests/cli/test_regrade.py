@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from refusal_index.cli import app
 from refusal_index.outcomes.presentation import escape
-from tests.cli.making import LOCAL, PIPELINE, outcomes, stored, write_sums
+from tests.cli.making import PIPELINE, outcomes, stored, write_sums
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 
 KEY = "sk-very-secret"
@@ -60,7 +60,6 @@ def write_questions(folder: Path, count: int = COUNT) -> None:
 def options(command: str, *more: str) -> list[str]:
     """Return the options that a command takes besides those of a test; the questions are sums."""
     patience = ["--max-retries", "0", "--attempt-timeout", "5", "--max-connections", "8"]
-    patience += [] if "--engine" in more else ["--engine", "http"]
     if command != "run":
         return patience
     variants = "low" if "--draws" in more else "low,high"
@@ -295,7 +294,7 @@ def test_other_replies_are_another_folder(command, pipeline):
     write_questions(Path(), 6)
     run = ("run", *PIPELINE, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out")
     assert command(*run, "exact").exit_code == command(*run, "other", "--seed", "1").exit_code == 0
-    regrade = ("--grader", "exact", *LOCAL)
+    regrade = ("--grader", "exact")
     assert command("regrade", "exact", *regrade).exit_code == 0
     assert command("regrade", "exact", *regrade).exit_code == 0
     assert len(list(Path("runs").iterdir())) == 1
@@ -315,7 +314,7 @@ def test_nothing_that_was_said_commands_the_terminal(model):
     assert all(line == escape(line) for line in model.stdout.splitlines())
 
 
-GRADED = ("regrade", "exact", *LOCAL, "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
+GRADED = ("regrade", "exact", "--grader", "python:tests.cli.some_pipeline:grade", "--max-retries", "0")
 
 
 def test_a_grading_that_is_stopped_is_resumed_without_asking_for_a_grade_twice(command, pipeline):
@@ -347,7 +346,7 @@ def test_what_repeated_draws_lack_is_left_out_and_the_first_draw_graded(command,
     pipeline.stops_after = 30
     assert command(*run, "--max-retries", "0", "--max-connections", "1", "--out", "exact").exit_code == 1
     pipeline.__init__()
-    result = command("regrade", "exact", *LOCAL, "--grader", "exact", "--out", "again")
+    result = command("regrade", "exact", "--grader", "exact", "--out", "again")
     assert result.exit_code == 1, result.stderr
     # the forced answer of a draw that stands alone is not needed, and not graded anew; why others are missing is the
     # matter of the run that asked for them
@@ -363,7 +362,7 @@ def test_a_run_that_ended_within_its_draws_is_graded_anew_as_far_as_it_went(comm
     write_questions(Path(), 12)
     run = ("run", *PIPELINE, "--data", "q.csv", "--variants", "low", "--grader", "exact", "--draws", "2")
     assert command(*run, "--max-requests", str(sent), "--max-connections", "1", "--out", "ended").exit_code == 1
-    result = command("regrade", "ended", *LOCAL, "--grader", "exact", "--out", "again")
+    result = command("regrade", "ended", "--grader", "exact", "--out", "again")
     assert result.exit_code == 1, result.stderr
     assert isinstance(result.exception, SystemExit)
     places = ["question_id", "draw", "refused", "wrong"]
@@ -377,7 +376,7 @@ def test_a_run_that_lacks_further_draws_alone_is_incomplete_graded_anew_too(comm
     ended = (*run, "--draws", "2", "--max-requests", str(len(stored("ended")) + 6), "--max-connections", "1")
     assert command(*ended).exit_code == 1
     for grader in ("exact", "python:tests.cli.some_pipeline:grade"):
-        assert command("regrade", "ended", *LOCAL, "--grader", grader, "--out", grader[:5]).exit_code == 1
+        assert command("regrade", "ended", "--grader", grader, "--out", grader[:5]).exit_code == 1
         (before,), (found,) = (summary(name)["variants"] for name in ("ended", grader[:5]))
         assert (found["status"], found["completeness"]["unscored"]) == ("incomplete", 0)
         assert found["further_draws"] == before["further_draws"]

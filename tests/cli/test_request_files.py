@@ -18,7 +18,7 @@ from refusal_index.cli import app
 from refusal_index.engines.store import ReplyStore
 from refusal_index.engines.waves import formats
 from refusal_index.protocol import StopReason
-from tests.cli.making import LOCAL, outcomes, stored, write_sums
+from tests.cli.making import outcomes, stored, write_sums
 from tests.engines.fake_api import is_forced, is_grading
 from tests.engines.waves.answering import LINES, dumped, failed_line
 from tests.evaluation.models import reply_to
@@ -120,7 +120,7 @@ def local(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folders of runs of the small model within the process, which nobody changes."""
     out = tmp_path_factory.mktemp("local")
     for draws in ("1", "2"):
-        done = CliRunner().invoke(app, [*SMALL, *LOCAL, "--draws", draws, "--out", str(out / draws)])
+        done = CliRunner().invoke(app, [*SMALL, "--draws", draws, "--out", str(out / draws)])
         assert done.exit_code == 0, done.output
     return out
 
@@ -161,10 +161,10 @@ def test_what_one_engine_began_another_finishes(wide, local, first):
         wide("requests", "r", "--out", "w0.jsonl")
         assert wide("replies", "r", batch(wide, 0)).exit_code == 1
         kept = stored("r")
-        assert wide(*SMALL, *LOCAL, "--draws", "1", "--out", "r").exit_code == 0
+        assert wide(*SMALL, "--draws", "1", "--out", "r").exit_code == 0
         assert stored("r")[: len(kept)] == kept, "nothing is asked again"
     else:
-        wide(*SMALL, *LOCAL, "--draws", "1", "--max-requests", "9", "--max-connections", "1", "--out", "r")
+        wide(*SMALL, "--draws", "1", "--max-requests", "9", "--max-connections", "1", "--out", "r")
         assert len(stored("r")) == 9
         for number in range(2):
             assert wide("requests", "r", "--out", f"w{number}.jsonl").exit_code == 0
@@ -175,7 +175,7 @@ def test_what_one_engine_began_another_finishes(wide, local, first):
 
 def test_what_came_in_files_costs_the_rate_of_batches_and_the_rest_the_whole_price(wide):
     one_by_one = ("--draws", "1", "--max-requests", "9", "--max-connections", "1")
-    wide(*SMALL, *LOCAL, *one_by_one, "--price", "2,8", "--batch-rate", "0.25", "--out", "r")
+    wide(*SMALL, *one_by_one, "--price", "2,8", "--batch-rate", "0.25", "--out", "r")
     for number in range(2):
         assert wide("requests", "r", "--out", f"w{number}.jsonl").exit_code == 0
         done = wide("replies", "r", batch(wide, number))
@@ -571,7 +571,7 @@ def test_what_another_engine_left_in_files_is_not_paid_for_again(wide):
     left = Path("r/waves/abc.replies.jsonl")
     left.parent.mkdir()
     left.write_text("{}\n")
-    for command in (("requests", "r", "--out", "w.jsonl"), (*SMALL, *LOCAL, "--out", "r")):
+    for command in (("requests", "r", "--out", "w.jsonl"), (*SMALL, "--out", "r")):
         done = wide(*command)
         assert done.exit_code == 2
         assert "another engine would pay for them again" in done.stderr

@@ -17,7 +17,7 @@ from refusal_index.engines.settings import Settings
 from refusal_index.evaluation.plan import prepare
 from refusal_index.outcomes.rates import contingency_table
 from refusal_index.stats import refusal_index
-from tests.cli.making import LOCAL, LOW, PIPELINE, outcomes, stored, write_sums
+from tests.cli.making import LOW, PIPELINE, outcomes, stored, write_sums
 from tests.engines.fake_api import FakeApi, is_grading
 from tests.tiers import one_fast
 
@@ -51,32 +51,23 @@ def test_a_folder_that_looks_like_a_pattern_is_itself(command, folder):
 
 
 @pytest.mark.slow
-def test_engines_are_interchangeable_to_the_row_and_one_finishes_what_the_other_began(command):
-    """End to end: outcomes, summary and the folder's identity are the same whoever carries the requests."""
-    size = ("run", "--limit", "12", "--variants", "low,highest", "--repeat-questions", "3", "--draws")
-    said = [command(*size, "2", "--engine", engine, "--out", engine) for engine in ("inspect", "local")]
-    assert [one.exit_code for one in said] == [0, 0]
-    assert outcomes("local").equals(outcomes("inspect"))
-    assert Path("local/summary.json").read_text() == Path("inspect/summary.json").read_text()
-    made = [json.loads(Path(folder, "run.json").read_text())["settings"] for folder in ("local", "inspect")]
-    assert made[0] == made[1]
-    *words, places = said[1].stdout.splitlines()
-    assert said[0].stdout.splitlines() == [*words, f"{places.replace('local', 'inspect')}, logs/"]
-    assert places == "local: report.html, outcomes.parquet, summary.json, run.json, replies.sqlite"
-    assert not Path("local/logs").exists()
-    assert command(*LOW, "--out", "mixed").exit_code == 0
+def test_a_variant_added_later_gives_the_rows_of_a_run_of_both(command):
+    begun = command(*LOW, "--out", "mixed")
+    assert begun.exit_code == 0
+    files = "report.html, outcomes.parquet, summary.json, run.json, replies.sqlite"
+    assert begun.stdout.splitlines()[-1] == f"mixed: {files}"
     assert command("run", "--limit", "20", "--variants", "low,highest", "--out", "mixed").exit_code == 0
-    assert command("run", "--limit", "20", "--variants", "low,highest", *LOCAL, "--out", "whole").exit_code == 0
+    assert command("run", "--limit", "20", "--variants", "low,highest", "--out", "whole").exit_code == 0
     assert outcomes("mixed").equals(outcomes("whole"))
 
 
 def test_a_folder_extended_to_all_variants_shares_its_forced_answers(command):
-    assert command("run", *LOCAL, "--limit", "20", "--variants", "highest", "--out", "r").exit_code == 0
+    assert command("run", "--limit", "20", "--variants", "highest", "--out", "r").exit_code == 0
     highest = outcomes("r")
     forced = set(highest.filter("refused")["question_id"])
     assert forced
     assert len(stored("r")) == 20 + len(forced)
-    assert command("run", *LOCAL, "--limit", "20", "--out", "r").exit_code == 0
+    assert command("run", "--limit", "20", "--out", "r").exit_code == 0
     every = outcomes("r")
     assert every["variant"].unique(maintain_order=True).to_list() == ["low", "normal", "high", "highest"]
     assert every.filter(variant="highest").equals(highest)
@@ -108,7 +99,7 @@ answer = "Picasso"
 @pytest.mark.slow
 def test_own_prompts_with_other_variants_work_from_end_to_end(command):
     Path("mine.toml").write_text(PROMPTS)
-    ran = command("run", *LOCAL, "--limit", "10", "--prompts", "mine.toml", "--out", "r")
+    ran = command("run", "--limit", "10", "--prompts", "mine.toml", "--out", "r")
     assert ran.exit_code in (0, 1), ran.stderr  # made for other prompts, it may leave some unscored
     assert outcomes("r")["variant"].unique(maintain_order=True).to_list() == ["eager", "coy"]
     recorded = json.loads(Path("r/run.json").read_text())
@@ -124,7 +115,7 @@ def test_own_prompts_with_other_variants_work_from_end_to_end(command):
 def test_own_questions_with_named_columns(command):
     Path("q.csv").write_text("nr,problem,solution,other\na,Who?,I,you\nb,What?,It,that\n")
     columns = ["--column", "question=problem", "--column", "answer=solution", "--column", "question_id=nr"]
-    arguments = ["run", *LOCAL, "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out", "r"]
+    arguments = ["run", "--data", "q.csv", "--grader", "exact", "--variants", "low", "--out", "r"]
     assert command(*arguments, *columns).exit_code in (0, 1)
     asked = outcomes("r")
     assert asked.select("question_id", "question", "gold").rows() == [("a", "Who?", "I"), ("b", "What?", "It")]
@@ -225,7 +216,7 @@ def test_what_a_reply_or_a_grade_depends_on_makes_another_run(change):
         {"attempt_timeout": 9},
         {"max_choices": 1},
         {"logprobs": True},
-        {"engine": "local"},
+        {"engine": "batch"},
         {"price": "1,2"},
         {"grader_price": "1,2"},
         {"penalty": 0.5},
@@ -262,7 +253,7 @@ def test_ctrl_c_says_that_the_same_command_resumes_and_it_does(command, tmp_path
     assert 4 <= len(kept) < 24
     assert command(*arguments, "--out", "r").exit_code == 0
     assert stored("r")[: len(kept)] == kept
-    assert command(*arguments, *LOCAL, "--out", "whole").exit_code == 0
+    assert command(*arguments, "--out", "whole").exit_code == 0
     assert outcomes("r").equals(outcomes("whole"))
     assert len(list(Path("r/logs").glob("*.eval"))) == 2
 
@@ -335,7 +326,7 @@ def test_questions_that_ask_the_same_are_noted_before_they_are_asked(command, tm
 
 @pytest.mark.slow
 def test_an_end_that_is_not_reached_is_said(command):
-    done = command("run", "--engine", "local", "--limit", "30", "--variants", "normal", "--until", "half-width=.01")
+    done = command("run", "--limit", "30", "--variants", "normal", "--until", "half-width=.01")
     assert done.exit_code == 0
     assert "Not reached: half-width=0.01; " in done.stdout
     assert " after 30 questions" in done.stdout
@@ -343,7 +334,7 @@ def test_an_end_that_is_not_reached_is_said(command):
 
 @pytest.mark.slow
 def test_an_end_that_was_reached_before_is_said(command):
-    options = ("run", "--engine", "local", "--limit", "200", "--variants", "normal", "--temperature", "0")
+    options = ("run", "--limit", "200", "--variants", "normal", "--temperature", "0")
     assert command(*options, "--out", "r").exit_code == 0
     done = command(*options, "--out", "r", "--until", "half-width=.9")
     assert done.exit_code == 0
@@ -353,7 +344,7 @@ def test_an_end_that_was_reached_before_is_said(command):
 
 
 def test_looks_at_what_nothing_ends_are_refused(command):
-    done = command("run", "--engine", "local", "--limit", "30", "--looks", "3", "--out", "r")
+    done = command("run", "--limit", "30", "--looks", "3", "--out", "r")
     assert done.exit_code == 2
     assert "error: --looks: expected --until beside it, got 3 alone" in done.stderr
     assert not Path("r").exists()

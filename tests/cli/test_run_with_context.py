@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
-from inspect_ai.log import read_eval_log
 
 from refusal_index.protocol import load_prompt_set
-from tests.cli.making import LOCAL, stored
+from tests.cli.making import stored
+from tests.engines.fake_api import FakeApi
 
 RECORDS = [
     {
@@ -25,22 +27,24 @@ RECORDS = [
 ]
 
 
-def requests_of(folder: Path) -> dict[tuple[str, str], str]:
-    """Return the user's message of every request that the log holds, by question and pass."""
-    (path,) = (folder / "logs").glob("*.eval")
-    asked = {}
-    for sample in read_eval_log(str(path), resolve_attachments=True).samples:
-        for event in sample.events:
-            if event.event == "model":
-                text = event.input[-1].text
-                of = "forced" if "leaving the question open is not allowed" in text else "first"
-                asked[str(sample.id), of] = text
-    return asked
+def reply(message: str) -> str:
+    """Answer, but refuse in the first pass about every other garden."""
+    is_refused = int(re.search(r"garden (\d+)\?", message)[1]) % 2 and "leaving the question open" not in message
+    return f"<answer>{'UNANSWERED' if is_refused else 'a yew'}</answer>"
 
 
-def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wrong(command, tmp_path):
+def requests_of(messages: Sequence[str]) -> dict[tuple[str, str], str]:
+    """Return each message that was sent, by question and pass."""
+    passes = ("forced" if "leaving the question open is not allowed" in one else "first" for one in messages)
+    return {("q" + re.search(r"garden (\d+)\?", one)[1], of): one for one, of in zip(messages, passes, strict=True)}
+
+
+def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wrong(command, monkeypatch):
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
-    result = command("run", "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    asked_how = ("--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    with FakeApi(reply) as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = command("run", "--model", "openai-api/fake/any", *asked_how)
     assert result.exit_code == 0, result.stderr
     outcomes = pl.read_parquet("there/outcomes.parquet")
     assert outcomes["unscored_reason"].null_count() == outcomes.height == len(RECORDS)
@@ -48,7 +52,7 @@ def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wro
     assert golds == {one["id"]: "a yew" if one["answerable"] else None for one in RECORDS}
     assert outcomes.filter(pl.col("gold").is_null())["wrong"].all()
 
-    asked = requests_of(Path("there"))
+    asked = requests_of(api.messages())
     prompts = load_prompt_set("default")
     refused = dict(outcomes.select("question_id", "refused").iter_rows())
     for one in RECORDS:
@@ -61,7 +65,7 @@ def test_context_and_choices_reach_the_model_and_what_has_no_right_answer_is_wro
 
 def test_the_same_command_again_asks_nothing_and_scoring_rebuilds_the_same(command):
     Path("q.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
-    arguments = ("run", *LOCAL, "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
+    arguments = ("run", "--data", "q.jsonl", "--grader", "exact", "--variants", "highest", "--out", "there")
     assert command(*arguments).exit_code == 0
     before, replies = Path("there/outcomes.parquet").read_bytes(), stored("there")
     assert command(*arguments).exit_code == 0

@@ -9,9 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from refusal_index.cli import app
-from tests.cli.making import LOCAL
 
-RUN = ("run", "--limit", "60", "--variants", "low,normal", "--draws", "3", *LOCAL)
+RUN = ("run", "--limit", "60", "--variants", "low,normal", "--draws", "3")
 METHODS = "p-answering,self-consistency,likelihood,text-classifier"
 OF_SCORES = {"calibrator_comparison", "calibrator_cost", "score_or_refusal"}
 
@@ -20,7 +19,7 @@ OF_SCORES = {"calibrator_comparison", "calibrator_cost", "score_or_refusal"}
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of the embedded model with scores, which nobody changes."""
     out = tmp_path_factory.mktemp("scored") / "r"
-    for words in ([*RUN, "--out", str(out)], ["confidence", str(out), "--method", METHODS, *LOCAL]):
+    for words in ([*RUN, "--out", str(out)], ["confidence", str(out), "--method", METHODS]):
         assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
     return out
 

@@ -191,7 +191,7 @@ def test_names_of_others_are_harmless_everywhere(invoke, tmp_path):
 @pytest.mark.slow
 def test_a_run_that_states_what_a_mistake_costs_names_its_study_which_then_says_what_is_earned(invoke):
     """Neither the run nor the first pages led to the study, and the study printed no score at the stated rule."""
-    run = ("run", "--engine", "local", "--limit", "20", "--draws", "1", "--prompts", "confidence-targets")
+    run = ("run", "--limit", "20", "--draws", "1", "--prompts", "confidence-targets")
     one = invoke(*run, "--variants", "t75", "--out", "r")
     assert (one.exit_code, "response_to_penalty" in one.stdout) == (0, False)
     both = invoke(*run, "--variants", "t0,t75", "--out", "r")

@@ -28,7 +28,7 @@ QUESTIONS = 400
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run under two variants with scores, which nobody changes."""
     out = tmp_path_factory.mktemp("scored") / "r"
-    run = ri.evaluate("almanac/small", "almanac", limit=60, variants="low,high", engine="local", out=out)
+    run = ri.evaluate("almanac/small", "almanac", limit=60, variants="low,high", out=out)
     ids = run.outcomes["question_id"].unique().sort()
     rng = np.random.default_rng(0)
     score = rng.random(len(ids))
@@ -58,7 +58,7 @@ def folded(done: Result) -> str:
 
 
 def test_scores_of_a_real_run_are_cut_and_every_command_takes_what_comes_of_it(command, ran):
-    assert command("confidence", "r", "--method", "likelihood", "--engine", "local").exit_code == 0
+    assert command("confidence", "r", "--method", "likelihood").exit_code == 0
     done = command("threshold", "r", "--penalty", "1", "--out", "virtual.parquet")
     assert done.exit_code == 0, done.output
     assert "refusals of low" in done.stdout

@@ -15,7 +15,7 @@ import pytest
 from refusal_index.almanac.models import model_folder
 
 WATCH = ("watch", "checkpoints", "--model-template", "almanac/{name}", "--limit", "5", "--variants", "normal")
-QUICK = ("--temperature", "0", "--engine", "local", "--every", "0.2")
+QUICK = ("--temperature", "0", "--every", "0.2")
 
 
 def checkpoint(name: str) -> Path:

@@ -34,7 +34,7 @@ FORCED_WRONG = [number % 3 != 0 for number in range(8)]  # as `reply_to` answers
 
 def plan_of(run: Path | str, *names: str) -> ConfidencePlan:
     asked = RunFolder(Path(run)).read_complete_settings()["model"]
-    return prepare_confidence(Path(run), names, Settings.of(engine="local"), model=asked)
+    return prepare_confidence(Path(run), names, Settings.of(), model=asked)
 
 
 def measured(run: Path | str, *names: str) -> Confidence:
@@ -111,7 +111,7 @@ def test_what_is_asked_are_the_words_of_the_prompt(name):
 
 @pytest.mark.slow
 def test_the_embedded_model_answers_in_neither_words_nor_letters_and_has_no_score_in_any_reply():
-    run = ri.evaluate("almanac/base", limit=12, variants="low", engine="local")
+    run = ri.evaluate("almanac/base", limit=12, variants="low")
     table = measured(run.path, *METHODS).table
     counted = table.group_by("method").agg(pl.len(), given=pl.col("confidence").count())
     assert sorted(counted.rows()) == sorted((name, 12, 0) for name in METHODS)
@@ -137,7 +137,7 @@ def said(text: str, stop_reason: StopReason = StopReason.STOP, **shares: float) 
 
 
 def test_p_true_by_log_probabilities_that_a_provider_gave():
-    run = ri.evaluate("almanac/base", limit=5, variants="low", engine="local")
+    run = ri.evaluate("almanac/base", limit=5, variants="low")
     replies = [
         said("A", A=0.9, B=0.1),
         said("B", A=0.15, B=0.45),
@@ -152,7 +152,7 @@ def test_p_true_by_log_probabilities_that_a_provider_gave():
 
 
 def test_where_no_log_probabilities_come_though_they_should_the_draws_are_asked():
-    run = ri.evaluate("almanac/base", limit=2, variants="low", engine="local")
+    run = ri.evaluate("almanac/base", limit=2, variants="low")
     planted(plan_of(run.path, "p-true"), [said("B"), said("A")])
     measured(run.path, "p-true")
     with plan_of(run.path, "p-true").own_store() as own:

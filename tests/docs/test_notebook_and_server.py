@@ -72,8 +72,7 @@ def test_a_handler_of_a_server_awaits_an_evaluation_while_others_are_served(serv
     assert one["reason"]
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
-def test_a_cancelled_evaluation_ends_nothing_but_itself(engine, tmp_path):
+def test_a_cancelled_evaluation_ends_nothing_but_itself(tmp_path):
     async def main() -> str:
         begun = asyncio.Event()
 
@@ -82,7 +81,7 @@ def test_a_cancelled_evaluation_ends_nothing_but_itself(engine, tmp_path):
             await asyncio.sleep(60)
             return ""
 
-        how = {"model_name": "silent", "variants": "low", "grader": "exact", "engine": engine, "out": tmp_path / "run"}
+        how = {"model_name": "silent", "variants": "low", "grader": "exact", "out": tmp_path / "run"}
         task = asyncio.create_task(ri.evaluate_async(silent, QUESTIONS, **how))
         await begun.wait()
         task.cancel()

@@ -7,7 +7,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from inspect_ai.log import read_eval_log
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.settings import Settings
@@ -19,6 +18,10 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.outcomes.outcome import Question
 
 VARIANTS = ("low", "normal", "high", "highest")
+OVER_INSPECT = "sambanova/any"
+"""A model at the same server that is asked through a provider of Inspect's, one that adds nothing to a request."""
+
+both_clients = pytest.mark.parametrize("model", ["openai-api/fake/any", OVER_INSPECT], ids=["openai", "inspect"])
 PlanFor = Callable[..., Plan]
 
 
@@ -47,13 +50,6 @@ def results(folder: RunFolder) -> Derived:
         return derive(folder, store)
 
 
-def finished_logs(folder: RunFolder) -> dict[str, Path]:
-    """Return the logs of complete runs of Inspect's in a folder, by variant."""
-    headers = {path: read_eval_log(str(path), header_only=True) for path in sorted(folder.logs.glob("*.eval"))}
-    found = {path: (log.eval.metadata or {}).get("variant") for path, log in headers.items() if log.status == "success"}
-    return {variant: path for path, variant in found.items() if variant is not None}
-
-
 def cells(derived: Derived) -> list[tuple[str, bool | None, bool | None]]:
     return derived.outcomes.select("question_id", "refused", "wrong").rows()
 
@@ -63,8 +59,9 @@ def plan_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> PlanFor:
     """Return a maker of plans that ask a server at a given address, all in one folder unless told otherwise."""
 
     def make(url: str, count: int = 8, dataset: Dataset | None = None, out: str = "run", **changes: object) -> Plan:
-        monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-        monkeypatch.setenv("FAKE_BASE_URL", url)
+        for provider in ("FAKE", "SAMBANOVA"):
+            monkeypatch.setenv(f"{provider}_API_KEY", "sk-very-secret")
+            monkeypatch.setenv(f"{provider}_BASE_URL", url)
         settings = {
             "model": "openai-api/fake/any",
             "variants": "normal",

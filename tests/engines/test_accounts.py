@@ -50,7 +50,7 @@ def test_any_other_provider_is_where_its_variable_says(name):
         ("openai-api/x", {}, "expected PROVIDER/MODEL"),
         ("openai-api//x", {}, "expected PROVIDER/MODEL"),
         ("", {}, "expected PROVIDER/MODEL"),
-        ("fake/any", {}, "FAKE_BASE_URL, as in http://127.0.0.1:8000/v1, found none; or choose {engine} inspect"),
+        ("fake/any", {}, "FAKE_BASE_URL, as in http://127.0.0.1:8000/v1, found none"),
         ("fake/any", {"FAKE_BASE_URL": ""}, "found none"),
         ("almanac/base", {}, "'refusal-index serve' offers one"),
         ("openai/any", {}, "expected a key in OPENAI_API_KEY, found none"),

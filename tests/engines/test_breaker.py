@@ -10,7 +10,7 @@ from aiohttp import web
 
 from refusal_index.engines.engine import RunFailedError
 from refusal_index.engines.failures import OUTAGE_SECONDS, QUESTIONS_IN_A_ROW, CircuitBreaker, Failure, Kind
-from tests.engines.conftest import run
+from tests.engines.conftest import both_clients, run
 from tests.engines.fake_api import FakeApi
 from tests.engines.test_run import sums
 from tests.tiers import others_nightly
@@ -117,22 +117,25 @@ def refuse(status: int, code: str | None = None) -> web.Response:
 @others_nightly(
     ("status", "code", "advice"),
     [
-        (401, None, "check FAKE_API_KEY; the same command resumes"),
-        (403, None, "check FAKE_API_KEY; the same command resumes"),
+        (401, None, "check {key}; the same command resumes"),
+        (403, None, "check {key}; the same command resumes"),
         (402, None, "add credit or raise the limit at the provider; the same command resumes"),
         (429, "insufficient_quota", "add credit or raise the limit at the provider; the same command resumes"),
         (404, None, "check the model's name and the base URL; the same command resumes"),
     ],
 )
-def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_resumes(plan_for, status, code, advice):
+@both_clients
+def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_resumes(
+    plan_for, status, code, advice, model
+):
     with FakeApi(sums, lambda *_: refuse(status, code)) as api:
-        plan = plan_for(api.url, count=COUNT, variants="low,high")
+        plan = plan_for(api.url, count=COUNT, variants="low,high", model=model)
         with pytest.raises(RunFailedError) as caught:
             run(plan)
         said = str(caught.value)
-        assert "openai-api/fake/any failed for 20 questions in a row" in said
+        assert f"{model} failed for 20 questions in a row" in said
         assert str(status) in said
-        assert advice in said
+        assert advice.format(key=f"{model.split('/')[-2].upper()}_API_KEY") in said
         assert "sk-very-secret" not in said
         assert "\n" not in said
         assert api.received.total() < COUNT, "not every question was tried, none twice, and only one variant"
@@ -141,23 +144,24 @@ def test_what_will_not_pass_ends_the_run_before_all_is_sent_and_the_next_run_res
         derived = run(plan)
     assert not derived.missing
     assert derived.outcomes.height == 2 * COUNT
-    assert len(list(plan.folder.logs.glob("*.eval"))) == 2
 
 
 @pytest.mark.slow
-def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(plan_for):
+@both_clients
+def test_a_server_that_is_not_there_ends_the_run_with_the_advice_to_look_for_it(plan_for, model):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         with pytest.raises(RunFailedError, match=r"failed in each of 20 attempts .*is the server there\?"):
-            run(plan_for(url, count=COUNT))
+            run(plan_for(url, count=COUNT, model=model))
 
 
 @pytest.mark.slow
-def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again_as_often_as_told(plan_for):
+@both_clients
+def test_errors_of_the_server_end_the_run_after_twenty_questions_each_sent_again_as_often_as_told(plan_for, model):
     with FakeApi(sums, lambda *_: refuse(500)) as api:
         with pytest.raises(RunFailedError, match="failed for 20 questions in a row"):
-            run(plan_for(api.url, count=100, max_retries=2, max_connections=5))
+            run(plan_for(api.url, count=100, model=model, max_retries=2, max_connections=5))
         assert max(api.received.values()) == 3, "one request and two retries, in all layers together"
         assert len(api.received) <= QUESTIONS_IN_A_ROW + 5
 

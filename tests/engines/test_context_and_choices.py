@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from inspect_ai.log import read_eval_log
 
 from refusal_index.datasets import Dataset
 from refusal_index.engines.engine import ModelError
 from refusal_index.evaluation.results import Derived
 from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import load_prompt_set
-from tests.engines.conftest import finished_logs, results, run
+from tests.engines.conftest import results, run
 from tests.engines.fake_api import FakeApi, is_forced
 
 REFUSED = "<answer>UNANSWERED</answer>"
@@ -51,6 +50,7 @@ def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_
     }
     forced = "\n\n".join(prompts.render("forced", "Which one?", "Not Cuzco.", ("Cuzco", "Lima")))
     assert sorted(api.messages()) == sorted({*whole, forced})
+    assert results(plan.folder).outcomes.equals(derived.outcomes), "rebuilt from the store"
     assert rows(derived) == {
         "open": (False, False, None),
         "choice": (True, False, "correct"),
@@ -59,17 +59,6 @@ def test_what_is_asked_is_the_whole_question_and_a_forced_answer_only_where_one_
     }
     gold = dict(derived.outcomes.select("question_id", "gold").rows())
     assert gold == {question.question_id: question.gold for question in QUESTIONS}
-
-
-def test_outcomes_are_rebuilt_from_the_store_and_the_log_marks_questions_without_an_answer(plan_for):
-    with FakeApi(reader) as api:
-        plan = plan_for(api.url, dataset=MIXED)
-        before = run(plan)
-    assert results(plan.folder).outcomes.equals(before.outcomes)
-    log = read_eval_log(str(finished_logs(plan.folder)["normal"]))
-    assert {sample.id: sample.metadata.get("no_gold", False) for sample in log.samples} == {
-        question.question_id: question.gold is None for question in QUESTIONS
-    }
 
 
 def test_drawn_repeatedly_questions_without_a_right_answer_have_all_their_draws(plan_for):

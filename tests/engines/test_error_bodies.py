@@ -12,7 +12,7 @@ from tenacity import Future, RetryError
 
 from refusal_index.engines.failures import LONGEST, told
 from refusal_index.engines.inspect.provider import resolve_model
-from tests.engines.conftest import results, run
+from tests.engines.conftest import OVER_INSPECT, both_clients, results, run
 from tests.engines.fake_api import FakeApi
 
 HTML = "<html><head><title>Bad gateway</title><style>p {color: red}</style></head><body><p>try later</p></body></html>"
@@ -37,15 +37,15 @@ async def error_of(model: Model) -> Exception:
 def ask(monkeypatch: pytest.MonkeyPatch):
     def asked(fault, resolve=resolve_model) -> Exception:
         with FakeApi(lambda _: "never", lambda _message, _sent: fault()) as api:
-            monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-            monkeypatch.setenv("FAKE_BASE_URL", api.url)
+            monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
+            monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
             return asyncio.run(error_of(once(resolve)))
 
     return asked
 
 
 def once(resolve: Any) -> Model:
-    model = resolve("openai-api/fake/any")
+    model = resolve(OVER_INSPECT)
     model.api.client.max_retries = 0
     model.api.should_retry = lambda _: False
     return model
@@ -91,14 +91,15 @@ def test_they_are_told_as_well_of_a_model_that_inspect_made(ask):
     assert told(ask(lambda: as_json({"detail": QUOTA}), resolve)) == f"InternalServerError: 200: {QUOTA}"
 
 
-def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for):
+@both_clients
+def test_the_last_words_reach_the_user_however_often_it_was_sent(plan_for, model):
     def fault(message: str, sent_before: int) -> web.Response | None:
         if "What is 3 plus" in message:
             return as_json({"error": {"message": f"no room,\x1b[31m\n <b>try {sent_before}</b>"}}, 429)
         return None
 
     with FakeApi(lambda _: "<answer>1</answer>", fault) as api:
-        plan = plan_for(api.url, count=4, max_retries=1)
+        plan = plan_for(api.url, count=4, model=model, max_retries=1)
         derived = run(plan)
     assert derived.outcomes["unscored_reason"].to_list()[3] == "request_failed"
     (line,) = failures(plan)
@@ -113,12 +114,13 @@ def failures(plan: Any) -> list[str]:
         return list(store.failures().values())
 
 
-def test_a_run_goes_on_after_a_200_that_was_an_error(plan_for):
+@both_clients
+def test_a_run_goes_on_after_a_200_that_was_an_error(plan_for, model):
     def fault(_message: str, sent_before: int) -> web.Response | None:
         return as_json({"error": {"message": "overloaded"}}) if sent_before == 0 else None
 
     with FakeApi(lambda _: "<answer>1</answer>", fault) as api:
-        derived = run(plan_for(api.url, count=2))
+        derived = run(plan_for(api.url, count=2, model=model))
     assert derived.outcomes["unscored_reason"].to_list() == [None, None]
 
 

@@ -15,11 +15,10 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from refusal_index.datasets.imports import FirstPassError, detected_format
 from refusal_index.datasets.imports.source import SourceFile
+from refusal_index.engines.asks import CARRIED
 from refusal_index.engines.inspect import foreign_log
 from refusal_index.engines.inspect.foreign_log import read_foreign_log
 from refusal_index.outcomes import Grade
-from tests.engines.conftest import run
-from tests.engines.fake_api import FakeApi
 
 C, I, R, U = Grade.CORRECT, Grade.INCORRECT, Grade.REFUSED, Grade.UNSCORED  # noqa: E741
 
@@ -180,13 +179,10 @@ def test_a_torn_log_is_named(log):
         read_foreign_log(path)
 
 
-def test_a_log_of_our_own_is_pointed_to_its_folder(plan_for):
-    with FakeApi(lambda _: "<answer>1</answer>") as api:
-        plan = plan_for(api.url, count=2)
-        run(plan)
-    (own,) = plan.folder.logs.glob("*.eval")
+def test_a_log_of_our_own_task_is_refused(log):
+    path = log(sample(1, "C").model_copy(update={"metadata": {**sample(1, "C").metadata, CARRIED: []}}))
     with pytest.raises(FirstPassError, match="a run of refusal-index, which asked both passes"):
-        read_foreign_log(own)
+        read_foreign_log(path)
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRY", 100), ("MAX_LOG", 1000)])

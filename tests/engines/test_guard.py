@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
-from inspect_ai.model import ModelCall, ModelOutput
+from inspect_ai.model import ModelCall, ModelOutput, get_model
 
 from refusal_index.engines.failures import Kind, NoAnswerError, UnreadableReplyError, failure_of, told
-from refusal_index.engines.inspect import engine
+from refusal_index.engines.inspect.client import explained
 from refusal_index.engines.inspect.guard import guard
-from refusal_index.protocol import Asked
 from refusal_index.redaction import redacted
 
 OWN, ENVIRONMENT = "sk-own-key", "very-secret-token"
@@ -51,9 +50,8 @@ def test_what_a_request_lacks_is_told_without_the_styles_of_inspects_display_and
     )
 
 
-def test_what_must_be_provided_first_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(engine, "model_asked", lambda _asked: SimpleNamespace(api=SimpleNamespace(api_key_vars=[])))
-    found = engine.explain(pip_dependency_error("vLLM Server", ["vllm"]), Asked.MODEL)
+def test_what_must_be_provided_first_is_not_waited_for():
+    found = explained(pip_dependency_error("vLLM Server", ["vllm"]), get_model("none/none", memoize=False))
     assert found.kind is Kind.LASTING
     assert found.advice == "provide what it names; the same command resumes"
 

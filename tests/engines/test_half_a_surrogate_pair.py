@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import refusal_index as ri
+from tests.engines.conftest import both_clients
 from tests.engines.fake_api import FakeApi, is_grading
-from tests.tiers import one_fast
 
 HALF = "cut \ud83d"
 QUESTIONS = [
@@ -17,15 +17,17 @@ def scripted(message: str) -> str:
     return "A" if is_grading(message) else f"<answer>{HALF}</answer>"
 
 
-def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_path, monkeypatch):
+@both_clients
+def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_path, monkeypatch, model):
     """Such an answer was never graded, and asked for again whenever the command was."""
     with FakeApi(scripted) as api:
-        monkeypatch.setenv("FAKE_BASE_URL", api.url)
-        monkeypatch.setenv("FAKE_API_KEY", "sk-none-needed")
-        run = {"grader": "openai-api/fake/grader", "variants": "high", "out": tmp_path / "r", "placement": "user"}
-        found = ri.evaluate("openai-api/fake/model", QUESTIONS, **run)
+        for provider in ("FAKE", "SAMBANOVA"):
+            monkeypatch.setenv(f"{provider}_BASE_URL", api.url)
+            monkeypatch.setenv(f"{provider}_API_KEY", "sk-none-needed")
+        run = {"grader": model.replace("any", "grader"), "variants": "high", "out": tmp_path / "r", "placement": "user"}
+        found = ri.evaluate(model, QUESTIONS, **run)
         sent = len(api.answered)
-        again = ri.evaluate("openai-api/fake/model", QUESTIONS, **run)
+        again = ri.evaluate(model, QUESTIONS, **run)
         assert len(api.answered) == sent
     for one in (found, again):
         assert one.outcomes.select("first_reply", "wrong", "unscored_reason").row(0) == (
@@ -35,11 +37,10 @@ def test_over_http_a_model_that_grades_is_asked_once_and_its_grade_is_kept(tmp_p
         )
 
 
-@one_fast("engine", ["local", "inspect"])
-def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path, engine):
+def test_functions_say_and_are_told_text_that_can_be_written_down(tmp_path):
     def grader(question, answer):
         return (question.gold, answer) == ("it \ufffd", "cut \ufffd")
 
-    run = {"grader": grader, "grader_name": "g", "model_name": "m", "variants": "high", "engine": engine}
+    run = {"grader": grader, "grader_name": "g", "model_name": "m", "variants": "high"}
     found = ri.evaluate(lambda messages: scripted(messages[-1]["content"]), QUESTIONS, out=tmp_path / "r", **run)
     assert found.outcomes["wrong"].to_list() == [False]

@@ -15,11 +15,10 @@ from urllib.parse import quote
 import polars as pl
 import pytest
 from aiohttp import web
-from inspect_ai.log import read_eval_log
 from inspect_ai.model import GenerateConfig, Model, get_model
 
 import refusal_index as ri
-from tests.engines.conftest import make_dataset
+from tests.engines.conftest import both_clients, make_dataset
 from tests.engines.fake_api import FakeApi, completion, is_forced, question_of
 
 KEY, PASSWORD, ARGUMENT = "fK+/3key-of mine!", "hush&hush-password", "argument-of-a-url"
@@ -78,6 +77,7 @@ def echoing(message: str, _sent_before: int) -> web.Response | None:
 def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAKE_API_KEY", KEY)
+    monkeypatch.setenv("SAMBANOVA_API_KEY", KEY)
 
 
 def with_secrets(url: str) -> str:
@@ -85,19 +85,18 @@ def with_secrets(url: str) -> str:
 
 
 @pytest.mark.slow
-def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch):
+@both_clients
+def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch, model):
     pl.DataFrame(ROWS).write_csv("questions.csv")
     command = [sys.executable, "-c", "from refusal_index.cli import main; main()"]
-    options = (
-        "--model openai-api/fake/any --data questions.csv --grader exact --variants high --out run --max-retries 0"
-    )
+    options = f"--model {model} --data questions.csv --grader exact --variants high --out run --max-retries 0"
     with FakeApi(lambda _: "<answer>UNANSWERED</answer>", echoing) as api:
         monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
         monkeypatch.setenv("OTHER_BASE_URL", with_secrets(api.url))
         ran = subprocess.run([*command, "run", *options.split()], capture_output=True, check=False)
     reported = subprocess.run([*command, "report", "run", "--out", "run/page.html"], capture_output=True, check=False)
-    contents = every_content(Path("run"))
-    assert any(name.endswith(".eval!header.json") for name in contents)
+    contents = every_content(Path())
     assert b"[key]" in contents["run/outcomes.parquet!"]
     assert b"[key]" in contents["run/replies.sqlite"]
     assert b"[key]" in ran.stdout + ran.stderr
@@ -130,8 +129,9 @@ async def asked(model: Model) -> ri.Run:
         return await ri.evaluate_async(model, ROWS, **SETTINGS)
 
 
-def test_a_model_of_inspects_shows_no_secret_in_the_header_of_its_log(inside):
-    with FakeApi(lambda _: "<answer>1</answer>") as api:
+def test_a_model_of_inspects_shows_none_of_its_secrets(inside, capfd):
+    told = f"<answer>{KEY} {ARGUMENT} {PASSWORD} from-memory-alone</answer>"
+    with FakeApi(lambda _: told) as api:
         model = get_model(
             "openai-api/fake/any",
             base_url=with_secrets(api.url).partition("?")[0],
@@ -141,23 +141,20 @@ def test_a_model_of_inspects_shows_no_secret_in_the_header_of_its_log(inside):
             memoize=False,
         )
         run = asyncio.run(asked(model))
-    (log,) = run.folder.logs.glob("*.eval")
-    header = read_eval_log(str(log), header_only=True).eval
-    assert header.model_base_url == api.url.replace("://", "://[key]@")
-    assert header.model_args["default_headers"] == {"Authorization": "[key]"}
-    assert not [name for name, content in every_content(Path("run")).items() if b"from-memory-alone" in content]
-    assert_no_key(every_content(Path("run")))
+    assert set(run.outcomes["first_reply"]) == {"<answer>[key] [key] [key] [key]</answer>"}
+    contents = every_content(Path()) | dict(zip(("stdout", "stderr"), map(str.encode, capfd.readouterr()), strict=True))
+    assert not [name for name, content in contents.items() if b"from-memory-alone" in content]
+    assert_no_key(contents)
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
-def test_a_function_that_tells_keys_leaves_none_behind(inside, engine):
+def test_a_function_that_tells_keys_leaves_none_behind(inside):
     def telling(messages: list[dict[str, str]]) -> str:
         number = int(question_of(messages[-1]["content"]).split()[2])
         if number == 0:
             raise ValueError(f"no {KEY}")
         return f"<answer>{KEY} {quote(KEY)}</answer>"
 
-    ri.evaluate(telling, ROWS, engine=engine, model_name="telling", **SETTINGS).report("run/page.html")
+    ri.evaluate(telling, ROWS, model_name="telling", **SETTINGS).report("run/page.html")
     contents = every_content(Path("run"))
     assert b"[key]" in contents["run/replies.sqlite"]
     assert_no_key(contents)

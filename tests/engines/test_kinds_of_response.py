@@ -14,7 +14,7 @@ from refusal_index.engines.failures import NoAnswerError
 from refusal_index.engines.inspect.multi_choice import choices_of, places_without_answer
 from refusal_index.engines.inspect.provider import resolve_model
 from refusal_index.protocol import StopReason
-from tests.engines.conftest import run
+from tests.engines.conftest import OVER_INSPECT, both_clients, run
 from tests.engines.fake_api import FakeApi, completion
 
 CALL = {"id": "c", "type": "function", "function": {"name": "search", "arguments": "{}"}}
@@ -30,7 +30,7 @@ def response(*choices: tuple[dict[str, Any], str | None]) -> dict[str, Any]:
 
 
 async def _generate(count: int) -> ModelOutput:
-    async with resolve_model("openai-api/fake/any") as model:
+    async with resolve_model(OVER_INSPECT) as model:
         model.api.should_retry = lambda _: False
         return await model.generate("Who?", config=GenerateConfig(num_choices=count))
 
@@ -41,8 +41,8 @@ def came(monkeypatch: pytest.MonkeyPatch):
 
     def asked(*choices: tuple[dict[str, Any], str | None]) -> Sequence[tuple[str, StopReason] | None]:
         with FakeApi(lambda _: "", lambda *_: web.json_response(response(*choices))) as api:
-            monkeypatch.setenv("FAKE_API_KEY", "sk-very-secret")
-            monkeypatch.setenv("FAKE_BASE_URL", api.url)
+            monkeypatch.setenv("SAMBANOVA_API_KEY", "sk-very-secret")
+            monkeypatch.setenv("SAMBANOVA_BASE_URL", api.url)
             return choices_of(asyncio.run(_generate(len(choices))))
 
     return asked
@@ -103,7 +103,8 @@ def test_choices_are_known_by_their_index_as_inspect_orders_them():
     assert places_without_answer({"choices": [first, second]}) == {1}
 
 
-def test_null_is_asked_for_again_and_a_tool_call_is_kept_as_unscored(plan_for):
+@both_clients
+def test_null_is_asked_for_again_and_a_tool_call_is_kept_as_unscored(plan_for, model):
     def fault(message: str, sent_before: int) -> web.Response | None:
         if "What is 0 plus" in message and sent_before == 0:
             return web.json_response(response((LOST, "stop")))
@@ -112,13 +113,14 @@ def test_null_is_asked_for_again_and_a_tool_call_is_kept_as_unscored(plan_for):
         return None
 
     with FakeApi(lambda _: TEXT, fault) as api:
-        derived = run(plan_for(api.url, count=3))
+        derived = run(plan_for(api.url, count=3, model=model))
         assert set(api.received.values()) == {1, 2}
     assert derived.outcomes["unscored_reason"].to_list() == [None, "first_tool_call", None]
     assert derived.outcomes["first_reply"].to_list() == [TEXT, "", TEXT]
 
 
-def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(plan_for):
+@both_clients
+def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(plan_for, model):
     bodies: list[int] = []
 
     def fault(_message: str, _sent_before: int) -> web.Response | None:
@@ -127,6 +129,6 @@ def test_draws_whose_choice_was_null_are_asked_for_again_and_the_others_are_not(
         return web.json_response(response(one, (LOST, "stop"), one)) if len(bodies) == 1 else None
 
     with FakeApi(lambda _: TEXT, fault, max_choices=3) as api:
-        derived = run(plan_for(api.url, count=1, draws=3))
+        derived = run(plan_for(api.url, count=1, draws=3, model=model))
     assert [body.get("n") for body in api.answered] == [3, None], "the forced pass, and the one draw that is missing"
     assert derived.outcomes["first_reply"].to_list() == [TEXT] * 3

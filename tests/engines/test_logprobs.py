@@ -18,6 +18,7 @@ from inspect_ai.model import (
     Logprobs,
     ModelOutput,
     TopLogprob,
+    get_model,
 )
 from typer.testing import CliRunner
 
@@ -26,10 +27,10 @@ from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.server import ModelPool, RequestLog, create_app, listening
 from refusal_index.cli import app
 from refusal_index.engines.asks import MOST_ALTERNATIVES, Ask, Response, ask_for, completed
+from refusal_index.engines.in_memory import embedded
 from refusal_index.engines.inspect.guard import guard
 from refusal_index.engines.inspect.multi_choice import choices_of, logprobs_of, packed, without_logprobs
 from refusal_index.engines.inspect.provider import resolve_model
-from refusal_index.engines.local.engine import embedded
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation import sweep
@@ -55,7 +56,6 @@ from refusal_index.protocol import (
 )
 from tests.evaluation import models
 from tests.evaluation.models import LOCAL, ROWS
-from tests.tiers import others_nightly
 
 EXACT = 1e-4  # float32 sums in other company: values down to -20 have steps of 2e-6
 KEY = "sk-proj-3fGh8jKl2mNp5qRs"
@@ -107,12 +107,12 @@ def check_same(one: str | None, other: str | None) -> None:
 
 
 def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_over_http():
-    local, logged = (
-        ri.evaluate("almanac/base", engine=engine, out=engine, logprobs=True, **SMALL).outcomes
-        for engine in ("local", "inspect")
+    local, provided = (
+        ri.evaluate(model, "almanac", out=out, logprobs=True, **SMALL).outcomes
+        for model, out in (("almanac/base", "local"), (get_model("almanac/base", memoize=False), "inspect"))
     )
     served = over_http(lambda: ri.evaluate_async(OVER_HTTP, "almanac", out="http", logprobs=True, **SMALL)).outcomes
-    assert local.equals(logged)
+    assert local.equals(provided)
     assert local.drop("model").equals(served.drop("model"))
     ours, theirs, https = (held(name) for name in ("local", "inspect", "http"))
     assert set(ours) == set(theirs) == set(https)
@@ -125,11 +125,9 @@ def test_every_reply_of_a_run_has_them_the_same_in_process_through_inspect_and_o
 
 
 @pytest.mark.slow
-@others_nightly("engine", ["local", "inspect"])
-def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none(engine):
+def test_they_change_nothing_else_in_the_store_and_without_them_there_are_none():
     asked, plain = (
-        ri.evaluate("almanac/small", engine=engine, out=str(logprobs), logprobs=logprobs, **SMALL)
-        for logprobs in (True, False)
+        ri.evaluate("almanac/small", out=str(logprobs), logprobs=logprobs, **SMALL) for logprobs in (True, False)
     )
     assert asked.outcomes.equals(plain.outcomes)
     with_them, without = held("True"), held("False")
@@ -198,9 +196,9 @@ def test_a_function_reports_none_and_is_not_asked_to():
 
 
 def test_what_was_answered_without_them_is_not_asked_again():
-    ri.evaluate("almanac/small", engine="local", out="run", limit=4, variants="low")
+    ri.evaluate("almanac/small", out="run", limit=4, variants="low")
     before = held("run")
-    ri.evaluate("almanac/small", engine="local", out="run", limit=4, variants="low", logprobs=True)
+    ri.evaluate("almanac/small", out="run", limit=4, variants="low", logprobs=True)
     assert held("run") == before
 
 

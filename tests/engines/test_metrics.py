@@ -8,7 +8,7 @@ import pytest
 from inspect_ai.scorer import SampleScore, Score
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.engines.inspect.engine import CELLS, cell_of, two_pass_metrics
+from refusal_index.engines.inspect.tasks import CELLS, cell_of, two_pass_metrics
 from refusal_index.outcomes import Outcome
 
 

@@ -24,11 +24,11 @@ from refusal_index.redaction import redacted
         ("xyzzy/gpt-4.1", "expected one of almanac, "),
         ("almanac/bse", "'base'"),
         ("openai/gpt-4.1", "OPENAI_API_KEY"),
-        ("openai-api/own/any", "OWN_"),
+        ("together/any", "TOGETHER_"),
     ],
 )
 def test_a_name_that_cannot_be_used_is_told_in_one_line(name, told, monkeypatch):
-    for key in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY", "OWN_API_KEY", "OWN_BASE_URL"):
+    for key in ("OPENAI_API_KEY", "AZUREAI_OPENAI_API_KEY", "TOGETHER_API_KEY"):
         monkeypatch.delenv(key, raising=False)
     with pytest.raises(ModelError) as caught:
         resolve_model(name)
@@ -48,12 +48,11 @@ def test_what_looks_like_markup_in_a_name_is_quoted_as_it_is():
 
 
 def test_what_inspect_says_for_its_own_display_is_told_without_its_styles(monkeypatch):
-    monkeypatch.delenv("FOO_API_KEY", raising=False)
-    monkeypatch.setenv("FOO_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
     with pytest.raises(ModelError) as caught:
-        resolve_model("openai-api/foo/bar")
+        resolve_model("together/bar")
     assert str(caught.value) == (
-        "model 'openai-api/foo/bar': Unable to initialise foo client No FOO_API_KEY defined in the environment."
+        "model 'together/bar': Unable to initialise Together client No TOGETHER_API_KEY defined in the environment."
     )
 
 
@@ -78,20 +77,20 @@ def test_an_embedded_model_that_is_none_is_told_in_sentences(name, told):
 @pytest.mark.parametrize("key", ["sk-with-a-line-break\n", "sk-schlüssel"])
 def test_a_key_that_no_request_can_carry_is_told_before_one_is_sent(key, monkeypatch):
     """Every request failed, of a header injection or of a codec, and none said that it was the key."""
-    monkeypatch.setenv("OWN_API_KEY", key)
-    monkeypatch.setenv("OWN_BASE_URL", "http://127.0.0.1:9/v1")
-    with pytest.raises(ModelError, match="OWN_API_KEY holds a line break or a character that no key has") as told:
-        resolve_model("openai-api/own/any")
+    monkeypatch.setenv("TOGETHER_API_KEY", key)
+    with pytest.raises(ModelError, match="TOGETHER_API_KEY holds a line break or a character that no key has") as told:
+        resolve_model("together/any")
     assert key.strip() not in str(told.value)
 
 
-def test_an_address_without_its_scheme_is_told_and_taken_for_no_key(monkeypatch):
+@pytest.mark.parametrize("provider", ["openai", "together"])
+def test_an_address_without_its_scheme_is_told_and_taken_for_no_key(monkeypatch, provider):
     """Every request failed as `InvalidUrlClientError: /[key]/chat/completions`."""
-    monkeypatch.setenv("OWN_API_KEY", "sk-any")
-    monkeypatch.setenv("OWN_BASE_URL", "127.0.0.1:8000/v1")
+    monkeypatch.setenv(f"{provider.upper()}_API_KEY", "sk-any")
+    monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "127.0.0.1:8000/v1")
     with pytest.raises(ModelError) as caught:
-        resolve_model("openai-api/own/any")
-    assert redacted(str(caught.value)).endswith("begins with http:// or https://, got '127.0.0.1:8000/v1'")
+        resolve_model(f"{provider}/any")
+    assert redacted(str(caught.value)).endswith("begins with http:// or https://, got '127.0.0.1:8000/v1/'")
 
 
 def test_the_package_of_a_provider_that_is_missing_is_named():

@@ -14,19 +14,20 @@ from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
 from refusal_index.outcomes.outcome import Question
 from refusal_index.protocol import Conversation, GraderKind, Protocol, StopReason, TwoPass, load_prompt_set
-from tests.engines.conftest import run
+from tests.engines.conftest import both_clients, run
 from tests.engines.fake_api import FakeApi, completion
 
 
 @pytest.mark.parametrize("tokens", [-5, 2**53 + 1, 10**20])
-def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the_folder(plan_for, tokens):
+@both_clients
+def test_a_count_that_no_response_can_have_neither_loses_the_reply_nor_shuts_the_folder(plan_for, tokens, model):
     """A negative one was stored, and the store refused from then on; one beyond SQLite's integers lost the reply."""
     usage = {"prompt_tokens": tokens, "completion_tokens": tokens, "total_tokens": tokens}
     body = completion(("<answer>2</answer>", "stop")) | {"usage": usage}
     with FakeApi(lambda _: "", lambda *_: web.json_response(body)) as api:
-        first = run(plan_for(api.url, count=2))
+        first = run(plan_for(api.url, count=2, model=model))
         sent = len(api.received)
-        again = run(plan_for(api.url, count=2))
+        again = run(plan_for(api.url, count=2, model=model))
         assert (sent, len(api.received)) == (2, 2)
     assert first.outcomes["unscored_reason"].to_list() == [None, None]
     assert again.outcomes.equals(first.outcomes)

@@ -7,10 +7,9 @@ import shutil
 
 import pytest
 from aiohttp import web
-from inspect_ai.log import read_eval_log
 
 from refusal_index.engines.store import StoreError
-from tests.engines.conftest import VARIANTS, cells, run
+from tests.engines.conftest import OVER_INSPECT, VARIANTS, both_clients, cells, run
 from tests.engines.fake_api import FakeApi, is_forced, is_grading, question_of
 from tests.tiers import others_nightly
 
@@ -24,34 +23,6 @@ def sums(message: str) -> str:
     return f"<answer>{2 * number if right else 'none'}</answer>"
 
 
-def test_two_passes_end_to_end_give_the_scripted_table(plan_for):
-    with FakeApi(sums) as api:
-        derived = run(plan_for(api.url, count=8))
-    assert cells(derived) == [
-        ("q0", False, False),
-        ("q1", True, True),
-        ("q2", False, True),
-        ("q3", True, False),
-        ("q4", False, False),
-        ("q5", True, True),
-        ("q6", False, True),
-        ("q7", True, True),
-    ]
-    assert len(api.answered) == 8 + 4
-    assert derived.usage["normal"].requests == 12
-    assert derived.usage["normal"].input_tokens == 12 * 100
-
-
-@pytest.mark.slow
-def test_a_question_forced_under_one_variant_is_not_asked_again_under_the_next(plan_for):
-    with FakeApi(sums) as api:
-        derived = run(plan_for(api.url, count=8, variants=list(VARIANTS)))
-    forced = [message for message in api.messages() if is_forced(message)]
-    assert len(forced) == 4
-    assert len(api.answered) == 4 * 8 + 4
-    assert [derived.usage[variant].requests for variant in VARIANTS] == [12, 8, 8, 8]
-
-
 def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for):
     with FakeApi(sums) as api:
         run(plan_for(api.url, count=8, variants=list(VARIANTS)))
@@ -60,46 +31,6 @@ def test_each_request_is_one_user_message_with_a_seed_of_its_own(plan_for):
     assert len(set(seeds)) == len(seeds)
     assert {body["temperature"] for body in api.answered} == {0.7}
     assert {body["top_p"] for body in api.answered} == {0.95}
-
-
-def test_running_again_sends_nothing(plan_for):
-    with FakeApi(sums) as api:
-        plan = plan_for(api.url)
-        first = run(plan)
-        sent = len(api.answered)
-        again = run(plan)
-        assert len(api.answered) == sent
-    assert again.outcomes.equals(first.outcomes)
-
-
-def test_logs_are_there_to_look_at_and_nothing_rests_on_them(plan_for):
-    with FakeApi(sums) as api:
-        plan = plan_for(api.url)
-        first = run(plan)
-        sent = len(api.answered)
-        (log,) = plan.folder.logs.glob("*.eval")
-        log.write_bytes(log.read_bytes()[:1000])  # as a kill leaves it
-        again = run(plan)
-        assert len(api.answered) == sent
-    assert again.outcomes.equals(first.outcomes)
-    assert again.usage == first.usage
-
-
-def test_a_torn_log_and_that_of_an_interrupted_variant_go_once_the_variant_is_finished(plan_for):
-    def not_q3(message: str, sent_before: int) -> web.StreamResponse | None:
-        return error(400) if "3 plus 3" in question_of(message) else None
-
-    with FakeApi(sums, not_q3) as api:
-        plan = plan_for(api.url, count=4)
-        assert [one.question_id for one in run(plan).missing] == ["q3"]
-        (before,) = plan.folder.logs.glob("*.eval")
-        torn = before.with_name("2000-01-01_torn.eval")
-        torn.write_bytes(before.read_bytes()[:1000])
-        api._fault = None
-        assert not run(plan).missing
-    (after,) = plan.folder.logs.glob("*.eval")
-    assert after not in (before, torn)
-    assert len(read_eval_log(str(after)).samples) == 4
 
 
 def error(status: int, message: str = "no") -> web.Response:
@@ -126,23 +57,24 @@ TRANSIENT = {
 
 @pytest.mark.slow
 @others_nightly("fault", TRANSIENT)
-def test_a_fault_that_passes_changes_nothing(fault, plan_for):
+def test_a_fault_that_passes_changes_nothing_through_inspect(fault, plan_for):
     def first_time_of_q3(message: str, sent_before: int) -> web.StreamResponse | float | None:
         return TRANSIENT[fault]() if "3 plus 3" in question_of(message) and sent_before == 0 else None
 
     with FakeApi(sums, first_time_of_q3) as api:
-        derived = run(plan_for(api.url))
+        derived = run(plan_for(api.url, model=OVER_INSPECT))
     assert not derived.missing
     assert ("q3", True, False) in cells(derived)
 
 
 @pytest.mark.slow
-def test_a_permanent_400_is_named_and_the_rest_counts(plan_for):
+@both_clients
+def test_a_permanent_400_is_named_and_the_rest_counts(plan_for, model):
     def always_q3(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "this question breaks the server") if "3 plus 3" in question_of(message) else None
 
     with FakeApi(sums, always_q3) as api:
-        derived = run(plan_for(api.url))
+        derived = run(plan_for(api.url, model=model))
         assert [(missing.variant, missing.question_id) for missing in derived.missing] == [("normal", "q3")]
         assert "breaks the server" in derived.missing[0].error
         assert cells(derived)[3] == ("q3", None, None)
@@ -150,18 +82,19 @@ def test_a_permanent_400_is_named_and_the_rest_counts(plan_for):
         assert derived.outcomes["refused"].null_count() == 1
         sent = len(api.answered)
         api._fault = None
-        mended = run(plan_for(api.url))
+        mended = run(plan_for(api.url, model=model))
         assert len(api.answered) == sent + 2, "only the missing question is asked, in both passes"
     assert not mended.missing
 
 
-def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for):
+@both_clients
+def test_a_reply_cut_or_filtered_is_unscored_and_never_refused(plan_for, model):
     def cut(message: str) -> str:
         number = int(question_of(message).split()[2])
         return {0: "<answer>UNANSWERED</answer>[length]", 1: "I will not[content_filter]"}.get(number, sums(message))
 
     with FakeApi(cut) as api:
-        derived = run(plan_for(api.url, count=4))
+        derived = run(plan_for(api.url, count=4, model=model))
     assert cells(derived)[:2] == [("q0", None, None), ("q1", None, None)]
     assert derived.outcomes["unscored_reason"].to_list()[:2] == ["first_truncated", "first_content_filter"]
 
@@ -176,9 +109,10 @@ def grading(message: str) -> str:
     return {0: "A", 2: "C", 4: "CORRECT", 6: "hm"}.get(number, "B")
 
 
-def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for):
+@both_clients
+def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for, model):
     with FakeApi(grading) as api:
-        plan = plan_for(api.url, grader="openai-api/fake/grader")
+        plan = plan_for(api.url, model=model, grader=model.replace("any", "grader"))
         derived = run(plan)
     by_id = {row["question_id"]: row for row in derived.outcomes.iter_rows(named=True)}
     assert (by_id["q0"]["refused"], by_id["q0"]["wrong"]) == (False, False)
@@ -194,17 +128,16 @@ def test_a_model_grades_and_an_unreadable_grade_is_asked_once_more(plan_for):
     assert all("temperature" not in body for body in graders), "the grader keeps its provider's settings"
 
 
-def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for):
+@both_clients
+def test_a_key_is_in_no_file_of_the_run_even_if_the_server_echoes_it(plan_for, model):
     def echo(message: str, sent_before: int) -> web.StreamResponse | None:
         return error(400, "bad key sk-very-secret") if "3 plus 3" in question_of(message) else None
 
     with FakeApi(sums, echo) as api:
-        plan = plan_for(api.url, count=4)
+        plan = plan_for(api.url, count=4, model=model)
         derived = run(plan)
     assert "sk-very-secret" not in json.dumps([missing.error for missing in derived.missing])
-    log = next(plan.folder.logs.glob("*.eval"))
-    assert "[key]" in read_eval_log(str(log)).model_dump_json()
-    assert "sk-very-secret" not in read_eval_log(str(log)).model_dump_json()
+    assert "[key]" in derived.missing[0].error
     assert not any(b"sk-very-secret" in path.read_bytes() for path in plan.folder.path.rglob("*") if path.is_file())
 
 

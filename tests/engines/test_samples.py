@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from refusal_index.engines.inspect.engine import to_dataset, to_question
+from refusal_index.engines.inspect.tasks import to_dataset, to_question
 from refusal_index.outcomes import Question
 from refusal_index.protocol import Conversation, GraderKind, TwoPass
 

@@ -13,7 +13,7 @@ from aiohttp import web
 from inspect_ai.log import read_eval_log
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.engines.inspect.engine import CELLS, almanac_task, faitheval_counterfactual, mixed, own_questions
+from refusal_index.engines.inspect.tasks import CELLS, almanac_task, faitheval_counterfactual, mixed, own_questions
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.protocol import GraderError
 from tests.engines.fake_api import FakeApi, is_grading, question_of

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(8)]
-LOCAL: dict[str, Any] = {"engine": "local", "variants": "high", "grader": "exact", "max_retries": 0}
+LOCAL: dict[str, Any] = {"variants": "high", "grader": "exact", "max_retries": 0}
 ASKED = Counter[str]()
 """How often each message was asked; a test clears it."""
 

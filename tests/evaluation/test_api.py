@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from inspect_ai.model import ChatMessage, GenerateConfig, Model, ModelAPI, ModelOutput, modelapi
 
 import refusal_index as ri
 from refusal_index.datasets.own import questions_from
@@ -22,21 +23,36 @@ from refusal_index.outcomes.folder import RunFolder
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
 
-INSPECT = LOCAL | {"engine": "inspect"}
+
+class AnsweringAPI(ModelAPI):
+    """A provider of Inspect that answers as the function does."""
+
+    async def generate(
+        self,
+        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
+        tools: object,  # noqa: ARG002
+        tool_choice: object,  # noqa: ARG002
+        config: GenerateConfig,  # noqa: ARG002
+    ) -> ModelOutput:
+        await asyncio.sleep(0)
+        return ModelOutput.from_content("any", models.answer([{"role": "user", "content": input[-1].text}]))
 
 
-@pytest.mark.parametrize("settings", [LOCAL, INSPECT], ids=["local", "inspect"])
-def test_in_a_script_a_thread_and_a_running_loop(settings):
+def provided_model() -> Model:
+    return Model(modelapi("answering")(AnsweringAPI)("any"), GenerateConfig())
+
+
+def test_in_a_script_a_thread_and_a_running_loop():
     async def plainly() -> ri.Run:
-        return ri.evaluate(models.answer, ROWS, out="loop", **settings)
+        return ri.evaluate(models.answer, ROWS, out="loop", **LOCAL)
 
     async def awaited() -> ri.Run:
-        return await ri.evaluate_async(models.answer, ROWS, out="awaited", **settings)
+        return await ri.evaluate_async(models.answer, ROWS, out="awaited", **LOCAL)
 
     with ThreadPoolExecutor(1) as thread:
         runs = [
-            ri.evaluate(models.answer, ROWS, out="script", **settings),
-            thread.submit(ri.evaluate, models.answer, ROWS, out="thread", **settings).result(),
+            ri.evaluate(models.answer, ROWS, out="script", **LOCAL),
+            thread.submit(ri.evaluate, models.answer, ROWS, out="thread", **LOCAL).result(),
             asyncio.run(plainly()),
             asyncio.run(awaited()),
         ]
@@ -45,15 +61,13 @@ def test_in_a_script_a_thread_and_a_running_loop(settings):
     assert set(ASKED.values()) == {4}
 
 
-@pytest.mark.parametrize("settings", [LOCAL, INSPECT], ids=["local", "inspect"])
-def test_two_at_once_in_threads_and_in_one_loop(settings):
+@pytest.mark.parametrize("model", [models.answer, provided_model()], ids=["function", "model of Inspect"])
+def test_two_at_once_in_threads_and_in_one_loop(model):
     async def together() -> list[ri.Run]:
-        return await asyncio.gather(
-            *(ri.evaluate_async(models.answer, ROWS, out=f"task{n}", **settings) for n in range(2))
-        )
+        return await asyncio.gather(*(ri.evaluate_async(model, ROWS, out=f"task{n}", **LOCAL) for n in range(2)))
 
     with ThreadPoolExecutor(2) as threads:
-        waiting = [threads.submit(ri.evaluate, models.answer, ROWS, out=f"thread{n}", **settings) for n in range(2)]
+        waiting = [threads.submit(ri.evaluate, model, ROWS, out=f"thread{n}", **LOCAL) for n in range(2)]
         runs = [one.result(timeout=60) for one in waiting]
     runs += asyncio.run(together())
     assert all(cells(run) == TABLE for run in runs)
@@ -109,7 +123,7 @@ def test_columns_names_and_a_sample_of_ones_own_questions():
 
 
 def test_a_dataset_by_name_and_what_a_run_can_be_asked():
-    run = ri.evaluate("almanac/small", "almanac", limit=10, variants="low,high", engine="local")
+    run = ri.evaluate("almanac/small", "almanac", limit=10, variants="low,high")
     assert run.outcomes.height == 20
     assert run.variants == ("low", "high")
     assert run.is_complete
@@ -150,8 +164,7 @@ def test_progress_is_told_every_event_in_its_order():
     assert sorted(finished) == [f"q{n}" for n in range(8)]
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
-def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answered_is_asked_again(engine, tmp_path):
+def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answered_is_asked_again(tmp_path):
     class EnoughError(Exception):
         pass
 
@@ -160,7 +173,7 @@ def test_a_callback_that_raises_ends_the_run_in_order_and_nothing_that_was_answe
             raise EnoughError
 
     ASKED.clear()
-    how = LOCAL | {"engine": engine, "max_connections": 1, "out": tmp_path / "run"}
+    how = LOCAL | {"max_connections": 1, "out": tmp_path / "run"}
     with pytest.raises(EnoughError):
         ri.evaluate(models.answer, ROWS, progress=once, **how)
     asked = ASKED.total()
@@ -209,7 +222,7 @@ def test_an_interruption_where_a_loop_runs_keeps_it_too():
         ({"reasoning_effort": "hihg"}, "reasoning_effort: expected one of none, minimal, .*did you mean 'high'"),
         ({"variants": "hihg"}, "variants: .*did you mean 'high'"),
         ({"placement": "usr"}, "placement: .*did you mean 'user'"),
-        ({"engine": "inspct"}, "engine: .*did you mean 'inspect'"),
+        ({"engine": "dirct"}, "engine: .*did you mean 'direct'"),
         ({"grader": "exct"}, "grader: .*did you mean 'exact'"),
         ({"repeat_questions": 3, "draws": 1}, "repeat_questions: expected draws of at least 2 beside it"),
         ({"price": "two"}, "price: "),
@@ -231,7 +244,7 @@ def test_the_command_line_calls_settings_as_its_options():
 
 
 def test_runs_are_compared_ranked_and_drawn():
-    settings = {"limit": 40, "variants": "high", "engine": "local"}
+    settings = {"limit": 40, "variants": "high"}
     runs = [ri.evaluate(f"almanac/{name}", **settings) for name in ("small", "base")]
     assert [one.name for one in ri.compare(runs[0], runs[1].path).pair.variants] == ["high"]
     assert ri.rank(runs).to_frame().height == 2
@@ -251,7 +264,7 @@ def test_halves_of_surrogate_pairs_in_a_reply_reach_the_results_and_stay_the_sam
 
 @pytest.mark.slow
 def test_both_indices_of_a_run_are_those_of_its_summary():
-    how = {"limit": 120, "variants": "normal", "engine": "local"}
+    how = {"limit": 120, "variants": "normal"}
     drawn = ri.evaluate("almanac/small", "almanac", draws=2, **how)
     (variant,) = drawn.summary.variants
     found, corrected = drawn.refusal_index(), drawn.corrected_refusal_index()

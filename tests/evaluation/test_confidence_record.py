@@ -27,8 +27,8 @@ DRAWS = 3
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a run of an embedded model with scores of every kind."""
     out = tmp_path_factory.mktemp("made") / "run"
-    ri.evaluate("almanac/base", limit=60, variants="low,high", draws=DRAWS, engine="local", out=out)
-    ri.confidence_scores(out, METHODS, engine="local")
+    ri.evaluate("almanac/base", limit=60, variants="low,high", draws=DRAWS, out=out)
+    ri.confidence_scores(out, METHODS)
     return out
 
 
@@ -106,7 +106,7 @@ def test_what_was_trained_says_on_what_and_how_its_folds_were_made(made):
 
 def test_scoring_again_keeps_the_records_of_the_other_methods(run):
     before = records(run)
-    ri.confidence_scores(run, ["likelihood"], engine="local")
+    ri.confidence_scores(run, ["likelihood"])
     assert records(run) == before
 
 
@@ -123,7 +123,7 @@ def test_scores_of_others_have_names_of_their_own_and_leave_the_records_alone(ru
 def test_replies_of_graders_count_where_grades_enter_the_score():
     made = {**LOCAL, "grader": models.judge, "draws": 2, "out": "run"}
     run = ri.evaluate(models.answer, ROWS, **made)
-    ri.confidence_scores(run, ["p-answering", "self-consistency"], engine="local")
+    ri.confidence_scores(run, ["p-answering", "self-consistency"])
     with open_store(run.folder) as store:
         first = [one for one in store.replies() if one.reply.of is Pass.FIRST]
     own = [one for one in first if one.reply.asked is Asked.MODEL]

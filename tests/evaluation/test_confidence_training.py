@@ -30,7 +30,7 @@ TALKS = {"q1": [Message("user", "Who wrote it?")], "q2": [Message("user", "When 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("made") / "run"
-    return ri.evaluate("almanac/base", limit=80, variants="high", engine="local", out=out).path
+    return ri.evaluate("almanac/base", limit=80, variants="high", out=out).path
 
 
 @pytest.fixture
@@ -57,38 +57,38 @@ def of(topic: str | None, *ids: str) -> dict[str, Question]:
 
 @pytest.mark.slow
 def test_every_trained_method_scores_a_run_out_of_fold_with_the_entities_kept_together(run):
-    table = ri.confidence_scores(run, TRAINED, engine="local")
+    table = ri.confidence_scores(run, TRAINED)
     assert table.group_by("method").len().sort("method").rows() == [(one, 80) for one in sorted(TRAINED)]
     assert table["confidence"].null_count() == 0
     assert table.group_by("question_id").agg(pl.col("fold").n_unique())["fold"].to_list() == [1] * 80
     entities = table.with_columns(entity=pl.col("question_id").map_elements(entity_of, pl.String))
     assert entities.group_by("entity").agg(pl.col("fold").n_unique())["fold"].max() == 1
-    assert ri.confidence_scores(run, TRAINED, engine="local").equals(table), "the run's seed settles the folds"
+    assert ri.confidence_scores(run, TRAINED).equals(table), "the run's seed settles the folds"
 
 
 @pytest.mark.slow
 def test_the_topic_stands_beside_whatever_is_trained_and_nothing_else(run):
-    assert set(ri.confidence_scores(run, ["text-classifier"], engine="local")["method"]) == {"text-classifier", "topic"}
-    alone = ri.confidence_scores(run, ["likelihood"], engine="local").filter(pl.col("method") == "likelihood")
+    assert set(ri.confidence_scores(run, ["text-classifier"])["method"]) == {"text-classifier", "topic"}
+    alone = ri.confidence_scores(run, ["likelihood"]).filter(pl.col("method") == "likelihood")
     assert alone["fold"].null_count() == 80
-    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.of(engine="local")).methods]
+    names = [one.name for one in prepare_confidence(run, ["likelihood"], Settings.of()).methods]
     assert names == ["likelihood"]
 
 
 def test_all_leaves_out_what_is_trained_for_hours(run):
-    plan = prepare_confidence(run, ["all"], Settings.of(engine="local"))
+    plan = prepare_confidence(run, ["all"], Settings.of())
     assert {one.name for one in plan.methods} >= set(TRAINED)
     assert "apricot" not in {one.name for one in plan.methods}
 
 
 def test_folds_by_topic_leave_the_topic_nothing_to_say(run):
-    table = ri.confidence_scores(run, ["topic"], engine="local", group="topic")
+    table = ri.confidence_scores(run, ["topic"], group="topic")
     assert table.group_by("fold").agg(pl.col("confidence").n_unique())["confidence"].to_list() == [1] * 5
 
 
 @pytest.mark.slow
 def test_states_are_computed_once_and_read_by_every_layer(run, computed):
-    areas = [ri.confidence_scores(run, ["p-ik"], engine="local", layer=layer) for layer in (None, 2, 4)]
+    areas = [ri.confidence_scores(run, ["p-ik"], layer=layer) for layer in (None, 2, 4)]
     assert computed == [80]
     assert areas[0].equals(areas[1])
     assert not areas[0].equals(areas[2])
@@ -100,11 +100,11 @@ def test_states_are_computed_once_and_read_by_every_layer(run, computed):
 def test_a_run_of_right_answers_only_is_refused_before_anything_is_asked():
     run = ri.evaluate(answer, [{**one, "answer": "none"} for one in ROWS], **LOCAL, out="run")
     ASKED.clear()
-    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of(engine="local"))}
+    reasons = {one.method.name: one.reason for one in allowed(run.path, Settings.of())}
     with pytest.raises(
         SettingError, match=r"text-classifier: needs 5 right and 5 wrong answers .* there are .*; this run"
     ):
-        ri.confidence_scores(run, ["text-classifier"], model=answer, engine="local")
+        ri.confidence_scores(run, ["text-classifier"], model=answer)
     assert not ASKED
     assert "needs 5 right and 5 wrong" in str(reasons["text-classifier"])
     assert reasons["topic"] == "needs topics, and no question of this run has one"
@@ -115,7 +115,7 @@ def test_hidden_states_of_hf_need_their_packages(run, monkeypatch):
     monkeypatch.setattr("refusal_index.confidence.method.find_spec", lambda name: None if name == "torch" else name)
     document = (run / "run.json").read_text().replace('"model": "almanac/base"', '"model": "hf/some/model"')
     (run / "run.json").write_text(document)
-    reasons = {one.method.name: one.reason for one in allowed(run, Settings.of(engine="inspect"))}
+    reasons = {one.method.name: one.reason for one in allowed(run, Settings())}
     assert reasons["p-ik"] == "needs torch; pip install 'refusal-index[transformers]'"
 
 
@@ -228,8 +228,8 @@ def test_states_too_large_for_half_precision_are_kept_in_full(monkeypatch, tmp_p
 @pytest.mark.slow
 def test_the_figures_of_the_embedded_model():
     # shared/facts.md, section 12: folds by question, as they were measured.
-    run = ri.evaluate("almanac/base", limit=2280, temperature=0.0, variants="low", engine="local", out="run")
-    table = ri.confidence_scores(run, [*TRAINED, "likelihood"], engine="local", group="none")
+    run = ri.evaluate("almanac/base", limit=2280, temperature=0.0, variants="low", out="run")
+    table = ri.confidence_scores(run, [*TRAINED, "likelihood"], group="none")
     found = {one.method: one for one in summarise_confidence(table, pl.DataFrame(run.outcomes))}
     measured = {"p-ik": 0.585, "topic": 0.57, "text-classifier": 0.59, "likelihood": 0.83, "likelihood-platt": 0.83}
     for method, area in measured.items():

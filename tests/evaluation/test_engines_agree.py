@@ -1,4 +1,4 @@
-"""One run by each engine: the embedded model in this process, through Inspect, and over HTTP; row for row the same."""
+"""One run by each client: the embedded model in this process, through Inspect, and over HTTP; row for row the same."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import Any
 
 import pytest
+from inspect_ai.model import get_model
 
 import refusal_index as ri
 from refusal_index.almanac.batch_lines import ModelPool
@@ -16,8 +17,8 @@ from refusal_index.almanac.batches import RequestLog
 from refusal_index.almanac.models import model_folder, model_names
 from refusal_index.almanac.server import create_app, listening
 from tests.evaluation.test_two_engines import completions
-from tests.tiers import others_nightly
 
+SERVED = "openai-api/almanac/base"
 SMALL = {"limit": 12, "variants": "low,high", "draws": 2}
 
 
@@ -63,23 +64,22 @@ def served(address, monkeypatch, tmp_path) -> str:
 
 @pytest.mark.slow
 def test_the_same_table_and_the_same_requests_row_for_row(served):
-    local, inspect, http = (
-        ri.evaluate("almanac/base", engine=engine, out=engine, **SMALL) for engine in ("local", "inspect", "http")
-    )
-    assert local.outcomes.height == 12 * 2 * 2
-    assert local.outcomes.equals(inspect.outcomes)
-    assert local.outcomes.equals(http.outcomes)
-    assert completions(local) == completions(inspect) == completions(http)
-    assert local.summary == http.summary
+    models = {"embedded": "almanac/base", "provided": get_model("almanac/base", memoize=False), "served": SERVED}
+    embedded, provided, over_http = (ri.evaluate(model, out=out, **SMALL) for out, model in models.items())
+    assert embedded.outcomes.height == 12 * 2 * 2
+    assert embedded.outcomes.equals(provided.outcomes)
+    assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))
+    assert completions(embedded) == completions(provided) == completions(over_http)
+    assert [one.metrics for one in embedded.summary.variants] == [one.metrics for one in over_http.summary.variants]
 
 
 @pytest.mark.slow
-@others_nightly("second", ["local", "inspect", "http"])
-def test_what_one_began_the_others_finish(served, second):
+def test_what_one_began_the_other_finishes(tmp_path, monkeypatch):
     """The name of the folder and all that it holds are the same, whoever asks."""
-    begun = ri.evaluate("almanac/base", engine="http", out="run", **SMALL | {"variants": "low"})
-    finished = ri.evaluate("almanac/base", engine=second, out="run", **SMALL)
-    whole = ri.evaluate("almanac/base", engine="local", out="whole", **SMALL)
+    monkeypatch.chdir(tmp_path)
+    begun = ri.evaluate(get_model("almanac/base", memoize=False), out="run", **SMALL | {"variants": "low"})
+    finished = ri.evaluate("almanac/base", out="run", **SMALL)
+    whole = ri.evaluate("almanac/base", out="whole", **SMALL)
     assert finished.outcomes.equals(whole.outcomes)
     kept = {place: one for place, one in completions(finished).items() if place in completions(begun)}
     assert kept == completions(begun), "nothing is asked again"
@@ -87,5 +87,5 @@ def test_what_one_began_the_others_finish(served, second):
 
 @pytest.mark.nightly
 def test_the_default_run_is_the_same_row_for_row(served):
-    local, http = (ri.evaluate(engine=engine, out=engine) for engine in ("local", "http"))
-    assert local.outcomes.equals(http.outcomes)
+    embedded, over_http = ri.evaluate(out="embedded"), ri.evaluate(SERVED, "almanac", limit=1000, out="http")
+    assert embedded.outcomes.drop("model").equals(over_http.outcomes.drop("model"))

@@ -25,12 +25,11 @@ from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
 MANY = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(60)]
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
 @pytest.mark.parametrize(
     "model", [models.answer, models.answer_async, models.awaited, "python:tests.evaluation.models:answer"]
 )
-def test_a_function_is_a_model_whether_it_awaits_or_not(model, engine):
-    run = ri.evaluate(model, ROWS, **LOCAL | {"engine": engine})
+def test_a_function_is_a_model_whether_it_awaits_or_not(model):
+    run = ri.evaluate(model, ROWS, **LOCAL)
     assert cells(run) == TABLE
     assert run.outcomes["model"].unique().to_list()[0].startswith("python:tests.evaluation.models:")
     assert len(ASKED) == ASKED.total() == 8 + 4
@@ -79,7 +78,6 @@ def test_a_function_inside_a_class_is_found_by_its_path():
     assert load_function("python:tests.evaluation.models:Pipeline.__call__")(None, [{"content": "What is 4 plus 4?"}])
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -87,15 +85,15 @@ def test_a_function_inside_a_class_is_found_by_its_path():
         (models.silent, "python:tests.evaluation.models:silent returned None, expected the reply as text"),
     ],
 )
-def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model, said, engine):
+def test_a_function_that_fails_throughout_is_named_and_ends_the_run_early(model, said):
     with pytest.raises(RunFailedError) as caught:
-        ri.evaluate(model, MANY, **LOCAL | {"engine": engine, "max_connections": 1})
+        ri.evaluate(model, MANY, **LOCAL | {"max_connections": 1})
     message = str(caught.value)
     assert f"failed for {QUESTIONS_IN_A_ROW} questions in a row" in message
     assert said in message
     assert "mend the function" in message
     assert "\n" not in message
-    if model is models.broken and engine == "local":
+    if model is models.broken:
         assert ASKED["broken"] <= QUESTIONS_IN_A_ROW + 1
 
 
@@ -135,10 +133,9 @@ def test_an_edited_function_is_another_model(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "own_model", raising=False)
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
 @pytest.mark.parametrize("grader", [models.judge, models.judge_async, "python:tests.evaluation.models:judge"])
-def test_a_function_grades(grader, engine):
-    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": grader, "engine": engine})
+def test_a_function_grades(grader):
+    run = ri.evaluate(models.answer, ROWS, **LOCAL | {"grader": grader})
     assert cells(run) == TABLE
     assert run.document["grader"]["name"].startswith("python:tests.evaluation.models:judge")
     assert run.document["grader"]["prompt_sha256"] is None, "no model is asked"
@@ -187,9 +184,8 @@ def test_what_was_answered_and_graded_is_never_called_for_again():
         assert not store.failures()
 
 
-@pytest.mark.parametrize("engine", ["local", "inspect"])
-def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends(engine):
-    run = ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"engine": engine, "max_retries": 0})
+def test_a_function_that_runs_out_of_an_iterator_is_named_and_ends():
+    run = ri.evaluate(models.exhausted, ROWS[:2], **LOCAL | {"max_retries": 0})
     assert {one.error for one in run.missing} == {
         "python:tests.evaluation.models:exhausted raised RuntimeError: StopIteration"
     }
@@ -216,7 +212,7 @@ def test_what_was_answered_before_the_grader_failed_is_graded_by_another():
 
     run = ri.evaluate(models.answer, ROWS, grader_name="broken", **LOCAL | {"grader": broken, "max_retries": 0})
     assert set(run.outcomes["unscored_reason"]) == {"request_failed"}
-    prepared = prepare_regrade(run.path, Settings.of(grader="exact", engine="local"))
+    prepared = prepare_regrade(run.path, Settings.of(grader="exact"))
     again = asyncio.run(regrade(prepared))
     assert not again.missing
     assert again.outcomes["first_grade"].null_count() == 0

@@ -114,7 +114,7 @@ def test_further_draws_of_a_run_that_was_killed_are_missing_to_a_gate_whatever_i
 
 
 def test_scores_of_some_draws_are_taken_out_where_the_others_have_come(ended):
-    ri.confidence_scores(ended, ["p-answering"], model=answer, engine="local")
+    ri.confidence_scores(ended, ["p-answering"], model=answer)
     assert measure().outdated == ("p-answering",)
 
 
@@ -124,4 +124,4 @@ def test_draws_that_were_only_asked_for_are_no_several_draws():
         store.ask("high", dict.fromkeys(store.questions().values(), 2))
     assert rebuild(run.path).outcomes.filter(pl.col("draw") > 0).height == 60
     with pytest.raises(ri.RefusalIndexError, match="p-answering: needs several draws"):
-        ri.confidence_scores(run.path, ["p-answering"], engine="local")
+        ri.confidence_scores(run.path, ["p-answering"])

@@ -82,11 +82,9 @@ def asked(tmp_path_factory) -> dict[str, ComparedRun]:
     made = {}
     for name, draws in (("base", 4), ("rash", 2)):
         out = tmp_path_factory.mktemp(name) / "r"
-        run = ri.evaluate(
-            f"almanac/{name}", limit=BLOCKS * BLOCK, draws=draws, variants="normal", engine="local", out=out
-        )
+        run = ri.evaluate(f"almanac/{name}", limit=BLOCKS * BLOCK, draws=draws, variants="normal", out=out)
         if name == "base":
-            ri.confidence_scores(run, ["likelihood"], engine="local")
+            ri.confidence_scores(run, ["likelihood"])
         (made[name],) = read_runs([out])
     return made
 

@@ -27,7 +27,6 @@ from tests.evaluation.models import ASKED, number_in
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(400)]
 SETTINGS: dict[str, Any] = {
-    "engine": "local",
     "variants": "normal",
     "grader": "exact",
     "max_retries": 0,
@@ -296,7 +295,7 @@ def test_a_stop_at_which_no_look_was_planned_is_named(baseline, changed):
 
 
 def test_a_budget_that_ended_before_answers_were_demanded_is_no_failure():
-    asked = {"variants": "normal", "engine": "local", "limit": 100, "max_requests": 60}
+    asked = {"variants": "normal", "limit": 100, "max_requests": 60}
     run = ri.evaluate("almanac/base", out="some", **asked)
     found = gate(run, None, Policy(at_least={"refusal_rate": 0.3}))
     assert found.guards[0].test.pvalue_beyond < 0.001
@@ -367,7 +366,7 @@ def test_the_variant_to_ask_with_is_the_baselines_unless_named(baseline):
 
 @pytest.mark.nightly
 def test_embedded_models_are_judged_as_they_are():
-    asked = {"limit": 1000, "variants": "normal", "engine": "local", "temperature": 0}
+    asked = {"limit": 1000, "variants": "normal", "temperature": 0}
     base = read_one(ri.evaluate("almanac/base", out="base", **asked), "baseline")
     verdicts = {}
     for name in ("base", "rash", "small"):

@@ -43,7 +43,7 @@ HARMLESS = {
     "variants": "low,high",
     "draws": 3,
     "repeat_questions": 4,
-    "engine": "local",
+    "engine": "batch",
     "max_connections": 3,
     "max_retries": 0,
     "attempt_timeout": 9,
@@ -137,7 +137,7 @@ def test_what_one_engine_alone_knows_is_harmless_with_it_and_refused_with_anothe
     own = planned(**{name: HARMLESS[name], "engine": engine})
     assert as_json(own.identity) == as_json(planned().identity)
     with pytest.raises(ri.RefusalIndexError, match=f"{name}: expected engine .*{engine}"):
-        planned(**{name: HARMLESS[name], "engine": "http"})
+        planned(**{name: HARMLESS[name], "engine": "direct"})
 
 
 @settings(max_examples=10)  # each loads a dataset

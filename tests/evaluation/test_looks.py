@@ -28,7 +28,6 @@ from tests.tiers import others_nightly
 
 ROWS = [{"id": f"q{n}", "question": f"What is {n} plus {n}?", "answer": str(2 * n)} for n in range(300)]
 SETTINGS = {
-    "engine": "local",
     "variants": "normal",
     "grader": "exact",
     "max_retries": 0,
@@ -96,7 +95,7 @@ def test_where_it_stopped_is_said_wherever_its_numbers_are():
     assert ri.open_run(run.path).stopped == run.stopped
 
 
-@others_nightly("engine", ["local", "inspect", "http", "batch"])
+@others_nightly("engine", ["direct", "batch"])
 def test_it_goes_on_from_where_it_stopped_with_another_end_and_asks_nothing_twice(engine):
     first = measure(until="half-width=.25", looks=6, out="run", engine=engine)
     assert first.stopped.asked == 100
@@ -169,9 +168,8 @@ def test_each_question_is_told_to_be_finished_once():
     assert set(finished.values()) == {1}
 
 
-@others_nightly("engine", ["local", "inspect"])
-def test_an_interruption_in_the_middle_of_a_look_is_resumed_there(engine):
-    settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "engine": engine, "max_connections": 1, "out": "run"}
+def test_an_interruption_in_the_middle_of_a_look_is_resumed_there():
+    settings = SETTINGS | {"until": "half-width=.25", "looks": 6, "max_connections": 1, "out": "run"}
     with pytest.raises(KeyboardInterrupt):
         ri.evaluate(interrupted, ROWS, **settings)
     assert ASKED.total() == 80, "in the second look"
@@ -228,7 +226,7 @@ def test_repeated_draws_are_looked_at_too():
 @pytest.mark.slow
 def test_a_configuration_says_it_of_each_dataset(tmp_path):
     Path("set.toml").write_text(
-        '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nengine = "local"\nvariants = "normal"\ntemperature = 0\n'
+        '[defaults]\nuntil = "half-width=.3"\nlooks = 4\nvariants = "normal"\ntemperature = 0\n'
         '[[models]]\nmodel = "almanac/base"\n[[datasets]]\ndataset = "almanac"\nlimit = 200\n'
     )
     sweep = prepare_sweep("set.toml", Settings())

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import refusal_index as ri
 from refusal_index.cli import app
-from refusal_index.engines.inspect.engine import CELLS, two_pass_metrics
+from refusal_index.engines.inspect.tasks import CELLS, two_pass_metrics
 from refusal_index.outcomes.planning import scenarios_of
 from refusal_index.outcomes.runs import read_runs
 
@@ -44,9 +44,7 @@ def name_of(model: str) -> str:
 def place(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("siblings")
     for name in NAMES:
-        run = ri.evaluate(
-            f"almanac/{name}", limit=60, seed=2, draws=2, variants="normal", engine="local", out=folder / name
-        )
+        run = ri.evaluate(f"almanac/{name}", limit=60, seed=2, draws=2, variants="normal", out=folder / name)
         assert run.is_complete
     return folder
 

@@ -112,7 +112,7 @@ def test_importing_it_loads_nothing_of_what_it_may_need_later():
 def test_evaluating_within_the_process_loads_no_inspect_and_no_matplotlib():
     told = """
 import sys, refusal_index as ri
-settings = {"engine": "local", "variants": "high", "grader": "exact", "model_name": "own", "out": "run"}
+settings = {"variants": "high", "grader": "exact", "model_name": "own", "out": "run"}
 ri.evaluate(lambda _: "<answer>1</answer>", [{"question": "1?", "answer": "1"}], **settings)
 print([name for name in ("inspect_ai", "openai") if name in sys.modules])
 """

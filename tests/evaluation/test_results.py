@@ -271,7 +271,7 @@ def test_asked_for_less_often_than_before_a_question_is_still_drawn_as_often(sto
 
 
 def regraded(run: ri.Run, grader: str) -> ri.Run:
-    settings = Settings.of(grader=grader, engine="local")
+    settings = Settings.of(grader=grader)
     return asyncio.run(regrade(prepare_regrade(run.path, settings, out=Path("regraded"))))
 
 

@@ -1,4 +1,4 @@
-"""Several engines, one run: the same requests, the same table, and what one began the other finishes."""
+"""Several clients, one run: the same requests, the same table, and what was begun is finished."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from inspect_ai.model import get_model
 
 import refusal_index as ri
 from refusal_index.engines import store
@@ -18,7 +19,7 @@ from refusal_index.outcomes.folder import RunFolder
 from refusal_index.protocol import Asked, Completion, Pass, due, request_seed
 from tests.evaluation import models
 from tests.evaluation.models import ASKED, LOCAL, ROWS, TABLE, cells
-from tests.tiers import one_fast, others_nightly
+from tests.tiers import one_fast
 
 SMALL = {"limit": 30, "variants": "low,high"}
 
@@ -33,38 +34,35 @@ def completions(run: ri.Run) -> dict[tuple[object, ...], tuple[object, ...]]:
 
 @one_fast("draws", [1, 2])
 def test_an_embedded_model_gives_the_same_table_and_asks_the_same_requests(draws):
-    local, logged = (
-        ri.evaluate("almanac/small", engine=engine, out=engine, draws=draws, **SMALL) for engine in ("local", "inspect")
+    embedded, provided = (
+        ri.evaluate(model, out=out, draws=draws, **SMALL)
+        for out, model in (("embedded", "almanac/small"), ("provided", get_model("almanac/small", memoize=False)))
     )
-    assert local.outcomes.height == 60 * draws
-    assert local.outcomes.equals(logged.outcomes)
-    assert completions(local) == completions(logged)
-    assert local.summary == logged.summary
-    assert list(logged.folder.logs.glob("*.eval"))
-    assert not list(local.folder.logs.glob("*.eval"))
+    assert embedded.outcomes.height == 60 * draws
+    assert embedded.outcomes.equals(provided.outcomes)
+    assert completions(embedded) == completions(provided)
+    assert embedded.summary == provided.summary
 
 
-@pytest.mark.parametrize("first", ["local", "inspect", "http"])
-@others_nightly("second", ["local", "inspect", "http"])
-def test_what_was_answered_before_an_interruption_is_kept_and_any_engine_finishes_it(first, second):
+def test_what_was_answered_before_an_interruption_is_kept():
     settings = LOCAL | {"variants": "low,high", "out": "run", "max_connections": 1}
     with pytest.raises(KeyboardInterrupt):
-        ri.evaluate(models.stopping, ROWS, **settings | {"engine": first})
+        ri.evaluate(models.stopping, ROWS, **settings)
     with open_store(RunFolder(Path("run"))) as held:
         assert len(list(held.replies())) == ASKED.total() == 5
         assert not held.failures()
     ASKED["go on"] = 100
-    run = ri.evaluate(models.stopping, ROWS, **settings | {"engine": second})
+    run = ri.evaluate(models.stopping, ROWS, **settings)
     assert cells(run) == TABLE * 2
     assert ASKED.total() == 100 + 8 + 8 + 4, "nothing is asked again"
     told: list[Event] = []
-    ri.evaluate(models.stopping, ROWS, progress=told.append, **settings | {"engine": first})
+    ri.evaluate(models.stopping, ROWS, progress=told.append, **settings)
     assert not [event for event in told if not isinstance(event, Opened)]
 
 
-def test_no_key_of_the_store_depends_on_the_engine():
+def test_no_key_of_the_store_depends_on_the_client():
     """The protocol alone tells a reply's place: a later version of a library finds what an earlier one paid for."""
-    run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL | {"engine": "inspect"})
+    run = ri.evaluate(models.answer, ROWS, out="run", **LOCAL)
     with sqlite3.connect(run.folder.replies) as connection:
         columns = connection.execute("SELECT name FROM pragma_table_info('replies') WHERE pk").fetchall()
         text = " ".join(str(row) for row in connection.execute("SELECT * FROM replies"))
@@ -76,8 +74,8 @@ def test_no_key_of_the_store_depends_on_the_engine():
 
 
 def test_each_request_has_the_seed_of_its_place_and_the_hash_of_all_that_is_asked():
-    plan = prepare(Settings.of(model="almanac/small", limit=5, variants="low,high", engine="local", seed=3))
-    run = ri.evaluate("almanac/small", limit=5, variants="low,high", engine="local", seed=3)
+    plan = prepare(Settings.of(model="almanac/small", limit=5, variants="low,high", seed=3))
+    run = ri.evaluate("almanac/small", limit=5, variants="low,high", seed=3)
     seen = {}
     with open_store(run.folder) as replies:
         for one in replies.replies():

@@ -24,7 +24,7 @@ from refusal_index.evaluation.watch import CheckpointResult, TemplateError, carr
 from refusal_index.outcomes.errors import RunFolderError
 from refusal_index.outcomes.run_sets import SET_VERSION, set_document, set_members
 
-VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0, "engine": "local"}
+VALUES = {"limit": 6, "variants": ("normal",), "temperature": 0.0}
 
 
 def checkpoint(place: Path, name: str = "small", *, old: bool = True) -> Path:
@@ -165,7 +165,8 @@ def test_a_refusal_of_settings_leaves_what_the_panel_knows(tmp_path: Path):
     assert (tmp_path / "panel" / "summary.json").read_bytes() == known
 
 
-def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path):
+def test_a_watch_that_finds_nothing_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("VLLM_BASE_URL", "http://127.0.0.1:9/v1")
     (tmp_path / "checkpoints" / "checkpoint-5").mkdir(parents=True)
     (one,) = watched(tmp_path / "checkpoints", tmp_path / "panel", template="vllm/{path}")
     assert (one.checkpoint.step, one.left_out) == (5, "no config.json")
@@ -191,11 +192,10 @@ def test_what_serves_the_weights_is_looked_for_before_the_first_checkpoint(
 ):
     monkeypatch.setattr("refusal_index.evaluation.watch.find_spec", lambda _name: None)
     monkeypatch.delenv(f"{provider.upper()}_BASE_URL", raising=False)
-    values = {**VALUES, "engine": "inspect"}
     with pytest.raises(ModelError, match=f"{provider} is not installed, .* or have {provider.upper()}_BASE_URL hold"):
-        prepare_watch(tmp_path, f"{provider}/{{path}}", values)
+        prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
     monkeypatch.setenv(f"{provider.upper()}_BASE_URL", "http://127.0.0.1:9/v1")
-    prepare_watch(tmp_path, f"{provider}/{{path}}", values)
+    prepare_watch(tmp_path, f"{provider}/{{path}}", VALUES)
 
 
 def test_a_budget_that_is_used_up_ends_the_watch_in_order(tmp_path: Path):

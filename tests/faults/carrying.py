@@ -102,6 +102,8 @@ class Stage:
             "FAKE_TIMEOUT": patience,
             "FAKE_BASE_URL": url,
             "FAKE_API_KEY": KEY,
+            "TOGETHER_BASE_URL": url,
+            "TOGETHER_API_KEY": KEY,
             "COLUMNS": "200",
             "NO_COLOR": "1",
             "PATH": f"{self.base / 'bin'}{os.pathsep}{os.environ['PATH']}",
@@ -113,7 +115,7 @@ class Stage:
     def _arguments(self, step: Step) -> list[str]:
         if step.command != "run":
             return [step.command, self.scenario.out, *step.options]
-        asked = ["--model", self.engine.model, "--engine", self.engine.name, "--data", str(self.base / "questions.csv")]
+        asked = ["--model", self.engine.model, "--data", str(self.base / "questions.csv")]
         graded = ["--grader", self.engine.grader if self.scenario.graded else "exact"]
         patience = ["--max-retries", "5", "--attempt-timeout", "20", "--max-connections", "10", "--variants", "normal"]
         own = () if "--engine" in step.options else self.engine.options

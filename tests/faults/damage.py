@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,11 +96,6 @@ def linked(folder: Path) -> None:
     folder.symlink_to(there, target_is_directory=True)
 
 
-def piped(folder: Path) -> None:
-    """Put a named pipe among the logs, which whoever opens it waits for."""
-    os.mkfifo(folder / "logs" / "2026-01-01_pipe.eval")
-
-
 def half_renamed(folder: Path) -> None:
     """Leave what a kill in the midst of writing a file leaves."""
     (folder / ".summary.json.abcd1234.tmp").write_text("{")
@@ -112,4 +105,3 @@ def without_results(folder: Path) -> None:
     """Take away all that is derived."""
     for name in ("outcomes.parquet", "summary.json", "report.html"):
         (folder / name).unlink()
-    shutil.rmtree(folder / "logs", ignore_errors=True)

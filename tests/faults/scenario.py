@@ -17,18 +17,19 @@ LAST = "LAST-KEY"
 """In the options of a step: our key of the batch that the journal tells of last."""
 
 COMMAND = "program -i {requests} -o {replies} --model {model}"
+SERVED = ("openai-api/fake/any", "openai-api/fake/grader")
 
 
 @dataclass(frozen=True)
 class Engine:
-    """One way in which requests are carried.
+    """An engine, or a client of the engine ``direct``, which is the one without ``--engine`` among its options.
 
     Attributes
     ----------
     name, model, grader
-        As the command line takes them; both models are those of the server.
+        What it is called in the table, and the models, both of the server, as the command line takes them.
     options
-        What it is told beside, so that it waits no longer than it must.
+        Further options of the command line, so that it waits no longer than it must.
     together
         Whether it sends all at once that is due.
     loses
@@ -44,14 +45,14 @@ class Engine:
 
 
 ENGINES = (
-    Engine("inspect", "openai-api/fake/any", "openai-api/fake/grader"),
-    Engine("http", "openai-api/fake/any", "openai-api/fake/grader"),
-    Engine("batch", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "poll=0.05"), True, 0),
-    Engine("command", "vllm/any", "vllm/grader", ("--command", COMMAND), True, math.inf),
-    Engine("ray", "openai-api/fake/any", "openai-api/fake/grader", ("--engine-option", "shard=10"), True),
-    Engine("local", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
+    Engine("inspect", "together/any", "together/grader"),
+    Engine("openai", *SERVED),
+    Engine("batch", *SERVED, ("--engine", "batch", "--engine-option", "poll=0.05"), True, 0),
+    Engine("command", "vllm/any", "vllm/grader", ("--engine", "command", "--command", COMMAND), True, math.inf),
+    Engine("ray", *SERVED, ("--engine", "ray", "--engine-option", "shard=10"), True),
+    Engine("functions", "python:tests.faults.pipeline:answer", "python:tests.faults.pipeline:grade"),
 )
-"""Every engine; one more is one more line."""
+"""Every client and engine; one more is one more line."""
 
 PART_ONLY = ("command", "ray")
 """Those that play what the table says and nothing else: the one meets with no provider, the other is slow to start."""

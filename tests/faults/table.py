@@ -16,7 +16,6 @@ from tests.faults.damage import (
     half_renamed,
     later,
     linked,
-    piped,
     removed,
     replaced,
     said_of_batch,
@@ -29,14 +28,14 @@ from tests.faults.process import Surroundings
 from tests.faults.scenario import BAD_INPUT, EVERY, INCOMPLETE, INTERRUPTED, LAST, RESUMED, Promise, Scenario, Step
 from tests.faults.world import KEY
 
-INSPECT = ("inspect",)
-OWN_CLIENT = ("inspect", "http", "batch")  # functions give one text, and no reason why it ended
-NO_LOGS = ("http", "batch", "local")
+OWN_CLIENT = ("inspect", "openai", "batch")  # functions give one text, and no reason why it ended
 BATCH = ("batch",)
-OVER_HTTP = ("inspect", "http")
-SINGLY = ("inspect", "http", "local")
+OVER_HTTP = ("inspect", "openai")
+FUNCTIONS = ("functions",)  # where the code is the same for every client and engine
+NO_INSPECT = ("openai", "batch", "functions")  # whose texts are taken as those of OpenAI's client are
+OPENAI = ("openai",)  # the same, but of requests over HTTP
+EACH_WAY = ("openai", "batch")  # where requests one by one and batches differ, but clients do not
 FINE = Promise()
-NO_HOME = Surroundings(environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True)
 AT_ONCE = 10  # requests in flight, unless a scenario says otherwise
 TRIES = 6
 ROW = 20 + AT_ONCE  # failures in a row that end a run, and those in flight meanwhile
@@ -181,22 +180,27 @@ def killed(name: str, deed: str, promise: Promise, of: str) -> Scenario:
     return Scenario(ENDED, name, (Step((Fault(deed, of=of, requests=(5, 6)),)),), promise, of=of, graded=True)
 
 
-def damaged(name: str, damage: object, command: str = "score", promise: Promise = FINE, **more: object) -> Scenario:
+def damaged(name: str, damage: object, command: str = "score", promise: Promise = FINE) -> Scenario:
     """Return the scenario of a finished run whose files are damaged before a command."""
     steps = (Step(tells=False), Step(command=command, before=damage))  # type: ignore[arg-type]
-    return Scenario(FILES, name, steps, promise, **more)  # type: ignore[arg-type]
+    return Scenario(FILES, name, steps, promise, engines=FUNCTIONS)
 
 
-def around(name: str, promise: Promise = FINE, **how: object) -> Scenario:
+def around(name: str, promise: Promise = FINE, engines: tuple[str, ...] = FUNCTIONS, **how: object) -> Scenario:
     """Return the scenario of a run in other surroundings."""
-    return Scenario(AROUND, name, (Step(around=Surroundings(**how)),), promise)  # type: ignore[arg-type]
+    return Scenario(AROUND, name, (Step(around=Surroundings(**how)),), promise, engines=engines)  # type: ignore[arg-type]
 
 
 def graded(name: str, says: str) -> Scenario:
     """Return the scenario of a grader that says something else about two questions."""
     promise = Promise("first_grade_unreadable 2|^yes, after", INCOMPLETE, again=2 * TRIES)
     return Scenario(
-        GRADERS, name, (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),), promise, graded=True
+        GRADERS,
+        name,
+        (Step((Fault(kinds.says(says), of=GRADER, questions=(4, 8)),)),),
+        promise,
+        graded=True,
+        engines=NO_INSPECT,
     )
 
 
@@ -304,25 +308,25 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     Scenario(REPLIES, "an error repeats the key (content_filter)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "content_filter"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (context_length_exceeded)", (Step((Fault(kinds.refused(400, f"bad key {KEY}", "context_length_exceeded"), questions=(4,)),)),), Promise("rows differ|^yes, after", INCOMPLETE)),
     Scenario(REPLIES, "an error repeats the key (500)", (Step((Fault(kinds.refused(500, f"bad key {KEY}"), questions=(4,)),)),), Promise(RESUMED, INCOMPLETE)),
-    Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE), engines=NO_LOGS),  # Inspect hands it to aiohttp, which takes no such URL beside a key
+    Scenario(REPLIES, "the key stands in the base URL, and one request fails", (Step((Fault(kinds.PERMANENT, questions=(4,)),), host=f"somebody:{KEY}@127.0.0.1"),), Promise(RESUMED, INCOMPLETE)),
     *(killed("kill -9", "kill", Promise(RESUMED, -9, repeats=AT_ONCE), of) for of in PASSES),
-    Scenario(ENDED, "kill -9 twice at 100 connections", (Step((Fault("kill", requests=(80, 81)),)), Step((Fault("kill", requests=(60, 61)),))), Promise(RESUMED, -9, repeats=200), questions=200, options=("--max-connections", "100")),
+    Scenario(ENDED, "kill -9 twice at 100 connections", (Step((Fault("kill", requests=(80, 81)),)), Step((Fault("kill", requests=(60, 61)),))), Promise(RESUMED, -9, repeats=200), questions=200, options=("--max-connections", "100"), engines=OVER_HTTP),
     *(killed("interrupted (SIGINT)", "interrupt", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), of) for of in PASSES),
     killed("interrupted twice", "interrupt twice", Promise(RESUMED, INTERRUPTED, repeats=AT_ONCE), FIRST),
     killed("terminated (SIGTERM)", "terminate", Promise(RESUMED, INTERRUPTED), FIRST),
     killed("terminated twice", "terminate twice", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes", repeats=AT_ONCE), FIRST),
     killed("the terminal is closed (SIGHUP)", "hang up", Promise(RESUMED, INTERRUPTED, "interrupted; the same command resumes"), FIRST),
-    Scenario(ENDED, "the terminal is closed (SIGHUP) under nohup", (Step((Fault("hang up", requests=(5, 6)),), around=Surroundings(nohup=True)),)),
-    Scenario(ENDED, "a second run in the same folder", (Step((Fault("another run", requests=(10, 11)),)),)),
-    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "complete|nothing was answered yet", repeats=AT_ONCE), options=("--variants", "low,high")),
-    Scenario(ENDED, "--max-requests is reached", (Step(options=("--max-requests", "20")),), Promise(RESUMED, INCOMPLETE, received=20)),
-    Scenario(ENDED, "--max-time is reached", (Step((Fault(kinds.slow(1.6)),), options=("--max-time", "4")),), Promise(RESUMED, INCOMPLETE)),
-    Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=OWN_CLIENT),
-    Scenario(DISKS, "full while models are asked", (Step((Fault("fill the disk", requests=(20, 21)),)),), NO_ROOM, disk=DISK),
-    Scenario(DISKS, "no further files while models are asked", (Step((Fault("use up the files", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space)", AT_ONCE), disk=f"{DISK},nr_inodes=200"),
-    Scenario(DISKS, "full while a run is summed up", (Step(tells=False), Step(before=lambda folder: (without_results(folder), fill(folder.parent)))), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: "), disk=DISK),
-    Scenario(DISKS, "full while score writes", (Step(tells=False), Step(command="score", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK),
-    Scenario(DISKS, "full while the report is written", (Step(tells=False), Step(command="report", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK),
+    Scenario(ENDED, "the terminal is closed (SIGHUP) under nohup", (Step((Fault("hang up", requests=(5, 6)),), around=Surroundings(nohup=True)),), engines=FUNCTIONS),
+    Scenario(ENDED, "a second run in the same folder", (Step((Fault("another run", requests=(10, 11)),)),), engines=FUNCTIONS),
+    Scenario(ENDED, "killed in the second of two variants, and scored", (Step((Fault("kill", requests=(75, 76)),), tells=False), Step(command="score")), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "complete|nothing was answered yet", repeats=AT_ONCE), options=("--variants", "low,high"), engines=EACH_WAY),
+    Scenario(ENDED, "--max-requests is reached", (Step(options=("--max-requests", "20")),), Promise(RESUMED, INCOMPLETE, received=20), engines=EACH_WAY),
+    Scenario(ENDED, "--max-time is reached", (Step((Fault(kinds.slow(1.6)),), options=("--max-time", "4")),), Promise(RESUMED, INCOMPLETE), engines=EACH_WAY),
+    Scenario(ENDED, "--max-cost is reached", (Step(options=("--max-cost", "0.004", "--price", "1,1")),), Promise(RESUMED, INCOMPLETE, received=50), engines=EACH_WAY),
+    Scenario(DISKS, "full while models are asked", (Step((Fault("fill the disk", requests=(20, 21)),)),), NO_ROOM, disk=DISK, engines=EACH_WAY),
+    Scenario(DISKS, "no further files while models are asked", (Step((Fault("use up the files", requests=(20, 21)),)),), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: .*(room|space)", AT_ONCE), disk=f"{DISK},nr_inodes=200", engines=EACH_WAY),
+    Scenario(DISKS, "full while a run is summed up", (Step(tells=False), Step(before=lambda folder: (without_results(folder), fill(folder.parent)))), Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "error: "), disk=DISK, engines=FUNCTIONS),
+    Scenario(DISKS, "full while score writes", (Step(tells=False), Step(command="score", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK, engines=FUNCTIONS),
+    Scenario(DISKS, "full while the report is written", (Step(tells=False), Step(command="report", before=lambda folder: fill(folder.parent))), Promise(status=(INCOMPLETE, BAD_INPUT), says="error: "), disk=DISK, engines=FUNCTIONS),
     damaged("outcomes.parquet is empty", emptied("outcomes.parquet")),
     damaged("outcomes.parquet is cut", cut("outcomes.parquet")),
     damaged("outcomes.parquet is scrambled", scrambled("outcomes.parquet")),
@@ -332,10 +336,6 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     damaged("summary.json is cut", cut("summary.json")),
     damaged("summary.json is cut, before a report", cut("summary.json"), "report", Promise(status=(0, 2))),
     damaged("all that is derived is gone", without_results, "run"),
-    damaged("the log is empty", emptied("logs/*"), engines=INSPECT),
-    damaged("the log is cut", cut("logs/*"), engines=INSPECT),
-    damaged("the log is scrambled, before the run's own command", scrambled("logs/*"), "run", engines=INSPECT),
-    damaged("a named pipe lies among the logs", piped, promise=Promise(status=(0, BAD_INPUT)), engines=INSPECT),
     damaged("run.json is empty", emptied("run.json"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
     damaged("run.json is cut, before score", cut("run.json"), "score", Promise(status=BAD_INPUT, says="error: .*run.json")),
     damaged("run.json is a list", replaced("run.json", "[]"), "run", Promise(status=BAD_INPUT, says="error: .*run.json", received=0)),
@@ -345,36 +345,34 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     damaged("the store of replies is scrambled, before score", scrambled("replies.sqlite"), "score", KEPT_OUT),
     damaged("one bit of a reply in the store is flipped", flipped("replies.sqlite", b"<answer>"), "run", KEPT_OUT),
     damaged("one bit of a question in the store is flipped, before score", flipped("replies.sqlite", b'"gold": "'), "score", KEPT_OUT),
-    Scenario(FILES, "the store's -wal file is lost after kill -9", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(before=removed("replies.sqlite-*"))), Promise(repeats=AT_ONCE), engines=SINGLY),
+    Scenario(FILES, "the store's -wal file is lost after kill -9", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(before=removed("replies.sqlite-*"))), Promise(repeats=AT_ONCE), engines=FUNCTIONS),
     damaged("the store of replies is gone", removed("replies.sqlite"), "run", KEPT_OUT),
     damaged("a half-written file was left behind", half_renamed, "run"),
-    Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1"),
-    Scenario(PLACES, "a name beyond ASCII", (Step(),), out="läuft 走る 🦙"),
-    Scenario(PLACES, "a name of 250 characters", (Step(),), out="n" * 250),
-    Scenario(PLACES, "a name that is too long for any disk", (Step(),), Promise("no outcome table", (INCOMPLETE, BAD_INPUT), "error: ", received=0), out="n" * 300),
-    Scenario(PLACES, "behind a symbolic link", (Step(before=linked),)),
-    Scenario(PLACES, "on a disk that is read-only from the start", (Step(before=protect),), Promise(RESUMED, BAD_INPUT, "error: .*[Rr]ead-only", received=0), disk=DISK),
-    Scenario(PLACES, "on a disk that is read-only, before score", (Step(tells=False), Step(command="score", before=protect)), Promise(status=BAD_INPUT, says="error: .*[Rr]ead-only"), disk=DISK),
-    around("no HOME", environment=(("HOME", None), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
-    Scenario(AROUND, "a HOME that cannot be written", (Step(around=NO_HOME),), engines=NO_LOGS),
-    Scenario(AROUND, "a HOME that cannot be written, where Inspect keeps its own files", (Step(around=NO_HOME),), Promise(RESUMED, INCOMPLETE, "error: /proc/.local: .*; check the place", received=0), engines=INSPECT),
+    Scenario(PLACES, "a name with spaces", (Step(),), out="my run 1", engines=EACH_WAY),
+    Scenario(PLACES, "a name beyond ASCII", (Step(),), out="läuft 走る 🦙", engines=EACH_WAY),
+    Scenario(PLACES, "a name of 250 characters", (Step(),), out="n" * 250, engines=EACH_WAY),
+    Scenario(PLACES, "a name that is too long for any disk", (Step(),), Promise("no outcome table", (INCOMPLETE, BAD_INPUT), "error: ", received=0), out="n" * 300, engines=FUNCTIONS),
+    Scenario(PLACES, "behind a symbolic link", (Step(before=linked),), engines=EACH_WAY),
+    Scenario(PLACES, "on a disk that is read-only from the start", (Step(before=protect),), Promise(RESUMED, BAD_INPUT, "error: .*[Rr]ead-only", received=0), disk=DISK, engines=FUNCTIONS),
+    Scenario(PLACES, "on a disk that is read-only, before score", (Step(tells=False), Step(command="score", before=protect)), Promise(status=BAD_INPUT, says="error: .*[Rr]ead-only"), disk=DISK, engines=FUNCTIONS),
+    around("no HOME", engines=OVER_HTTP, environment=(("HOME", None), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
+    around("a HOME that cannot be written", engines=OVER_HTTP, environment=(("HOME", "/proc"), ("XDG_CACHE_HOME", None), ("XDG_DATA_HOME", None)), fresh=True),
     around("LANG=C", environment=(("LANG", "C"), ("LC_ALL", "C"), ("PYTHONUTF8", "0")), fresh=True),
     around("a terminal", terminal=True),
     around("TERM=dumb", environment=(("TERM", "dumb"),), terminal=True),
     around("output into a closed pipe", Promise(status=(0, 1, 141)), closed=True),
-    around("the clock jumps back and forth by an hour", clock=3600.0),
+    around("the clock jumps back and forth by an hour", engines=EVERY, clock=3600.0),
     graded("it talks nonsense about two questions", "perhaps"),
     graded("it says nothing about two questions", ""),
     graded("it gives both letters for two questions", "A or B"),
-    Scenario(GRADERS, "a reply addresses it", (Step((Fault(kinds.says(TO_GRADER), of=FIRST, questions=(2,)),)),), graded=True, texts=False),
+    Scenario(GRADERS, "a reply addresses it", (Step((Fault(kinds.says(TO_GRADER), of=FIRST, questions=(2,)),)),), graded=True, texts=False, engines=OPENAI),
     Scenario(GRADERS, "it is out of quota", (Step((Fault(kinds.QUOTA, of=GRADER, questions=range(40)),)),), Promise(RESUMED, INCOMPLETE, "quota"), graded=True),
-    Scenario(AGAIN, "a finished run once more", (Step(tells=False), Step()), Promise(received=0), graded=True),
-    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True, engines=SINGLY),  # batches: see below
-    Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW, together=80), options=("--draws", "3")),
-    Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1))),
-    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "inspect"))), Promise(repeats=AT_ONCE), engines=("http", "local")),  # batches: see below
-    Scenario(AGAIN, "begun by Inspect and resumed without it, over HTTP", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "http"))), Promise(repeats=AT_ONCE), engines=INSPECT),
-    Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True),
+    Scenario(AGAIN, "a finished run once more", (Step(tells=False), Step()), Promise(received=0), graded=True, engines=FUNCTIONS),
+    Scenario(AGAIN, "the same server under another base URL", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(host="localhost")), Promise(repeats=AT_ONCE), graded=True, engines=OVER_HTTP),  # batches: see below
+    Scenario(AGAIN, "extended by further draws while the quota is gone, then again", (Step(options=("--draws", "1"), tells=False), Step((Fault(kinds.QUOTA),))), Promise(RESUMED, INCOMPLETE, "quota", received=ROW, together=80), options=("--draws", "3"), engines=EACH_WAY),
+    Scenario(AGAIN, "extended by further draws while the quota is gone, then scored", (Step(tells=False), Step((Fault(kinds.QUOTA),), options=("--draws", "3"), tells=False), Step(command="score")), Promise(status=(0, 1)), engines=OPENAI),
+    Scenario(AGAIN, "resumed by another engine", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step(options=("--engine", "batch"))), Promise(repeats=AT_ONCE), engines=OPENAI),  # batches: see below
+    Scenario(AGAIN, "resumed against a server that gives errors only", (Step((Fault("kill", requests=(30, 31)),), tells=False), Step((Fault(kinds.SERVER_ERROR),))), Promise(RESUMED, INCOMPLETE, repeats=AT_ONCE), graded=True, engines=OPENAI),
     *calls("a call of the API ends in 500, twice", kinds.SERVER_ERROR),
     *calls("a call of the API ends in 429, twice", kinds.RATE_LIMIT_WITH_WAIT),
     *calls("a call of the API ends in 502 with an HTML body, twice", kinds.HTML),
@@ -446,7 +444,7 @@ SCENARIOS: tuple[Scenario, ...] = tuple(map(by_others_too, (
     resumed("the journal names another batch", Promise("rows missing|no outcome table", INCOMPLETE, "cannot be looked at.*forget=", received=0), before=said_of_batch("batch_2", "batch_99")),
     resumed("the same server under another base URL, a batch on its way", Promise(RESUMED, BAD_INPUT, "on its way at .* the same command collects it", received=0), host="localhost"),
     resumed("another base URL, and whether a batch was submitted is not known", Promise(RESUMED, BAD_INPUT, "the address of the model is .* now: with .* the same command collects it", received=0), SUBMIT, host="localhost"),
-    resumed("another engine while a batch is on its way", Promise(RESUMED, BAD_INPUT, "on its way: another engine would pay", received=0), options=("--engine", "http")),
+    resumed("another engine while a batch is on its way", Promise(RESUMED, BAD_INPUT, "on its way: another engine would pay", received=0), options=("--engine", "direct")),
     resumed("scored while a batch is on its way", Promise(RESUMED, (INCOMPLETE, BAD_INPUT), "nothing was answered yet"), command="score"),
     program("it fails at once", "fails", Promise(RESUMED, INCOMPLETE, "CUDA out of memory", received=0)),
     program("it dies in the middle", "dies", Promise(RESUMED, INCOMPLETE, "status 134", repeats=20)),

@@ -23,10 +23,13 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "what-happens-when.md"
 BY_HAND = frozenset({"ray"})
 """Engines whose rows take half a minute each, most of it to start: ``python -m benchmarks.faults`` plays them."""
+MOST_KEPT = 4
+"""Rows of a scenario that `make test-all` plays at most: the first of its engines."""
 
 
 def tier(scenario: Scenario, engine: Engine) -> Sequence[pytest.MarkDecorator]:
-    return [pytest.mark.slow if scenario.title in KEPT else pytest.mark.nightly]
+    is_kept = scenario.title in KEPT and engine.name in scenario.engines[:MOST_KEPT]
+    return [pytest.mark.slow if is_kept else pytest.mark.nightly]
 
 
 def played() -> list[object]:
@@ -85,15 +88,15 @@ def test_the_page_says_where_engines_differ_and_where_a_promise_is_broken():
     one, other = Scenario("g", "a|b", ()), Scenario("g", "c", ())
     rows = [
         Row(one, "inspect", "yes", 0, "", 60, 60, 0, 60, (), 1.0),
-        Row(one, "local", "yes, after resuming", 1, "error: <b>", 60, 60, 3, 60, (), 1.0),
-        Row(other, "local", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
+        Row(one, "functions", "yes, after resuming", 1, "error: <b>", 60, 60, 3, 60, (), 1.0),
+        Row(other, "functions", "1 of 40 rows differ (x 1); error", -9, "", 60, 60, 0, 60, ("outcome",), 1.0),
     ]
     shown = page("by hand", [one, other, Scenario("h", "d", ())], rows)
     assert shown.startswith("by hand<!-- From here on")
     assert "| d | not played where this page was written |  |  |" in shown
     assert (
-        "| a\\|b | equal (inspect); equal, after resuming (local) | those on their way | 0 (inspect); 1 (local) |"
-        in shown
+        "| a\\|b | equal (inspect); equal, after resuming (functions) "
+        "| those on their way | 0 (inspect); 1 (functions) |" in shown
     )
     assert "| c | 1 of 40 rows differ (x 1) (not as promised) | nothing | signal 9 |" in shown
-    assert "| a\\|b | local | yes, after resuming | 60 of 60 | 3 | 1 | error: \\<b\\> |" in table(rows)
+    assert "| a\\|b | functions | yes, after resuming | 60 of 60 | 3 | 1 | error: \\<b\\> |" in table(rows)

@@ -44,7 +44,6 @@ PLACES = (
     "run.json",
     "replies.sqlite",
     "batches.jsonl",
-    "logs/",
 )
 SHOWN = 5
 

@@ -195,11 +195,9 @@ HELP = {
     "temperature": "Sampling temperature of the model.",
     "top_p": "Nucleus of the model's sampling.",
     "max_tokens": "Longest reply, in tokens.",
-    "engine": "Who carries requests: 'inspect', with its providers and logs; 'http', the plain client of any server "
-    "that speaks the OpenAI API, at a fraction of the processor time; 'local' for embedded models and functions in "
-    "this process; 'batch' for a provider's batches, at half the price; 'command' for a program such as "
-    "vllm run-batch; 'ray' for a cluster; 'files' for files carried by hand.",
-    "max_connections": "Requests in flight. [default: as many as the provider allows]",
+    "engine": "How requests are sent: 'direct', one by one; 'batch', in a provider's batches, at half the price; "
+    "'command', by a program such as vllm run-batch; 'ray', on a cluster; 'files', through files carried by hand.",
+    "max_connections": "Requests in flight. [default: 64 of embedded models and functions, else up to 100]",
     "max_retries": "How often a failed request is sent again at most.",
     "attempt_timeout": "Seconds to wait for a response; raise it for models that think long.",
     "max_choices": "Most draws to ask for in one request, where the provider gives several choices.",

@@ -91,7 +91,7 @@ def account_of(name: str, environment: Mapping[str, str] = os.environ) -> Accoun
         hint = "; 'refusal-index serve' offers one" if provider == ALMANAC else ""
         raise ModelError(
             f"model {name!r}: expected the address of a server that speaks the OpenAI API in {url_name}, as in "
-            f"http://127.0.0.1:8000/v1, found none{hint}; or choose {{engine}} inspect"
+            f"http://127.0.0.1:8000/v1, found none{hint}"
         )
     _check_url(name, url_name, url)
     key = environment.get(key_name, "")

@@ -142,11 +142,6 @@ class Budget:
         """Count requests that were sent together."""
         self._sent += requests
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is on its way."""
-        return not self._in_flight
-
     def end(self, reason: str) -> None:
         """Let nothing more be used, for a reason."""
         self.ended = reason

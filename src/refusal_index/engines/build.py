@@ -154,7 +154,7 @@ class Builder:
     prompts, store, watcher
         The wording, the replies so far, which are not asked for again, and who is told how it goes on.
     folder
-        Where an engine may leave logs and journals of its own.
+        Where an engine may leave files of its own, such as a journal of batches.
 
     Attributes
     ----------

@@ -123,9 +123,6 @@ def unwatched(_event: Event) -> None:
     """Take no note of anything."""
 
 
-LOOK = 0.02  # seconds between looks at what is on its way
-
-
 class ModelError(SettingError):
     """A model that cannot be asked; the message says what is missing and what to do."""
 
@@ -149,7 +146,7 @@ class Assignment:
     settings
         Those of the run.
     folder
-        Where an engine may leave logs of its own; None where it should leave none.
+        Where an engine may leave files of its own, such as a journal of batches; None where it should leave none.
     store, progress
         Where replies go, and who is told.
     breaker, budget
@@ -175,13 +172,6 @@ class Assignment:
     def kept(self) -> GroupCommit:
         """Where replies go that come one by one, for the store to keep those of a moment together."""
         return GroupCommit(self.store)
-
-    async def ended(self) -> None:
-        """Wait until it ends early, and what is on its way then has come back."""
-        await self.breaker.opened()
-        while not self.budget.is_idle:
-            await asyncio.sleep(LOOK)
-        await asyncio.sleep(LOOK)  # for whoever it came to
 
 
 class Engine(Protocol):
@@ -219,6 +209,29 @@ class Engine(Protocol):
         KeyboardInterrupt
             If it was interrupted.
         """
+
+
+@dataclass(frozen=True)
+class Client:
+    """Sends requests to one model.
+
+    Attributes
+    ----------
+    send, explain
+        Sends a request, once, and classifies the error that it ended in.
+    concurrency
+        Requests in flight, unless the settings say otherwise.
+    is_checked
+        Whether a grader has to judge a plain case before the first question.
+    connection
+        Open as long as requests are sent; None where there is nothing to close.
+    """
+
+    send: Send
+    explain: Callable[[Exception], Failure]
+    concurrency: int
+    is_checked: bool = True
+    connection: AbstractAsyncContextManager[object] | None = None
 
 
 MakeEngine = Callable[[Settings, Mapping[Asked, str], Mapping[str, object]], Engine]

@@ -95,7 +95,7 @@ def asked_by_name(names: Mapping[Asked, str], objects: Mapping[str, object]) -> 
         if is_function_name(name) or callable(objects.get(name)):
             continue
         if name in objects:
-            raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} inspect")
+            raise ModelError(f"model {name!r}: this engine asks for models by name; choose {{engine}} direct")
         away[asked] = name
     return away
 
@@ -267,7 +267,7 @@ def function_sender(asked: Asked, name: str, given: object) -> Send | None:
     ModelError
         If there is no function at the place that the name tells.
     """
-    if not (is_function_name(name) or callable(given)):
+    if not (callable(given) or (given is None and is_function_name(name))):
         return None
     of_model = asked is Asked.MODEL
     if isinstance(given, AnsweringFunction):
@@ -296,8 +296,8 @@ async def _called(function: Callable[..., Any], name: str, *arguments: Any) -> A
 
 RIGHT_ANSWER = "Paris"
 PLAIN_CASE = Question("", "What is the capital of France?", RIGHT_ANSWER)
-RETRIES, PATIENCE = 1, 60
-"""How often the plain case is sent again at most, and the seconds to wait for a verdict."""
+RETRIES = 1
+"""How often the plain case is sent again at most."""
 
 
 def plain_ask(asked: Asked) -> Ask:

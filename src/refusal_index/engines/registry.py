@@ -9,6 +9,9 @@ from refusal_index.engines.engine import MakeEngine
 from refusal_index.engines.functions import is_function_name
 from refusal_index.engines.settings import Sending, SettingError, Settings, unknown
 
+DIRECT = "direct"
+"""The engine that sends requests one by one."""
+
 BATCH, FILES = "batch", "files"
 """The engine whose requests outlive a command, and the one that sends none."""
 
@@ -16,9 +19,7 @@ RAY, COMMAND = "ray", "command"
 """The engine whose opening may start a cluster, and the one that runs a program of the user's."""
 
 ENGINES = {
-    "inspect": "refusal_index.engines.inspect.engine:InspectEngine",
-    "http": "refusal_index.engines.http.engine:HttpEngine",
-    "local": "refusal_index.engines.local.engine:LocalEngine",
+    DIRECT: "refusal_index.engines.direct:DirectEngine",
     BATCH: "refusal_index.engines.waves.batch_executor:batch_engine",
     COMMAND: "refusal_index.engines.waves.command:command_engine",
     RAY: "refusal_index.engines.waves.ray_engine:ray_engine",
@@ -37,8 +38,8 @@ def engine_of(name: str) -> MakeEngine:
 
     Examples
     --------
-    >>> engine_of("local").__name__
-    'LocalEngine'
+    >>> engine_of("direct").__name__
+    'DirectEngine'
     """
     check_engine(name)
     module, _, made = ENGINES[name].partition(":")
@@ -54,6 +55,8 @@ def check_engine(name: str) -> None:
     SettingError
         The message names the known ones.
     """
+    if name in ("local", "http", "inspect"):
+        raise SettingError(f"engine {name!r} is now 'direct', the default: the model's name selects the client")
     if name == "vllm":
         raise SettingError(
             "engine 'vllm' is now 'command': --engine command --command 'vllm run-batch -i {{requests}} -o {{replies}} "
@@ -70,8 +73,8 @@ TRY_NO_GRADER = (BATCH, COMMAND, RAY, FILES)
 """Engines that ask no grader about a plain case first, which would take a wave of its own."""
 
 UNTRIED = (
-    "note: this engine does not try the grader on a plain case first, as --engine inspect and http do: what a wrong "
-    "one says is seen once its first wave is back"
+    "note: this engine does not try the grader on a plain case first, as --engine direct does: what a wrong one says "
+    "is seen once its first wave is back"
 )
 
 
@@ -85,9 +88,9 @@ def check_engines_own(sending: Sending) -> None:
 
     Examples
     --------
-    >>> check_engines_own(Sending(engine="local", detach=True))
+    >>> check_engines_own(Sending(engine="direct", detach=True))
     Traceback (most recent call last):
-    refusal_index.engines.settings.SettingError: detach: expected engine batch beside it, got local, which ...
+    refusal_index.engines.settings.SettingError: detach: expected engine batch beside it, got direct, which ...
     """
     check_engine(sending.engine)
     for name, engines in ONLY_OF.items():

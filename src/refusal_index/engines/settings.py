@@ -369,7 +369,7 @@ class Sending:
         Options of the engines ``batch`` and ``ray``, by name; and ``forget``, which any engine takes.
     """
 
-    engine: str = setting("inspect", harmless=CARRIED)
+    engine: str = setting("direct", harmless=CARRIED)
     max_connections: int | None = setting(None, low=1, harmless=CARRIED)
     max_retries: int = setting(5, low=0, harmless=CARRIED)
     attempt_timeout: int = setting(60, low=1, harmless=CARRIED)

@@ -104,7 +104,7 @@ def evaluate(
     ...     return "Lima" if "leaving the question open" in messages[0]["content"] else "<answer>UNANSWERED</answer>"
     >>> import tempfile
     >>> questions = [{"question": "What is the capital of Peru?", "answer": "Lima"}]
-    >>> settings = {"variants": "high", "grader": "exact", "engine": "local"}
+    >>> settings = {"variants": "high", "grader": "exact"}
     >>> run = evaluate(shy, questions, model_name="shy", out=tempfile.mkdtemp(), **settings)
     >>> run.outcomes["refused"].to_list(), run.outcomes["wrong"].to_list()
     ([True], [False])
@@ -189,8 +189,8 @@ def confidence_scores(
     Examples
     --------
     >>> import tempfile
-    >>> run = evaluate("almanac/small", limit=5, variants="high", engine="local", out=tempfile.mkdtemp())
-    >>> confidence_scores(run, ["likelihood"], engine="local").columns[:4]
+    >>> run = evaluate("almanac/small", limit=5, variants="high", out=tempfile.mkdtemp())
+    >>> confidence_scores(run, ["likelihood"]).columns[:4]
     ['question_id', 'method', 'confidence', 'wrong']
     """
     folder = run.path if isinstance(run, Run) else checked_path(run, "run")

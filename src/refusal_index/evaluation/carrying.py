@@ -58,7 +58,7 @@ async def ask_waves(
     waves
         What is asked.
     settings, folder, engine, store, dataset
-        Who carries it, where replies and logs go, and what its questions are called.
+        Who carries it, where replies and other files go, and what its questions are called.
     progress, budget
         Who is told, and what may be used.
 

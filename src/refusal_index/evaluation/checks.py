@@ -8,8 +8,9 @@ from typing import Any
 
 from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.models import context_length, model_names, token_counter
+from refusal_index.engines.accounts import COMPATIBLE, OPENAI
 from refusal_index.engines.functions import is_function_name, load_function, source_sha256
-from refusal_index.engines.registry import check_engines_own, check_limits
+from refusal_index.engines.registry import DIRECT, check_engines_own, check_limits
 from refusal_index.engines.settings import DEFAULT_GRADER, SettingError, Settings, unknown
 from refusal_index.exporters.tracker import TRACKERS, is_installed, not_installed
 from refusal_index.outcomes.outcome import Question
@@ -18,9 +19,6 @@ from refusal_index.protocol.graders import RULES
 
 UNSCORED = "unscored"
 """Every reason to ask again."""
-
-INSPECT, KNOWN_PROVIDERS = "inspect", ("openai", "openai-api")
-"""Those that need no look into Inspect's list of them, which takes longer to import than a thousand requests."""
 
 PARAPHRASES = "+"  # behind a variant's name
 
@@ -170,7 +168,7 @@ def check_code(names: Mapping[Asked, str], given: Container[str], source: Path) 
             )
 
 
-def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) -> None:
+def check_name(name: str, objects: Mapping[str, object], engine: str = DIRECT) -> None:
     """Raise if no provider has such a name, or an embedded model or a function that is none; no key is needed.
 
     Parameters
@@ -178,8 +176,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) 
     name, objects
         Who is to be asked, and what is in memory by such names.
     engine
-        Who asks. Inspect starts while it looks the name up, before the time of a run is counted; others need none of
-        it for providers that everybody knows.
+        Who asks. Only the direct engine needs Inspect, for the names of its providers.
 
     Raises
     ------
@@ -191,7 +188,7 @@ def check_name(name: str, objects: Mapping[str, object], engine: str = INSPECT) 
         return
     if is_function_name(name):
         load_function(name)
-    elif engine != INSPECT and rest and provider in KNOWN_PROVIDERS:
+    elif rest and (provider == COMPATIBLE or (provider == OPENAI and engine != DIRECT)):
         return
     elif provider != ALMANAC or rest not in model_names():
         _check_provider(name)

@@ -14,10 +14,12 @@ from typing import Any
 
 from refusal_index.almanac import ALMANAC, chat
 from refusal_index.almanac.models import count_tokens, model_names
+from refusal_index.engines.accounts import COMPATIBLE
 from refusal_index.engines.asks import ask_for, completed
+from refusal_index.engines.direct import IN_PROCESS_CONCURRENCY
 from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.local.engine import embedded
-from refusal_index.engines.registry import BATCH
+from refusal_index.engines.in_memory import embedded
+from refusal_index.engines.registry import BATCH, DIRECT
 from refusal_index.engines.store import ReplyStore
 from refusal_index.evaluation.plan import Plan, open_store
 from refusal_index.outcomes.presentation import escape
@@ -28,17 +30,13 @@ from refusal_index.protocol.cost import Assumptions, Estimate, Foreseen, Load, P
 REFUSAL_SHARE = 0.5
 REPLY_TOKENS = 50
 ALMANAC_REPLY_TOKENS = 8  # as measured
-CONNECTIONS = {"http": 100}
+CONNECTIONS = {ALMANAC: IN_PROCESS_CONCURRENCY, COMPATIBLE: 100}
 OTHER_CONNECTIONS = 10  # Inspect's first guess at most providers
-ALMANAC_CONNECTIONS = 64
 SEVERAL_CHOICES = frozenset({"openai", "openai-api", "vllm", "google", "together", "groq", "sagemaker"})
 """Providers that give several choices for one request, as far as known."""
 
 WINDOW = 86_400.0
 """Seconds within which a provider answers a batch or lets it expire."""
-
-CHECKING = frozenset({"inspect", "http"})
-"""Engines that ask each grader for a plain case first."""
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """Shows how far something has come, from its title and its size: gives what is called at every step."""
@@ -139,7 +137,9 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
             _alike(plan, store),
         )
     connections = _connections(plan)
-    checks = len(plan.graders) if pending and plan.settings.sending.engine in CHECKING else 0
+    is_checked = pending and plan.settings.sending.engine == DIRECT
+    models = [one for one in plan.graders if not (is_function_name(one) or callable(plan.objects.get(one)))]
+    checks = len(models) if is_checked else 0
     return RunEstimate(
         plan=plan,
         pending=tuple(pending),
@@ -155,9 +155,8 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
 
 
 def _connections(plan: Plan) -> int:
-    sending = plan.settings.sending
-    usual = ALMANAC_CONNECTIONS if counts_exactly(plan.settings.model) else OTHER_CONNECTIONS
-    return sending.max_connections or CONNECTIONS.get(sending.engine, usual)
+    provider = plan.settings.model.partition("/")[0]
+    return plan.settings.sending.max_connections or CONNECTIONS.get(provider, OTHER_CONNECTIONS)
 
 
 def _seconds(plan: Plan, requests: Range, connections: int) -> Range:

@@ -201,7 +201,7 @@ def gate(
     Examples
     --------
     >>> import tempfile
-    >>> asked = {"limit": 40, "variants": "normal", "engine": "local"}
+    >>> asked = {"limit": 40, "variants": "normal"}
     >>> from refusal_index import evaluate
     >>> runs = [evaluate(f"almanac/{name}", out=tempfile.mkdtemp(), **asked) for name in ("base", "base")]
     >>> gate(*runs).verdict

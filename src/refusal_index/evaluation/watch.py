@@ -45,12 +45,12 @@ from typing import Any
 from refusal_index.engines.budget import Budget
 from refusal_index.engines.engine import ModelError, Progress, WaitingError
 from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.local.engine import GeneratingModel, is_sharded, undisturbed
+from refusal_index.engines.in_memory import GeneratingModel, is_sharded, undisturbed
+from refusal_index.engines.registry import DIRECT
 from refusal_index.engines.settings import SettingError, Settings
 from refusal_index.errors import RefusalIndexError
 from refusal_index.evaluation.api import plan_of
 from refusal_index.evaluation.carrying import pause
-from refusal_index.evaluation.checks import INSPECT
 from refusal_index.evaluation.gate import bring_to_end
 from refusal_index.evaluation.plan import RUNS, Plan, load_questions, prepare
 from refusal_index.evaluation.sweep import CellResult, run_document
@@ -477,7 +477,7 @@ def _check_server(template: str, settings: Settings) -> None:
     """
     provider = template.partition("/")[0]
     address = SERVERS.get(provider, "")
-    if settings.sending.engine == INSPECT and address and not os.environ.get(address) and not find_spec(provider):
+    if settings.sending.engine == DIRECT and address and not os.environ.get(address) and not find_spec(provider):
         raise ModelError(
             f"{provider} is not installed, which is to serve the checkpoints: pip install {provider}, or have "
             f"{address} hold the address of a server that runs"
@@ -668,8 +668,8 @@ class RefusalIndexCallback(TrainerCallback):  # type: ignore[misc] # transformer
 
     def _carried(self) -> dict[str, Any]:
         if self._endpoint is not None:
-            return {"engine": "http", "max_retries": 1}
-        return {"engine": "local", "max_connections": self._batch_size, "max_retries": 0}
+            return {"max_retries": 1}
+        return {"max_connections": self._batch_size, "max_retries": 0}
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **given: Any) -> None:
         """Ask after every so many steps, and after the last one."""

@@ -1,7 +1,7 @@
 """The folder of a run: the only store, and the owner of everything that was paid for.
 
-`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt;
-`logs` are there to look at. `run_json` says what was asked; the same settings resume the run, others are refused.
+`replies` is what cost money. `outcomes`, `summary` and `report` are derived from it and can be deleted and rebuilt.
+`run_json` says what was asked; the same settings resume the run, others are refused.
 
 How much a run was asked, as its folder says it: the outcomes of one that was killed do not know what they lack.
 """
@@ -24,7 +24,6 @@ from refusal_index.outcomes.errors import RunFolderError, shortened
 from refusal_index.outcomes.files import (
     LOCK,
     TEMPORARY_SUFFIX,
-    check_folder,
     check_plain,
     held,
     make_folder,
@@ -68,11 +67,6 @@ class RunFolder:
         return self.path / "run.json"
 
     @property
-    def logs(self) -> Path:
-        """The engine's own logs, one a prompt variant."""
-        return self.path / "logs"
-
-    @property
     def replies(self) -> Path:
         """The store of replies: all that was paid for."""
         return self.path / "replies.sqlite"
@@ -110,7 +104,6 @@ class RunFolder:
         """
         if not self.run_json.exists():
             self._refuse_foreign()
-        self._refuse_links()
         return held(self.path)
 
     def create_or_resume(self, settings: Mapping[str, Any], *, about: Mapping[str, Any] | None = None) -> bool:
@@ -262,13 +255,6 @@ class RunFolder:
                 f"{self.path} is not empty and no run made it (it holds {shortened(found[0])} but no run.json); "
                 "choose another folder, or empty this one yourself"
             )
-
-    def _refuse_links(self) -> None:
-        """Raise if what is written here would go elsewhere."""
-        try:
-            check_folder(self.logs)
-        except OSError as error:
-            raise RunFolderError(f"{self.logs}: {error.strerror}; remove it, or choose another folder") from error
 
 
 def run_around(place: Path) -> Path | None:

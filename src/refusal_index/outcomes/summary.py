@@ -309,7 +309,7 @@ def _by_name(estimates: tuple[Estimate, ...], name: str) -> Estimate:
 
 
 def recorded_usage(run: ComparedRun) -> dict[str | None, Usage]:
-    """Read what each variant of a run took from the summary in its folder: only the logs know it besides.
+    """Read what each variant of a run took from the summary in its folder.
 
     Without one, and for a file, it is not known.
     """

@@ -69,7 +69,7 @@ def outcomes(run):
 @pytest.fixture(scope="module")
 def local(tmp_path_factory):
     """The outcomes of the embedded model within this process."""
-    return outcomes(ri.evaluate("almanac/small", engine="local", out=tmp_path_factory.mktemp("local") / "run", **SMALL))
+    return outcomes(ri.evaluate("almanac/small", out=tmp_path_factory.mktemp("local") / "run", **SMALL))
 
 
 def journal(folder="run"):
@@ -136,7 +136,7 @@ def test_detached_it_submits_and_ends_and_the_same_command_collects(serving, loc
             evaluate(detach=True)
         assert server.submitted() == 1
         with pytest.raises(SettingError, match=r"1 batch with 16 requests at almanac is on its way: another engine"):
-            evaluate(engine="http", engine_option=())
+            evaluate(engine="direct", engine_option=())
         run, _ = evaluate()
         assert outcomes(run).equals(local)
         assert server.submitted() == 2
@@ -250,7 +250,7 @@ def test_a_batch_that_is_gone_ends_the_run_with_a_way_on(serving, local):
         with pytest.raises(RunFailedError, match=r"batch_\w+ cannot be looked at .*404.*forget=(ri-\w+)"):
             evaluate()
         key = journal()[0]["key"]
-        run, _ = evaluate(engine="http", engine_option=(f"forget={key}",))
+        run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
         assert outcomes(run).equals(local)
 
 
@@ -275,7 +275,7 @@ def test_a_server_without_batches_is_told_of_at_once(monkeypatch, serving):
     with in_a_thread(app) as url:
         monkeypatch.setenv("ALMANAC_BASE_URL", url)
         with pytest.raises(
-            RunFailedError, match=r"small: http://\S+ takes no batches .*404.*: .* choose the engine http"
+            RunFailedError, match=r"small: http://\S+ takes no batches .*404.*: .* choose the engine direct"
         ):
             evaluate()
     assert [one["event"] for one in journal()] == ["begun", "given_up"]
@@ -603,11 +603,11 @@ def test_a_batch_to_give_up_that_nobody_knows_is_named_and_one_given_up_before_i
         with pytest.raises(WaitingError):
             evaluate(detach=True)
         key = journal()[0]["key"]
-        for engine_name in ("batch", "http"):
+        for engine_name in ("batch", "direct"):
             with pytest.raises(SettingError, match=f"forget: no batch .* is called 'ri-no'; on their way: {key}"):
                 evaluate(engine=engine_name, engine_option=("forget=ri-no", f"forget={key}"))
         assert journal()[-1]["event"] == "submitted", "none is given up as long as one is unknown"
-        run, _ = evaluate(engine="http", engine_option=(f"forget={key}",))
+        run, _ = evaluate(engine="direct", engine_option=(f"forget={key}",))
         assert outcomes(run).equals(local)
         assert journal()[-1]["event"] == "given_up"
         evaluate(engine_option=(f"forget={key}", "poll=0.01"), variants="low,high,normal")

@@ -79,7 +79,7 @@ def claude(monkeypatch):
 @pytest.fixture
 def spoken(sums):
     """The outcomes of the same answers within this process."""
-    return outcomes(ri.evaluate(say, engine="local", out="local", grader="exact", **sums))
+    return outcomes(ri.evaluate(say, out="local", grader="exact", **sums))
 
 
 def by_chance(name, earlier):

@@ -227,8 +227,8 @@ def test_a_model_that_the_command_cannot_answer_for_is_refused(names, told):
 
 
 def test_a_command_without_its_engine_and_the_old_name_of_the_engine_are_refused():
-    with pytest.raises(SettingError, match="command: expected engine command beside it, got http"):
-        check_engines_own(Settings.of(engine="http", command="true").sending)
+    with pytest.raises(SettingError, match="command: expected engine command beside it, got direct"):
+        check_engines_own(Settings.of(command="true").sending)
     with pytest.raises(SettingError) as error:
         check_engine("vllm")
     assert str(error.value) == (
@@ -246,16 +246,16 @@ def test_a_folder_that_leads_elsewhere_is_refused():
 
 def test_a_command_in_a_run_json_is_never_run(tmp_path):
     folder = tmp_path / "run"
-    ri.evaluate("almanac/small", limit=2, variants="low", engine="local", out=folder)
+    ri.evaluate("almanac/small", limit=2, variants="low", out=folder)
     path = folder / "run.json"
     document = json.loads(path.read_text())
     theirs = {"engine": "command", "command": "touch pwned {requests} {replies}"}
     for place in (document, document["settings"], document["settings"]["decoding"], document["about"]):
         place.update(theirs)
     path.write_text(json.dumps(document))
-    chosen = Settings.of(engine="local", temperature=0.1)
+    chosen = Settings.of(temperature=0.1)
     for settings in (reopened(folder, chosen).settings, prepare_confidence(folder, ["p-true"], chosen).settings):
-        assert (settings.sending.engine, settings.sending.command) == ("local", None)
+        assert (settings.sending.engine, settings.sending.command) == ("direct", None)
         assert settings.decoding.temperature == 0.7
     ri.open_run(folder)
 
@@ -272,7 +272,7 @@ def test_a_command_is_kept_in_no_file_of_the_run(tmp_path):
 @pytest.mark.slow
 def test_the_embedded_model_gives_the_same_table_as_the_local_engine(tmp_path):
     given = {"limit": 40, "draws": 2, "repeat_questions": 10}
-    here = ri.evaluate("almanac/base", **given, engine="local", out=tmp_path / "here")
+    here = ri.evaluate("almanac/base", **given, out=tmp_path / "here")
     there = ri.evaluate("almanac/base", **given, engine="command", command=OURS, out=tmp_path / "there")
     assert there.outcomes.rows() == here.outcomes.rows()
     assert here.outcomes.height == 4 * (40 + 10)
@@ -285,7 +285,7 @@ def test_a_run_that_is_killed_while_the_program_works_ends_complete(tmp_path):
     process = start(json.dumps(settings), out, {})
     assert kill_once(process, lambda: bool(list(waves.glob("*.jsonl"))))
     finished = ri.evaluate(out=out, **settings)
-    whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "engine": "local", "command": None})
+    whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "command": None})
     assert finished.outcomes.rows() == whole.outcomes.rows()
     assert RunFolder(out).read_settings() == whole.folder.read_settings()
     assert not list(waves.glob("*.jsonl"))

@@ -70,7 +70,7 @@ def shards(out: Path) -> list[str]:
 @pytest.mark.slow
 def test_the_embedded_model_gives_the_same_table_as_the_local_engine(here, tmp_path):
     given = {"limit": 40, "draws": 2, "repeat_questions": 10}
-    local = ri.evaluate("almanac/base", engine="local", out=tmp_path / "local", **given)
+    local = ri.evaluate("almanac/base", out=tmp_path / "local", **given)
     ours = ri.evaluate("almanac/base", engine="ray", engine_option=["shard=32"], out=tmp_path / "ray", **given)
     assert ours.outcomes.rows() == local.outcomes.rows()
     assert ours.folder.read_settings() == local.folder.read_settings()
@@ -82,9 +82,7 @@ def test_a_server_is_asked_by_actors_and_its_key_is_in_no_file_of_rays(here, ray
     with FakeApi(sums, max_choices=8) as api:
         ours = run(ray_plan(api.url, count=20, draws=3, repeat_questions=5))
         sent = len(api.answered)
-        theirs = run(
-            plan_for(api.url, count=20, draws=3, repeat_questions=5, engine="http", out="http", grader="exact")
-        )
+        theirs = run(plan_for(api.url, count=20, draws=3, repeat_questions=5, out="one by one", grader="exact"))
         assert len(api.answered) == 2 * sent
     assert cells(ours) == cells(theirs)
     assert {one["Authorization"] for one in api.headers} == {f"Bearer {KEY}"}

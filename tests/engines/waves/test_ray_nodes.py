@@ -77,5 +77,5 @@ def test_two_nodes_share_the_work_on_an_embedded_model(nodes, tmp_path):
     ours = ri.evaluate(
         engine="ray", ray_address=nodes.address, engine_option=["shard=8"], out=tmp_path / "ray", **given
     )
-    local = ri.evaluate(engine="local", out=tmp_path / "local", **given)
+    local = ri.evaluate(out=tmp_path / "local", **given)
     assert ours.outcomes.rows() == local.outcomes.rows()

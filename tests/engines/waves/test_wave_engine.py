@@ -407,7 +407,7 @@ def test_functions_are_called_so_many_at_a_time_and_each_lot_is_stored_before_th
         at_work.pop()
         return Response([("A", StopReason.STOP)])
 
-    monkeypatch.setattr(engines.LocalEngine, "send", judged)
+    monkeypatch.setattr(engines.DirectEngine, "send", judged)
     carry(conversations, InMemory(Script(6)), SETTINGS.changed(max_connections=3), names=names, store=store)
     assert max(number for number, _ in seen) == 3
     assert [there for _, there in seen[:4]] == [0, 0, 0, 3], "what was said before is in the store"

@@ -55,7 +55,7 @@ def _show(written: Written, run: Path, *, logprobs: bool) -> None:
     from refusal_index.outcomes.presentation.blocks import Table
 
     for name, count in written.functions.items():
-        console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine inspect")
+        console.note(f"note: {count:,} requests are to {name}, a function, which no file can ask: run --engine direct")
     for style in dict.fromkeys(one.style for one in written.files):
         lacks = [one for one in style.leaves_out if logprobs or one != "logprobs"]
         if lacks:

@@ -1,65 +1,25 @@
 """What stands between Inspect and a provider: no key reaches a log, and an empty response is an error.
 
-Inspect writes them as it goes, the header before anything is asked, so that nothing is left to clean once it is there.
-It offers no hold on what is written; hence the one on what turns everything in a log into JSON. Beside them it keeps a
-trace of every request, address and all, in a folder of the user's.
+Inspect also traces every request, with its address, in a folder of the user's; keys are redacted there, too.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from logging import LogRecord, getLogger
 from typing import Any
 
 from inspect_ai._util.error import PrerequisiteError
-from inspect_ai.log._recorders import eval as recorder
-from inspect_ai.model import (
-    ChatMessage,
-    ChatMessageSystem,
-    ChatMessageUser,
-    GenerateConfig,
-    Model,
-    ModelAPI,
-    ModelCall,
-    ModelOutput,
-    get_model,
-)
+from inspect_ai.model import Model, ModelAPI, ModelCall, ModelOutput
 from inspect_ai.model._providers.util import hooks
 from pydantic import ValidationError
 
-from refusal_index.engines.asks import Ask, Response
-from refusal_index.engines.engine import Assignment
 from refusal_index.engines.failures import NoAnswerError, UnreadableReplyError, causes, told
-from refusal_index.engines.functions import GradingFunction
-from refusal_index.engines.inspect.multi_choice import (
-    choices_of,
-    logprobs_of,
-    packed,
-    places_without_answer,
-    without_logprobs,
-)
+from refusal_index.engines.inspect.multi_choice import packed, places_without_answer, without_logprobs
 from refusal_index.engines.received import receive
-from refusal_index.engines.settings import DEFAULT_GRADER
-from refusal_index.protocol import Asked, Conversation, Message, Request
 from refusal_index.redaction import redacted, redacted_in, remember, remember_named, secrets_in_url
-
-NAME = "to_json_safe"
-to_json: Callable[..., bytes] = getattr(recorder, NAME)
-
-
-@contextmanager
-def clean_logs() -> Iterator[None]:
-    """Let no key into a log of Inspect's while the block runs."""
-    setattr(recorder, NAME, _clean_json)
-    try:
-        yield
-    finally:
-        setattr(recorder, NAME, to_json)
 
 
 def clean_trace() -> None:
@@ -70,10 +30,6 @@ def clean_trace() -> None:
 def _clean_record(record: LogRecord) -> bool:
     record.msg, record.args = redacted(record.getMessage()), ()
     return True
-
-
-def _clean_json(*arguments: Any, **options: Any) -> bytes:
-    return redacted(to_json(*arguments, **options).decode()).encode()
 
 
 STYLED = re.compile(r"(?s)\[(bold|dim|italic|underline|black|red|green|yellow|blue|magenta|cyan|white)\](.*?)\[/\1\]")
@@ -172,93 +128,3 @@ def _clean_output(output: ModelOutput) -> ModelOutput:
 def _clean_call(call: ModelCall | None) -> None:
     if call is not None:
         call.request, call.response = redacted_in(call.request), redacted_in(call.response)
-
-
-NO_RETRIES = 0
-"""Retries of Inspect's own: the policy is the engines', for all of them the same."""
-
-GRADER_ROLE, SECOND_GRADER_ROLE = str(Asked.GRADER), str(Asked.SECOND_GRADER)
-
-
-@dataclass(frozen=True)
-class Session:
-    """A run's assignment at work.
-
-    Attributes
-    ----------
-    assignment, conversations
-        What is carried, and its conversations by question id.
-    graders
-        Functions that grade, by who is asked.
-    """
-
-    assignment: Assignment
-    conversations: Mapping[str, Conversation]
-    graders: Mapping[Asked, GradingFunction] = field(default_factory=dict)
-
-
-_session: ContextVar[Session | None] = ContextVar("refusal_index_session", default=None)
-
-
-def current_session() -> Session | None:
-    """Return the session that a solver works for; None under ``inspect eval``."""
-    return _session.get()
-
-
-@contextmanager
-def working_for(session: Session) -> Iterator[None]:
-    """Have every solver inside the block work for a session."""
-    token = _session.set(session)
-    try:
-        yield
-    finally:
-        _session.reset(token)
-
-
-async def send(ask: Ask) -> Response:
-    """Have Inspect carry one request to whom it has in that role, or a function grade."""
-    session = _session.get()
-    function = session.graders.get(ask.request.asked) if session else None
-    if function is not None:
-        return await function.graded(ask)
-    started = time.monotonic()
-    settings, model = session.assignment.settings.sending if session else None, model_asked(ask.request.asked)
-    config = GenerateConfig(
-        seed=ask.seed,
-        max_retries=NO_RETRIES if settings else None,
-        attempt_timeout=settings.attempt_timeout if settings else None,
-        num_choices=ask.choices if ask.choices > 1 else None,
-        logprobs=None if ask.top_logprobs is None else True,
-        top_logprobs=ask.top_logprobs or None,
-    )
-    output = await model.generate(chat_messages(ask.request), config=config)
-    usage = output.usage
-    return Response(
-        choices_of(output),
-        usage.input_tokens if usage else 0,
-        usage.output_tokens if usage else 0,
-        time.monotonic() - started,
-        () if ask.top_logprobs is None else logprobs_of(output),
-    )
-
-
-def model_asked(asked: Asked) -> Model:
-    """Return whom Inspect has for a request, guarded also where its own command resolved it."""
-    if asked is Asked.MODEL:
-        model = get_model()
-    elif asked is Asked.GRADER:
-        model = get_model(role=GRADER_ROLE, default=DEFAULT_GRADER)
-    else:
-        model = get_model(role=SECOND_GRADER_ROLE, required=True)
-    guard(model.api)
-    return model
-
-
-def chat_messages(request: Request) -> list[ChatMessage]:
-    """Return the messages of a request as Inspect takes them."""
-    return [_chat_message(message) for message in request.messages]
-
-
-def _chat_message(message: Message) -> ChatMessage:
-    kind = ChatMessageSystem if message.role == "system" else ChatMessageUser
-    return kind(content=message.content)

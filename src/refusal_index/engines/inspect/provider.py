@@ -30,8 +30,8 @@ from refusal_index.almanac import ALMANAC
 from refusal_index.almanac.chat import Message
 from refusal_index.almanac.llama import Completion, TokenLogprob
 from refusal_index.almanac.runtime import shared_runtime
+from refusal_index.engines.accounts import OPENAI
 from refusal_index.engines.engine import ModelError
-from refusal_index.engines.functions import PREFIX, AnsweringFunction
 from refusal_index.engines.inspect.guard import guard, unstyled
 from refusal_index.engines.settings import Decoding
 from refusal_index.outcomes.errors import nearest
@@ -108,10 +108,7 @@ def _logprob(one: TokenLogprob) -> Logprob:
     return Logprob(token=one.token, logprob=one.logprob, top_logprobs=likeliest)
 
 
-# Providers that speak through the openai client: its aiohttp transport takes half the processor time of the default.
-FUNCTIONS = "python"
 HUGGING_FACE = "hf"
-AIOHTTP_PROVIDERS = ("openai-api", "openai")
 
 
 def to_config(decoding: Decoding) -> GenerateConfig:
@@ -122,35 +119,6 @@ def to_config(decoding: Decoding) -> GenerateConfig:
         max_tokens=decoding.max_tokens,
         reasoning_effort=decoding.reasoning_effort,
     )
-
-
-class FunctionAPI(ModelAPI):
-    """A function from messages to text as a provider of Inspect's."""
-
-    def __init__(self, model_name: str, function: AnsweringFunction) -> None:
-        super().__init__(model_name)
-        self._function = function
-
-    async def generate(
-        self,
-        input: list[ChatMessage],  # noqa: A002 - the name in Inspect's interface
-        tools: list[ToolInfo],  # noqa: ARG002 - a function is given messages only
-        tool_choice: ToolChoice,  # noqa: ARG002
-        config: GenerateConfig,  # noqa: ARG002
-    ) -> ModelOutput:
-        """Return what the function makes of a conversation."""
-        text = await self._function([{"role": message.role, "content": message.text} for message in input])
-        return ModelOutput.from_content(self.model_name, text)
-
-
-_function_api = modelapi(name=FUNCTIONS)(FunctionAPI)  # Inspect wants every provider in its registry
-
-
-def function_model(function: AnsweringFunction, config: GenerateConfig | None) -> Model:
-    """Return a function as a model of Inspect's, whose errors and empty replies are guarded as any other's."""
-    api = _function_api(function.name.removeprefix(PREFIX), function=function)  # type: ignore[call-arg]
-    guard(api)
-    return Model(api, config or GenerateConfig())
 
 
 def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bool = False) -> Model:
@@ -179,8 +147,8 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
         hint = f"; did you mean {near}/{rest}?" if near else f"; expected one of {', '.join(known)}"
         raise ModelError(f"model {name!r}: no provider is called {provider!r}{hint}")
     arguments: dict[str, Any] = {}
-    if provider in AIOHTTP_PROVIDERS:  # and the client sends nothing again by itself
-        arguments = {"http_client": DefaultAioHttpClient(), "max_retries": 0}
+    if provider == OPENAI:  # this transport takes half the processor time of the client's default one
+        arguments = {"http_client": DefaultAioHttpClient()}
     if provider == HUGGING_FACE and greedy:
         arguments = {"do_sample": False}  # transformers takes no temperature of 0
     try:
@@ -188,18 +156,21 @@ def resolve_model(name: str, config: GenerateConfig | None = None, *, greedy: bo
     except Exception as error:  # whatever the provider or its package raises for a missing key or an unknown name
         raise ModelError(f"model {name!r}: {_line(error) or type(error).__name__}") from error
     guard(model.api)
+    client: Any = getattr(model.api, "client", None)
+    if hasattr(client, "max_retries"):
+        client.max_retries = 0  # the engine sends failed requests again, for every client by the same rules
     _check_account(name, model.api)
     return model
 
 
 def _check_account(name: str, api: ModelAPI) -> None:
     """Raise ModelError for a key or an address that no request can be sent with: each would fail, and say little."""
-    key, address = api.api_key, getattr(api, "base_url", None)
+    key, address = api.api_key, getattr(getattr(api, "client", None), "base_url", None)
     if key and not (key.isascii() and key.isprintable()):
         where = next((one for one in api.api_key_vars if os.environ.get(one)), "its key")
         raise ModelError(f"model {name!r}: {where} holds a line break or a character that no key has; set it anew")
-    if name.startswith("openai") and address and not str(address).startswith(("http://", "https://")):
-        raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got {address!r}")
+    if address and not str(address).startswith(("http://", "https://")):
+        raise ModelError(f"model {name!r}: expected a base URL that begins with http:// or https://, got '{address}'")
 
 
 def provider_names() -> list[str]:
@@ -208,7 +179,7 @@ def provider_names() -> list[str]:
     Inspect publishes no list of them, hence the look into its registry.
     """
     found = registry_find(lambda info: info.type == "modelapi")
-    return sorted({registry_unqualified_name(api) for api in found} - {FUNCTIONS} | {NAME})
+    return sorted({registry_unqualified_name(api) for api in found} | {NAME})
 
 
 def _line(error: Exception) -> str:

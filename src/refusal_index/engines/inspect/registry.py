@@ -1,6 +1,7 @@
 """What Inspect finds through this package's entry point: the tasks and the provider of the embedded models."""
 
-from refusal_index.engines.inspect.engine import (
+from refusal_index.engines.inspect.provider import almanac
+from refusal_index.engines.inspect.tasks import (
     almanac_task,
     faitheval_counterfactual,
     mixed,
@@ -11,7 +12,6 @@ from refusal_index.engines.inspect.engine import (
     two_pass,
     two_pass_scorer,
 )
-from refusal_index.engines.inspect.provider import almanac
 
 __all__ = [
     "almanac",

@@ -303,7 +303,7 @@ class Lane:
             return f"{what}; the same command looks for it; {given_up(in_doubt)}"
         if status in NO_SUCH_API:
             place = place_of(self.provider.account)
-            return f"{self.name}: {place} takes no batches ({message}): check the base URL, or choose the engine http"
+            return f"{self.name}: {place} takes no batches ({message}): check the base URL, or choose the engine direct"
         if status in TOO_LARGE:
             return f"{self.name}: a batch was refused as too large ({message}); give the engine option requests=1000"
         what = "cannot be handed over" if error.failure.kind.is_sent_again else "was refused"

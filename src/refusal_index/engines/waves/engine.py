@@ -9,10 +9,10 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from itertools import islice
 from typing import Protocol
 
+from refusal_index.engines.direct import IN_PROCESS_CONCURRENCY, DirectEngine
 from refusal_index.engines.engine import Assignment, Finished, Underway
 from refusal_index.engines.failures import RESUMES, Failure
 from refusal_index.engines.functions import is_function_name
-from refusal_index.engines.local.engine import AT_ONCE, LocalEngine
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.engines.waves.formats import Result, is_singly
@@ -79,7 +79,7 @@ class WaveEngine:
     ) -> None:
         self._names, self._executor = names, executor
         own = {asked: name for asked, name in names.items() if is_function_name(name) or callable(objects.get(name))}
-        self._functions = LocalEngine(settings, own, objects)
+        self._functions = DirectEngine(settings, own, objects)
         self._own = frozenset(own)
         self._counted: frozenset[str] = frozenset()  # requests that are or were on their way, and the budget knows of
 
@@ -138,7 +138,7 @@ class WaveEngine:
     ) -> AsyncGenerator[Mapping[str, Result], None]:
         here = [one for one in requests if one.ask.request.asked in self._own]
         away = [one for one in requests if one.ask.request.asked not in self._own]
-        at_once = assignment.settings.sending.max_connections or AT_ONCE
+        at_once = assignment.settings.sending.max_connections or IN_PROCESS_CONCURRENCY
         for start in range(0, len(here), at_once):  # what a function says may have been paid for: a kill loses few
             if assignment.breaker.reason is not None:
                 return

@@ -31,7 +31,7 @@ from refusal_index.engines.failures import (
     failure_of,
     told,
 )
-from refusal_index.engines.http.engine import client_of, posted
+from refusal_index.engines.openai_client import client_of, posted
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.waves.ray_shards import Shards, failure_line
 from refusal_index.redaction import redacted_in, remember, secrets_in_url

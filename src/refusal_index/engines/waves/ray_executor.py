@@ -50,7 +50,7 @@ def check_settings(name: str, settings: Settings) -> None:
         if wanted:
             raise ModelError(
                 f"model {name!r}: Ray's stage for vLLM carries no {{{setting}}}; choose {{engine}} command, or a "
-                "server and {engine} http"
+                "server and {engine} direct"
             )
 
 
@@ -60,7 +60,7 @@ def check_gpus(names: Iterable[str]) -> None:
         if name.partition("/")[0] == VLLM and not ray.cluster_resources().get("GPU"):
             raise ModelError(
                 f"model {name!r}: expected a GPU on a node of the cluster, found none; start such nodes first, or "
-                "choose {engine} http and a server"
+                "choose {engine} direct and a server"
             )
 
 

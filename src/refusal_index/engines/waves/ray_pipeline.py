@@ -15,7 +15,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from refusal_index.engines.accounts import Account
 from refusal_index.engines.asks import chat_body
-from refusal_index.engines.http.engine import AT_ONCE
+from refusal_index.engines.openai_client import CONCURRENCY
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.waves.ray_actors import Desk, EmbeddedAsker, HttpAsker
 from refusal_index.engines.waves.ray_cluster import RayOptions
@@ -71,7 +71,7 @@ def over_http(
 ) -> ray.data.Dataset:
     """Return the data set in which actors answer that ask a server; its key goes to them over the desk."""
     workers = min(options.concurrency or len(ray.nodes()), len(tables))
-    at_once = max((settings.sending.max_connections or AT_ONCE) // workers, 1)
+    at_once = max((settings.sending.max_connections or CONCURRENCY) // workers, 1)
     ray.get(desk.hold.remote(account))
     arguments = {
         "name": account.name,

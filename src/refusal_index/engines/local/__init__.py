@@ -1,1 +1,0 @@
-"""The engine within this process: embedded models and functions, without Inspect."""
