@@ -106,6 +106,13 @@ def test_the_page_of_a_run_is_written_by_report_alone(ran, command):
     assert command("report", "r", "--out", "r/report.html").exit_code == 0
 
 
+def test_run_batch_answers_the_files_of_requests_of_a_run(ran, command):
+    """``run --engine command`` has it write below ``waves/``."""
+    Path("requests.jsonl").write_text("")
+    done = command("run-batch", "-i", "requests.jsonl", "-o", "r/waves/replies.jsonl", "--model", "almanac/base")
+    assert "lies in the folder of a run" not in done.output
+
+
 @pytest.mark.parametrize("name", [name for name, _, _ in commands()])
 def test_a_path_that_is_not_utf8_or_holds_controls_ends_in_a_message(command, name):
     """Names that are no UTF-8 ended ``run`` and ``score`` in a TypeError."""

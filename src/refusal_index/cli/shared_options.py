@@ -79,7 +79,7 @@ def output(text: str, *names: str, metavar: str | None = None, own: str | None =
     text, names, metavar
         As ``typer.Option`` takes them.
     own
-        The file of a run's folder that the command may write.
+        The file or folder within a run's folder that the command may write.
     """
 
     def outside_runs(param: typer.CallbackParam, place: Any) -> Any:
@@ -88,7 +88,7 @@ def output(text: str, *names: str, metavar: str | None = None, own: str | None =
         from refusal_index.outcomes.folder import run_around
 
         run = run_around(Path(place))
-        if run is not None and (own is None or Path(place).resolve() != run / own):
+        if run is not None and (own is None or not Path(place).resolve().is_relative_to(run / own)):
             raise OptionError(
                 f"{param.opts[0]}: {place} lies in the folder of a run, which is its own; choose another place"
             )

@@ -213,8 +213,6 @@ NO_CONNECTION = ("APIConnectionError", "APITimeoutError")
 
 MARKUP = re.compile(r"(?is)<(script|style)\b.*?</\1\s*>|<[^<>]*>|\x1b\[[0-?]*[ -/]*[@-~]")
 CODE_FIRST = re.compile(r"^Error code: \d+(?: - |$)")
-SHOWN_ERROR = re.compile(r"([A-Z]\w*(?:Error|Exception))\(")
-OPENING_QUOTE, CLOSING_QUOTES = re.compile(r"^\\*['\"]"), re.compile(r"(?:\\*['\"]\)+)+$")
 
 
 def told(error: BaseException) -> str:
@@ -302,27 +300,6 @@ def _harmless(text: str, longest: int = LONGEST) -> str:
     plain = MARKUP.sub(" ", redacted(text)[:READ])
     line = " ".join("".join(one if one.isprintable() else " " for one in plain).split())
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
-
-
-def error_line(shown: str) -> str:
-    r"""Return the innermost error and its message, of an error that only a log still holds.
-
-    Parameters
-    ----------
-    shown
-        The error as `repr` shows it. Inspect wraps the provider's in its own, behind the whole request.
-
-    Examples
-    --------
-    >>> error_line(r"ModelGenerateError('\nRequest:\n{...}\n\nBadRequestError(\'Error code: 400 - too long\')')")
-    'BadRequestError: Error code: 400 - too long'
-    """
-    line = " ".join(shown.split())
-    errors = list(SHOWN_ERROR.finditer(line))
-    if not errors:
-        return line
-    message = CLOSING_QUOTES.sub("", OPENING_QUOTE.sub("", line[errors[-1].end() :]))
-    return f"{errors[-1][1]}: {message}"
 
 
 QUESTIONS_IN_A_ROW = 20

@@ -155,7 +155,7 @@ async def estimate_run(plan: Plan, counting: Counting = lambda _title, _size: nu
 
 
 def _connections(plan: Plan) -> int:
-    provider = plan.settings.model.partition("/")[0]
+    provider = ALMANAC if is_function_name(plan.settings.model) else plan.settings.model.partition("/")[0]
     return plan.settings.sending.max_connections or CONNECTIONS.get(provider, OTHER_CONNECTIONS)
 
 

@@ -19,7 +19,9 @@ def run_batch(
     input_file: Annotated[
         Path, typer.Option("--input-file", "-i", help="Requests in OpenAI's batch format, one a line.")
     ],
-    output_file: Annotated[Path, output("What came of them, in the same order.", "--output-file", "-o")],
+    output_file: Annotated[
+        Path, output("What came of them, in the same order.", "--output-file", "-o", own="waves")  # --engine command
+    ],
     model: Annotated[str, typer.Option(help="The embedded model that answers, as 'ls' names it.")],
     output_tmp_dir: Annotated[
         Path | None, typer.Option(help="Accepted as vLLM does, which needs it for results that it uploads only.")
