@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.making import outcomes, stored, write_sums
+from tests.engines.fake_api import FakeApi
 from tests.tiers import one_fast
 
 HERE = "python:tests.cli.some_pipeline"
@@ -82,11 +83,13 @@ def test_a_function_grades_as_a_model_would_each_reply_once(run, pipeline):
 
 
 @pytest.mark.slow
-def test_two_graders_may_be_a_function_and_a_model_of_another_engine(run, pipeline):
-    """The embedded model grades nothing well, so that the two differ, which is told."""
-    result = run(f"{HERE}:answer", grader=f"{HERE}:grade,almanac/small")
+def test_two_graders_may_be_a_function_and_a_model(run, pipeline, monkeypatch):
+    """The model takes every answer for right, so that the two differ, which is told."""
+    with FakeApi(lambda _: "A") as api:
+        monkeypatch.setenv("FAKE_BASE_URL", api.url)
+        result = run(f"{HERE}:answer", grader=f"{HERE}:grade,openai-api/fake/grader")
     assert result.exit_code == 1
-    assert set(outcomes("r")["unscored_reason"].drop_nulls()) & {"first_graders_disagree", "first_grade_unreadable"}
+    assert "first_graders_disagree" in set(outcomes("r")["unscored_reason"])
 
 
 def test_a_grade_that_is_none_is_named_with_those_that_are(run):

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import gc
 import json
 import sqlite3
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from inspect_ai.log import transcript
+from inspect_ai.model import get_model
 
+import refusal_index as ri
 from refusal_index.engines.direct import DirectEngine
 from refusal_index.engines.engine import ModelError, RunFailedError
+from refusal_index.engines.functions import plain_ask
+from refusal_index.engines.inspect.client import inspect_client
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore, StoreError
 from refusal_index.evaluation.carrying import carry_out
@@ -85,6 +92,39 @@ def test_a_provider_of_inspects_sends_what_openais_client_sends(plan_for):
         asked = [body for body in api.answered if "capital of France" not in str(body)]
         sent.append(sorted(json.dumps(body, sort_keys=True) for body in asked))
     assert sent[0] == sent[1]
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_one_model_of_inspects_is_asked_in_several_threads_and_event_loops(plan_for):
+    with FakeApi(sums, lambda *_: 0.01) as api:
+        out = plan_for(api.url).folder.path.parent
+        model, rows = get_model(OVER_INSPECT, memoize=False), models.ROWS
+        settings = {"variants": "normal", "grader": "exact", "max_retries": 0, "max_connections": 4}
+
+        def ask(name: str) -> ri.Run:
+            return ri.evaluate(model, rows, out=out / name, **settings)
+
+        async def together() -> list[ri.Run]:
+            return await asyncio.gather(*(ri.evaluate_async(model, rows, out=out / n, **settings) for n in ("c", "d")))
+
+        with ThreadPoolExecutor(2) as threads:
+            runs = [*threads.map(ask, ("a", "b")), *asyncio.run(together()), ask("e")]
+        assert len(api.answered) == 5 * 12
+    assert all(run.outcomes.select("question_id", "refused", "wrong").rows() == TABLE for run in runs)
+    model = None
+    gc.collect()  # its connections stayed open, as it is the caller's
+
+
+def test_inspect_keeps_nothing_of_a_request_that_has_ended(plan_for):
+    async def kept() -> int:
+        client = inspect_client(Asked.MODEL, OVER_INSPECT, None, Settings())
+        async with client.connection:
+            await client.send(plain_ask(Asked.MODEL))
+        return len(transcript().events)
+
+    with FakeApi(lambda _: "A") as api:
+        plan_for(api.url)
+        assert asyncio.run(kept()) == 0
 
 
 @both_clients

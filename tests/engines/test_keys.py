@@ -104,26 +104,6 @@ def test_a_provider_that_echoes_keys_leaves_none_behind(inside, monkeypatch, mod
     assert_no_key({"stdout": reported.stdout, "stderr": reported.stderr})
 
 
-@pytest.mark.slow
-def test_the_trace_that_inspect_keeps_of_requests_shows_no_secret_of_their_address(inside, monkeypatch):
-    pl.DataFrame(ROWS).write_csv("questions.csv")
-    code = """
-import asyncio, sys
-from inspect_ai.model import get_model
-import refusal_index as ri
-model = get_model("openai-api/fake/any", base_url=sys.argv[1], default_query={"key": sys.argv[2]}, memoize=False)
-ri.evaluate(model, "questions.csv", out="run", variants="high", grader="exact", limit=2)
-"""
-    with FakeApi(lambda _: "<answer>1</answer>") as api:
-        monkeypatch.setenv("INSPECT_TRACE_FILE", "trace.log")
-        address = with_secrets(api.url).partition("?")[0]
-        ran = subprocess.run([sys.executable, "-c", code, address, ARGUMENT], capture_output=True, check=False)
-    contents = every_content(Path())
-    trace = b"".join(content for name, content in contents.items() if name.startswith("trace.log"))
-    assert b"/v1/chat/completions?key=[key]" in trace, ran.stderr
-    assert_no_key(contents | {"stdout": ran.stdout, "stderr": ran.stderr})
-
-
 async def asked(model: Model) -> ri.Run:
     async with model:
         return await ri.evaluate_async(model, ROWS, **SETTINGS)

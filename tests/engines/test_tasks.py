@@ -17,6 +17,7 @@ from refusal_index.engines.inspect.tasks import CELLS, almanac_task, faitheval_c
 from refusal_index.engines.settings import COMPARABILITY_VERSION
 from refusal_index.protocol import GraderError
 from tests.engines.fake_api import FakeApi, is_grading, question_of
+from tests.engines.test_keys import every_content
 
 
 @pytest.mark.slow
@@ -103,8 +104,9 @@ def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects
         environment = {
             **os.environ,
             "INSPECT_CACHE_DIR": str(tmp_path / "cache"),
+            "INSPECT_TRACE_FILE": str(tmp_path / "trace.log"),
             "FAKE_API_KEY": "sk-very-secret",
-            "FAKE_BASE_URL": api.url,
+            "FAKE_BASE_URL": api.url.replace("://", "://me:hush-password@"),
         }
         done = subprocess.run(
             [
@@ -121,4 +123,8 @@ def test_a_key_that_the_server_echoes_is_in_no_file_of_an_evaluation_by_inspects
     assert all("bad key [key]" in error for error in errors)
     text = log.model_dump_json()
     assert "sk-very-secret" not in text + done.stdout + done.stderr
-    assert not any(b"sk-very-secret" in file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    contents = every_content(tmp_path)
+    trace = b"".join(content for name, content in contents.items() if "/trace.log" in name)
+    assert b"://[key]@127.0.0.1" in trace
+    assert b"hush-password" not in trace
+    assert not any(b"sk-very-secret" in content for content in contents.values())

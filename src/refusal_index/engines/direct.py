@@ -20,7 +20,6 @@ from refusal_index.engines.functions import (
     unanswered,
 )
 from refusal_index.engines.in_memory import embedded
-from refusal_index.engines.openai_client import openai_client
 from refusal_index.engines.retrying import patiently
 from refusal_index.engines.settings import Settings
 from refusal_index.engines.store import ReplyStore
@@ -56,9 +55,12 @@ def client_for(asked: Asked, name: str, given: object, settings: Settings) -> Cl
         send = embedded(rest)
     if send is not None:
         return Client(send, lambda error: _in_process_failure(error, name), IN_PROCESS_CONCURRENCY, is_checked)
+    # Each client is imported where it is needed: Inspect takes a second, OpenAI's client half of one.
     if given is None and provider == COMPATIBLE:
+        from refusal_index.engines.openai_client import openai_client  # noqa: PLC0415
+
         return openai_client(name, settings)
-    from refusal_index.engines.inspect.client import inspect_client  # noqa: PLC0415 - Inspect takes a second to import
+    from refusal_index.engines.inspect.client import inspect_client  # noqa: PLC0415
 
     return inspect_client(asked, name, given, settings)
 

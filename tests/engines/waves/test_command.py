@@ -285,7 +285,7 @@ def test_a_run_that_is_killed_while_the_program_works_ends_complete(tmp_path):
     process = start(json.dumps(settings), out, {})
     assert kill_once(process, lambda: bool(list(waves.glob("*.jsonl"))))
     finished = ri.evaluate(out=out, **settings)
-    whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "command": None})
+    whole = ri.evaluate(out=tmp_path / "whole", **{**settings, "engine": "direct", "command": None})
     assert finished.outcomes.rows() == whole.outcomes.rows()
     assert RunFolder(out).read_settings() == whole.folder.read_settings()
     assert not list(waves.glob("*.jsonl"))
