@@ -15,8 +15,13 @@ import numpy as np
 from benchmarks.coverage.row import Row, share
 from scipy.special import ndtri
 
-from refusal_index.stats.copulas.families import COPULA_NAMES, CopulaName, copula_family, copula_upper_orthant
-from refusal_index.stats.copulas.fit import strength_of_table
+from refusal_index.stats.copulas.families import (
+    COPULA_NAMES,
+    CopulaName,
+    copula_family,
+    copula_upper_orthant,
+    strength_of_table,
+)
 from refusal_index.stats.copulas.shared import Moments, fit_common_strength, moments
 
 N = 4326

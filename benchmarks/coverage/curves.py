@@ -24,7 +24,7 @@ from refusal_index.stats.curves.operating_point import (
     rho_from_refusal_index,
     utility_at,
 )
-from refusal_index.stats.planning.sample_size import PlanningScenario
+from refusal_index.stats.planning import PlanningScenario
 
 GRID = np.linspace(0.1, 0.9, 9)
 SCENARIOS = (

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from refusal_index import ContingencyTable, refusal_index, refusal_index_many
-from refusal_index.stats.planning.sample_size import (
+from refusal_index.stats.planning import (
     PlanningScenario,
     asymptotic_deviation,
     influence_correlation,

@@ -27,7 +27,7 @@ from benchmarks.coverage.row import Row, share
 from numpy.typing import NDArray
 
 from refusal_index.stats import AtLook, GroupSequential
-from refusal_index.stats.planning.sample_size import PlanningScenario
+from refusal_index.stats.planning import PlanningScenario
 
 Floats = NDArray[np.float64]
 

@@ -214,7 +214,7 @@ def difference_of(found: Sequence[Result], influences: Sequence[NDArray[np.float
     estimate = first.estimate - second.estimate
     if reason is not None:
         return Estimate(estimate, status="boundary", reason=reason)
-    error = difference_error(influences[0], influences[1])
+    error = difference_error(influences)
     if error == 0:
         return Estimate(estimate, status="boundary", reason="constant_difference")
     difference = ResultWithInterval(estimate, standard_error=error)

@@ -15,7 +15,7 @@ from refusal_index.outcomes.presentation.blocks import listed, worded
 from refusal_index.report.runs import ReportRun
 from refusal_index.report.tables import MEANINGS, Scale, count, number, percent
 from refusal_index.stats import Estimate
-from refusal_index.stats.change_point import Split
+from refusal_index.stats.steps import Split
 
 REFUSALS, ERRORS, INDEX = TESTED
 

@@ -4,7 +4,6 @@ NumPy takes the data below a mask for data, and reads a pandas Series without it
 nobody meant, in silence. So masked values and indexes that differ are errors here, whoever is to be right about them.
 """
 
-from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,7 +42,11 @@ def _count_masked(values: Any) -> int:
 
 def check_same_index(named: dict[str, Any]) -> None:
     """Raise ValueError where two of these are of pandas and have different indexes: they would pair by position."""
-    indexed = [(name, values.index) for name, values in named.items() if _is_of_pandas(values)]
+    indexed = [
+        (name, values.index)
+        for name, values in named.items()
+        if type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "index")
+    ]
     for name, index in indexed[1:]:
         first, expected = indexed[0]
         if not index.equals(expected):
@@ -51,10 +54,6 @@ def check_same_index(named: dict[str, Any]) -> None:
                 f"{first} and {name} must have the same index, got two that differ; bring one into the order of the "
                 "other (reindex), or pass both with .to_numpy() if they are in one order already"
             )
-
-
-def _is_of_pandas(values: Any) -> bool:
-    return type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "index")
 
 
 def truth_values(name: str, values: Any, likely: str) -> NDArray[Any]:
@@ -65,15 +64,11 @@ def truth_values(name: str, values: Any, likely: str) -> NDArray[Any]:
     array = unmasked(name, values)
     if array.dtype == bool or not array.size:
         return array.astype(bool, copy=False)
-    if array.dtype.kind in "iu" and _are_0_or_1(array):
+    if array.dtype.kind in "iu" and ((array == 0) | (array == 1)).all():
         return array.astype(bool)
     if array.dtype.kind == "O" and all(isinstance(value, bool | np.bool_) for value in array.flat):
         return array.astype(bool)
     raise TypeError(f"{name} must hold truth values, got {_held(array)}; {likely}")
-
-
-def _are_0_or_1(array: NDArray[Any]) -> bool:
-    return bool(((array == 0) | (array == 1)).all())
 
 
 def _held(array: NDArray[Any]) -> str:
@@ -118,10 +113,7 @@ def pvalues_of(values: Any) -> NDArray[np.float64]:
     numbers = array.astype(np.float64)
     if numbers.ndim != 1:
         raise ValueError(f"pvalues must be one-dimensional, got shape {numbers.shape}")
-    if not ((numbers >= 0) & (numbers <= 1)).all():
-        raise ValueError(f"pvalues must lie in [0, 1], got {_outside(numbers)!r}; leave undefined ones out")
+    outside = numbers[~((numbers >= 0) & (numbers <= 1))]
+    if outside.size:
+        raise ValueError(f"pvalues must lie in [0, 1], got {float(outside[0])!r}; leave undefined ones out")
     return numbers
-
-
-def _outside(numbers: Iterable[float]) -> float:
-    return next(float(number) for number in numbers if not 0 <= number <= 1)

@@ -265,7 +265,9 @@ def metrics(
     normal_quantile(confidence_level)
     worth = checked_payoffs(penalty, truthfulness_weights)
     rates_and_scores = (rate_or_score(name, table, worth, confidence_level) for name in METRIC_NAMES[:-1])
-    return *rates_and_scores, _refusal_index(table, confidence_level)
+    result = refusal_index(table)
+    index = Estimate.of(result, result.confidence_interval(confidence_level))
+    return *rates_and_scores, replace(index, name="refusal_index", method="profile")
 
 
 def ratio_weights(metric: str, worth: Payoffs) -> tuple[Counts, Counts]:
@@ -338,10 +340,3 @@ def _of_counts(name: str, counts: Counts, quantile: float, worth: Payoffs, undef
         "error_rate": (refused_wrong + wrong, n),
     }[name]
     return proportion(name, successes, of, quantile, undefined)
-
-
-def _refusal_index(table: AnyTable, confidence_level: float) -> Estimate:
-    result = refusal_index(table)
-    return replace(
-        Estimate.of(result, result.confidence_interval(confidence_level)), name="refusal_index", method="profile"
-    )

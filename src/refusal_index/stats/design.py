@@ -101,7 +101,7 @@ class SamplingDesign:
         """Return the same weights of independent questions."""
         return SamplingDesign(self.weights, np.arange(self.weights.size))
 
-    def taking_part(self, matrices: tuple[BoolArray, BoolArray, BoolArray]) -> tuple[BoolArray, BoolArray, BoolArray]:
+    def taking_part(self, matrices: Matrices) -> Matrices:
         """Mark the questions without weight in the matrices of `checked_matrices` as not scored."""
         refused, wrong, scored = (matrix & (self.weights > 0) for matrix in matrices)
         return refused, wrong, scored
@@ -211,7 +211,11 @@ def _checked_weights(n: int, weight: ArrayLike) -> FloatArray:
     missing = np.ma.getmaskarray(weight).any() if isinstance(weight, np.ma.MaskedArray) else False
     if array.dtype == object and not missing:
         missing = any(map(_is_missing, array))
-    if not missing and array.dtype.kind not in "iuf" and not _all_numbers(array):
+    if (
+        not missing
+        and array.dtype.kind not in "iuf"
+        and not (array.dtype == object and all(isinstance(value, int | float) for value in array.tolist()))
+    ):
         raise TypeError(f"weight must hold numbers, got an array of {array.dtype}; are there names in it?")
     weights = np.asarray([math.nan] if missing else array, float)
     if np.isnan(weights).any():
@@ -228,10 +232,6 @@ def _checked_weights(n: int, weight: ArrayLike) -> FloatArray:
     if n and not weights.any():
         raise ValueError("weight must be above 0 for some question, got only zeros; was the population's share lost?")
     return weights
-
-
-def _all_numbers(array: NDArray[Any]) -> bool:
-    return array.dtype == object and all(isinstance(value, int | float) for value in array.tolist())
 
 
 def group_codes(name: str, n: int, groups: ArrayLike) -> NDArray[np.intp]:
@@ -441,9 +441,18 @@ def _sum_of_squares(weights: Counts, influence: Counts) -> float:
     return math.fsum(weight * value * value for weight, value in zip(weights, influence, strict=True))
 
 
-def tables_of_rows(
-    matrices: tuple[BoolArray, BoolArray, BoolArray], design: SamplingDesign | None
-) -> tuple[AnyTable, ...]:
+Matrices = tuple[BoolArray, BoolArray, BoolArray]
+
+
+def designed(
+    matrices: Matrices, cluster: ArrayLike | None, weight: ArrayLike | None
+) -> tuple[Matrices, SamplingDesign | None]:
+    """Return the matrices of `checked_matrices` with the questions without weight left out, and the design, if any."""
+    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
+    return (matrices if design is None else design.taking_part(matrices)), design
+
+
+def tables_of_rows(matrices: Matrices, design: SamplingDesign | None) -> tuple[AnyTable, ...]:
     """Count the scored questions of each row of the matrices of `checked_matrices`, in clusters where there are any."""
     if design is None:
         return row_tables(*matrices)

@@ -280,35 +280,6 @@ BOOTSTRAP_RESAMPLES = 1_000
 JEFFREYS_DRAWS = 10_000
 
 
-def rho_interval(
-    table: AnyTable,
-    rho: float | None,
-    confidence_level: float,
-    method: IntervalMethod,
-    *,
-    n_resamples: int | None,
-    rng: Seed,
-) -> ConfidenceInterval:
-    """Interval for the tetrachoric correlation of a table whose estimate is `rho`."""
-    quantile = normal_quantile(confidence_level)
-    if method not in get_args(IntervalMethod):
-        raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
-    if n_resamples is not None:
-        checked_resamples(n_resamples)
-    if isinstance(table, SampledTable):
-        _check_sampled(method)
-        quantile = table.quantile(confidence_level)
-    if rho is None or math.isnan(quantile):
-        return NO_INTERVAL
-    if method == "profile":
-        return _profile(table, rho, quantile, confidence_level)
-    if method == "delta":
-        return _delta(table, rho, quantile)
-    if method == "jeffreys":
-        return _jeffreys(table, rho, confidence_level, n_resamples or JEFFREYS_DRAWS, rng)
-    return _bootstrap(table, rho, confidence_level, n_resamples or BOOTSTRAP_RESAMPLES, rng)
-
-
 def checked_resamples(n_resamples: int) -> int:
     """Return the number of resamples if there is at least one."""
     return whole_number("n_resamples", n_resamples, 1)
@@ -317,11 +288,6 @@ def checked_resamples(n_resamples: int) -> int:
 def normal_quantile(confidence_level: float) -> float:
     """Half-width of a two-sided normal interval in standard errors; its square is a chi-squared quantile."""
     return float(-SCALAR.ndtri((1 - share("confidence_level", confidence_level)) / 2))
-
-
-def _check_sampled(method: str) -> None:
-    if method not in {"profile", "delta"}:
-        raise ValueError(f"method must be 'profile' or 'delta' with clusters or weights, got {method!r}")
 
 
 def _profile(table: AnyTable, rho: float, root_chi2: float, level: float) -> ConfidenceInterval:
@@ -524,8 +490,26 @@ class RefusalIndexResult(ResultWithInterval):
         >>> round(low, 4), round(high, 4)
         (0.3596, 0.5922)
         """
-        low, high = rho_interval(self.table, self.rho, confidence_level, method, n_resamples=n_resamples, rng=rng)
-        return ConfidenceInterval(spearman(low), spearman(high))
+        quantile = normal_quantile(confidence_level)
+        if method not in get_args(IntervalMethod):
+            raise ValueError(f"method must be one of {', '.join(get_args(IntervalMethod))}, got {method!r}")
+        if n_resamples is not None:
+            checked_resamples(n_resamples)
+        if isinstance(self.table, SampledTable):
+            if method not in {"profile", "delta"}:
+                raise ValueError(f"method must be 'profile' or 'delta' with clusters or weights, got {method!r}")
+            quantile = self.table.quantile(confidence_level)
+        if self.rho is None or math.isnan(quantile):
+            return NO_INTERVAL
+        if method == "profile":
+            ends = _profile(self.table, self.rho, quantile, confidence_level)
+        elif method == "delta":
+            ends = _delta(self.table, self.rho, quantile)
+        elif method == "jeffreys":
+            ends = _jeffreys(self.table, self.rho, confidence_level, n_resamples or JEFFREYS_DRAWS, rng)
+        else:
+            ends = _bootstrap(self.table, self.rho, confidence_level, n_resamples or BOOTSTRAP_RESAMPLES, rng)
+        return ConfidenceInterval(*map(spearman, ends))
 
 
 @overload
@@ -605,10 +589,12 @@ def refusal_index(
     if table is None:
         if refused is None or wrong is None:
             raise TypeError("refusal_index needs a ContingencyTable, or both refused= and wrong=")
-        table = _counted(refused, wrong, cluster, weight)
-    elif any(given is not None for given in (refused, wrong, cluster, weight)):
+        if cluster is None and weight is None:
+            return _estimate(ContingencyTable.from_arrays(refused, wrong))
+        return _estimate(SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight))
+    if any(given is not None for given in (refused, wrong, cluster, weight)):
         raise TypeError("refusal_index takes a ContingencyTable or the arrays refused= and wrong=, not both")
-    elif not isinstance(table, AnyTable):
+    if not isinstance(table, AnyTable):
         raise TypeError(
             f"table must be a ContingencyTable, got {type(table).__name__}; "
             "for four counts write refusal_index(ContingencyTable(...)), for arrays of counts refusal_index_many(...)"
@@ -616,16 +602,9 @@ def refusal_index(
     return _estimate(table)
 
 
-def _counted(
-    refused: ArrayLike, wrong: ArrayLike, cluster: ArrayLike | None, weight: ArrayLike | None
-) -> ContingencyTable | SampledTable:
-    if cluster is None and weight is None:
-        return ContingencyTable.from_arrays(refused, wrong)
-    return SampledTable.from_arrays(refused, wrong, cluster=cluster, weight=weight)
-
-
 def _estimate(table: AnyTable) -> RefusalIndexResult:
-    undefined = _why_undefined(table)
+    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
+    undefined = empty_margin(table.n_refused, table.n_answered, right, wrong) if table.n else "no_questions"
     if undefined:
         return RefusalIndexResult(None, "undefined", undefined, table=table)
     empty = [name for name, count in zip(CELL_NAMES, table.counts, strict=True) if count == 0]
@@ -637,13 +616,6 @@ def _estimate(table: AnyTable) -> RefusalIndexResult:
     if math.isnan(error):
         return RefusalIndexResult(spearman(rho), "boundary", ONE_CLUSTER, rho=rho, table=table)
     return RefusalIndexResult(spearman(rho), standard_error=error, rho=rho, table=table)
-
-
-def _why_undefined(table: AnyTable) -> str | None:
-    if table.n == 0:
-        return "no_questions"
-    right, wrong = table.refused_right + table.answered_right, table.refused_wrong + table.answered_wrong
-    return empty_margin(table.n_refused, table.n_answered, right, wrong)
 
 
 def refusal_index_many(

@@ -32,7 +32,7 @@ from scipy.special import ndtr, ndtri
 
 from refusal_index.stats.comparison.ranking import holm
 from refusal_index.stats.estimate import NO_INTERVAL, ConfidenceInterval
-from refusal_index.stats.sequential.designs import AtLook
+from refusal_index.stats.sequential import AtLook
 
 Verdict = Literal["pass", "fail", "inconclusive"]
 
@@ -157,8 +157,14 @@ def judge_guards(guards: Sequence[Guard], alpha: float = 0.05, look: AtLook | No
     tested = [_tested(guard, level) for guard in guards]
     pvalues = [1.0 if one.pvalue_beyond is None else one.pvalue_beyond for one in tested]
     adjusted = holm(pvalues if look is None else [look.pvalue(one) for one in pvalues]).tolist()
-    judged = (_judged(one, pvalue, alpha) for one, pvalue in zip(tested, adjusted, strict=True))
-    return tuple(_with_times(one, level, len(guards), look) for one in judged)
+    judged = (
+        replace(one, verdict="fail" if pvalue <= alpha else one.verdict, pvalue_holm=pvalue)
+        for one, pvalue in zip(tested, adjusted, strict=True)
+    )
+    return tuple(
+        replace(one, times=_times(one, level, len(guards), look)) if one.verdict == "inconclusive" else one
+        for one in judged
+    )
 
 
 def verdict_of(tests: Sequence[GuardTest]) -> Verdict:
@@ -251,14 +257,6 @@ def _pvalue_beyond(guard: Guard) -> float:
     else:
         tail = float(ndtr(-brentq(end, SMALLEST_QUANTILE, LARGEST_QUANTILE, xtol=1e-6)))
     return 1 - tail if room > 0 else tail
-
-
-def _judged(test: GuardTest, pvalue_holm: float, alpha: float) -> GuardTest:
-    return replace(test, verdict="fail" if pvalue_holm <= alpha else test.verdict, pvalue_holm=pvalue_holm)
-
-
-def _with_times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> GuardTest:
-    return replace(test, times=_times(test, alpha, n_guards, look)) if test.verdict == "inconclusive" else test
 
 
 def _times(test: GuardTest, alpha: float, n_guards: int, look: AtLook | None) -> float | None:

@@ -28,7 +28,7 @@ from refusal_index.outcomes.sampling import OutcomeMatrix, draw_matrix, outcome_
 from refusal_index.stats import AurocResult, Estimate, auroc, metric_influence
 from refusal_index.stats.calibration.auroc import auroc_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability.agreement import DisattenuatedCorrelation
+from refusal_index.stats.stability import DisattenuatedCorrelation
 from refusal_index.studies import style
 from refusal_index.studies.sampling_error import FloatArray, is_sparse, without_noise
 from refusal_index.studies.scatter import label_points

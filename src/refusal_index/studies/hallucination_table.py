@@ -23,7 +23,7 @@ from refusal_index import stats
 from refusal_index.outcomes.runs import ComparedRun
 from refusal_index.outcomes.sampling import first_draws
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability.agreement import kendall_w_ceiling
+from refusal_index.stats.stability import kendall_w_ceiling
 from refusal_index.studies import style
 from refusal_index.studies.sampling_error import FloatArray, RunErrors
 from refusal_index.studies.scores import dataset_name, level_text, run_index

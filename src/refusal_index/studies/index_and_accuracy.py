@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.agreement import disattenuated_correlation
+from refusal_index.stats.stability import disattenuated_correlation
 from refusal_index.studies.sampling_error import (
     RESAMPLES,
     RunErrors,

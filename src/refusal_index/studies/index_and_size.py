@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.agreement import disattenuated_correlation
+from refusal_index.stats.stability import disattenuated_correlation
 from refusal_index.studies import style
 from refusal_index.studies.sampling_error import RunErrors, is_sparse, noise_columns, printed_errors
 from refusal_index.studies.scatter import (

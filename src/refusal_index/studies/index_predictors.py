@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from refusal_index.outcomes.presentation.blocks import pvalue
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.agreement import reliability
+from refusal_index.stats.stability import reliability
 from refusal_index.studies import style
 from refusal_index.studies.sampling_error import FloatArray, RunErrors, is_sparse, printed_errors
 from refusal_index.studies.scores import (

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from refusal_index import stats
 from refusal_index.outcomes.presentation import METRIC_LABELS
 from refusal_index.outcomes.runs import ComparedRun
-from refusal_index.stats.stability.agreement import kendall_w_ceiling
+from refusal_index.stats.stability import kendall_w_ceiling
 from refusal_index.studies.sampling_error import RunErrors
 from refusal_index.studies.scores import ALL, COMPARED, chosen_runs, model_name, table_of
 from refusal_index.studies.study import NOTHING, NotPossibleError, Study, StudyOptions, listed, number

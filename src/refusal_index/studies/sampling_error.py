@@ -20,7 +20,7 @@ from refusal_index.outcomes.sampling import OutcomeMatrix, outcome_matrix
 from refusal_index.stats import ContingencyTable, metric_influence, refusal_index_many
 from refusal_index.stats.comparison.joint import joint_influence
 from refusal_index.stats.intervals import normal_quantile
-from refusal_index.stats.stability.agreement import DisattenuatedCorrelation, disattenuated_correlation
+from refusal_index.stats.stability import DisattenuatedCorrelation, disattenuated_correlation
 from refusal_index.studies.scores import INDEX
 from refusal_index.studies.study import StudyOptions
 

@@ -11,8 +11,13 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from refusal_index import ContingencyTable, refusal_index
-from refusal_index.stats.copulas.families import COPULA_NAMES, copula_upper_orthant
-from refusal_index.stats.copulas.fit import copula_win_rates, fit_copula, fit_copulas
+from refusal_index.stats.copulas.families import (
+    COPULA_NAMES,
+    copula_upper_orthant,
+    copula_win_rates,
+    fit_copula,
+    fit_copulas,
+)
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden.json").read_text())
 POSITIVE, NEGATIVE = ContingencyTable(710, 30, 210, 50), ContingencyTable(400, 50, 500, 50)

@@ -11,7 +11,7 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable
 from refusal_index.stats import refusal_index_many
 from refusal_index.stats.curves.operating_point import best_operating_point, best_refusal_rate, utility_at
-from refusal_index.stats.planning.sample_size import PlanningScenario
+from refusal_index.stats.planning import PlanningScenario
 
 COUNTS = st.tuples(*[st.integers(1, 3000)] * 4)
 RHO, RATE = st.floats(-1, 1), st.floats(0, 1)

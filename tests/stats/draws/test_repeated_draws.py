@@ -15,14 +15,13 @@ from tests.tiers import others_nightly
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.outcomes.gate_guards import index_interval
 from refusal_index.stats import compare_corrected, rank_corrected, tetrachoric
-from refusal_index.stats.draws.frequencies import mid_rank_spearman
 from refusal_index.stats.draws.noise import (
     attenuated_refusal_index,
     corrected_refusal_index,
     deterministic_refusal_index,
     joint_corrected_refusal_index,
 )
-from refusal_index.stats.draws.patterns import percentiles
+from refusal_index.stats.draws.patterns import mid_rank_spearman, percentiles
 
 
 def spearman(rho: float) -> float:

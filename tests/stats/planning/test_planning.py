@@ -14,7 +14,7 @@ from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable, refusal_index
 from refusal_index.stats import METRIC_NAMES, metrics
-from refusal_index.stats.planning.sample_size import (
+from refusal_index.stats.planning import (
     PlanningScenario,
     asymptotic_deviation,
     expected_half_width,

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from tests.tiers import others_nightly
 
 from refusal_index import ContingencyTable
-from refusal_index.stats.planning.sample_size import (
+from refusal_index.stats.planning import (
     PlanningScenario,
     asymptotic_deviation,
     influence_correlation,

@@ -16,7 +16,7 @@ from refusal_index.stats import (
     repeats_half_width,
     split_budget,
 )
-from refusal_index.stats.planning.sample_size import FEWEST_REPEATS
+from refusal_index.stats.planning import FEWEST_REPEATS
 
 SCENARIO = PlanningScenario(0.4, 0.6, 0.5)
 

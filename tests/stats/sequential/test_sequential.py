@@ -14,8 +14,8 @@ from tests.tiers import dear_examples, others_nightly
 
 from refusal_index.outcomes import stopping
 from refusal_index.stats import AtLook, GroupSequential
-from refusal_index.stats.sequential import designs
-from refusal_index.stats.sequential.designs import (
+from refusal_index.stats import sequential as designs
+from refusal_index.stats.sequential import (
     crossing_probabilities,
     obrien_fleming_constant,
     obrien_fleming_level,

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import rankdata, spearmanr
 
-from refusal_index.stats.stability.agreement import average_ranks, kendall_w, winner_entropy
-from refusal_index.stats.stability.ranking_stability import expected_kendall_w, expected_winner_entropy
+from refusal_index.stats.stability import (
+    average_ranks,
+    expected_kendall_w,
+    expected_winner_entropy,
+    kendall_w,
+    winner_entropy,
+)
 
 # The paper's table "Refusal Index results on hallucination benchmarks": one row a benchmark, one column a model.
 HALLUCINATION = [

@@ -437,7 +437,7 @@ def _difference(name: str, score: _Metric, refusals: _Metric) -> ScoreDifference
     named = (("score", score), ("refusals", refusals))
     reason = ";".join(f"{who}:{one.reason}" for who, one in named if one.reason)
     n = score.influence.size
-    error = math.nan if reason else difference_error(score.influence / n, refusals.influence / n)
+    error = math.nan if reason else difference_error((score.influence / n, refusals.influence / n))
     if error == 0:
         reason = "constant_difference"
     found = ScoreDifference(estimate, "boundary", reason, name=name, score=score.estimate, refusals=refusals.estimate)

@@ -83,11 +83,8 @@ class AurocResult(ResultWithInterval):
         few = self.standard_error is None or min(self.n_true, self.n_false) < FEW_OF_A_KIND
         if method == "newcombe" or (method == "auto" and few):
             return _newcombe(self.estimate, self.n_true, self.n_false, quantile)
-        return self._delong(confidence_level)
-
-    def _delong(self, confidence_level: float) -> ConfidenceInterval:
         area, error = self.estimate, self.standard_error
-        if area is None or error is None:
+        if error is None:
             return NO_INTERVAL
         quantile = float(special.stdtrit(self.degrees_of_freedom, (1 + confidence_level) / 2))
         centre, reach = float(special.logit(area)), quantile * error / (area * (1 - area))

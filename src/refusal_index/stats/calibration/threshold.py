@@ -13,7 +13,6 @@ score, since nothing that decides about their sequence comes from the questions 
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from numbers import Real
 
@@ -29,7 +28,6 @@ from refusal_index.stats.contingency import ContingencyTable
 from refusal_index.stats.curves.operating_point import penalty_from_confidence, utility
 from refusal_index.stats.estimate import ConfidenceInterval, Estimate, ResultWithInterval, Status
 from refusal_index.stats.intervals import normal_quantile, proportion
-from refusal_index.stats.matrices import BoolArray
 
 SPARED_SHARE = 0.5
 """Share of the error rate allowed with which a cut must be expected to be passed, to be tested.
@@ -168,9 +166,11 @@ def risk_controlling_threshold(
     cuts = _checked_grid(grid)
     chosen = _worth_testing(cuts, scores.size, bound, level)
     tested: list[CutTest] = []
-    for one in _tests(scores, errors, chosen if scores.size else [], level):
-        tested.append(one)
-        if one.upper_bound > bound:
+    for cut in chosen if scores.size else []:
+        answered = scores >= cut
+        n_answered, n_errors = int(np.count_nonzero(answered)), int(np.count_nonzero(answered & errors))
+        tested.append(CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level)))
+        if tested[-1].upper_bound > bound:
             break
     passed = [one for one in tested if one.upper_bound <= bound]
     if not passed:
@@ -183,13 +183,6 @@ def risk_controlling_threshold(
 def risk_upper_bound(errors: int, n: int, level: float) -> float:
     """Return the upper Clopper-Pearson bound of an error rate, one-sided; 1 where there are only errors, or nothing."""
     return 1.0 if errors == n else float(betaincinv(errors + 1, n - errors, level))
-
-
-def _tests(scores: FloatArray, wrong: BoolArray, cuts: list[float], level: float) -> Iterator[CutTest]:
-    for cut in cuts:
-        answered = scores >= cut
-        n_answered, n_errors = int(np.count_nonzero(answered)), int(np.count_nonzero(answered & wrong))
-        yield CutTest(cut, n_answered, n_errors, risk_upper_bound(n_errors, n_answered, level))
 
 
 def _worth_testing(grid: FloatArray, n: int, max_error: float, level: float) -> list[float]:

@@ -76,7 +76,7 @@ from refusal_index.stats.comparison.pair import (
 )
 from refusal_index.stats.comparison.ranking import RESAMPLES, Adjustment, RankedRun, Ranking, rank_estimates
 from refusal_index.stats.copulas.shared import Traces, traces
-from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile, tables_of_rows
+from refusal_index.stats.design import ONE_CLUSTER, Matrices, SamplingDesign, designed, student_quantile, tables_of_rows
 from refusal_index.stats.estimate import (
     NO_INTERVAL,
     ConfidenceInterval,
@@ -436,39 +436,19 @@ def joint_refusal_index(
     (0.0, 0.0, 0.11)
     """
     matrices = checked_matrices(refused, wrong, scored)
-    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
-    matrices = matrices if design is None else design.taking_part(matrices)
+    matrices, design = designed(matrices, cluster, weight)
     variants = tuple(refusal_index(table) for table in tables_of_rows(matrices, design))
     kept = [row for row, variant in enumerate(variants) if variant.status == "ok"]
     if not kept:
         return _without_estimate(variants)
     influence = np.stack([_influence_on_z(variants[row], *(matrix[row] for matrix in matrices)) for row in kept])
-    repeated = repeat_each_other(*(matrix[kept] for matrix in matrices))
+    # Weights by the influence of questions, errors by that of clusters, if there are any.
     clustered, degrees_of_freedom = influence, None
     if design is not None:
         by_question = influence * np.array([[variants[row].table.n] for row in kept])
         influence = scaled(by_question, matrices[2][kept], design.without_clusters())
         clustered = scaled(by_question, matrices[2][kept], design)
         degrees_of_freedom = fewest_degrees_of_freedom(matrices[2][kept], design)
-    return _combine(variants, kept, influence, clustered, repeated, degrees_of_freedom)
-
-
-def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
-    """Influence of each question on atanh(rho) over the number of questions scored, 0 for the others."""
-    rho = variant.rho or 0.0
-    by_cell = np.array(cell_influence(variant.table, rho)) / ((1 - rho) * (1 + rho) * variant.table.n)
-    return np.asarray(by_cell[2 * ~refused + ~wrong] * scored)
-
-
-def _combine(
-    variants: tuple[RefusalIndexResult, ...],
-    kept: list[int],
-    influence: FloatArray,
-    clustered: FloatArray,
-    repeated: bool,
-    degrees_of_freedom: float | None,
-) -> JointRefusalIndexResult:
-    """Combine prompts with weights by the influence of questions, and errors by that of clusters, if there are any."""
     z = np.array([math.atanh(variants[row].rho or 0.0) for row in kept])
     information = 1 / np.sum(influence**2, axis=1)
     weights = information / information.sum()
@@ -476,7 +456,7 @@ def _combine(
     reason = None
     if len(kept) < 2:
         reason = "fewer_than_two_variants"
-    elif repeated:
+    elif repeat_each_other(*(matrix[kept] for matrix in matrices)):
         reason = "variants_repeat_each_other"
     elif degrees_of_freedom is not None and len(kept) > degrees_of_freedom:
         reason = "fewer_clusters_than_variants"
@@ -492,6 +472,13 @@ def _combine(
         weights=tuple(by_row.get(row) for row in range(len(variants))),
         _degrees_of_freedom=degrees_of_freedom,
     )
+
+
+def _influence_on_z(variant: RefusalIndexResult, refused: BoolArray, wrong: BoolArray, scored: BoolArray) -> FloatArray:
+    """Influence of each question on atanh(rho) over the number of questions scored, 0 for the others."""
+    rho = variant.rho or 0.0
+    by_cell = np.array(cell_influence(variant.table, rho)) / ((1 - rho) * (1 + rho) * variant.table.n)
+    return np.asarray(by_cell[2 * ~refused + ~wrong] * scored)
 
 
 def _without_estimate(variants: tuple[RefusalIndexResult, ...]) -> JointRefusalIndexResult:
@@ -603,9 +590,7 @@ def compare_joint(
         status: Status = "undefined" if estimate is None else "boundary"
         return JointDifference(estimate, status, reasons_of(first, second), first=first, second=second)
     alone = None if design is None else _influence(arrays, (first, second), design.without_clusters())
-    independent = None if alone is None else (alone[0], alone[1])
-    one, other = _influence(arrays, (first, second), design)
-    error = difference_error(one, other, independent)
+    error = difference_error(_influence(arrays, (first, second), design), alone)
     asked = np.asarray(arrays[2].any(axis=1))
     degrees_of_freedom = fewest_degrees_of_freedom(asked, design)
     estimate = 0.0 if estimate is None or abs(estimate) <= ROUNDING else estimate
@@ -668,7 +653,9 @@ def rank_joint(
             "for a single model use joint_refusal_index"
         )
     results = [joint_refusal_index(*model, cluster=cluster, weight=weight) for model in zip(*arrays, strict=True)]
-    described = [_described(row, result, confidence_level) for row, result in enumerate(results)]
+    described = [
+        RankedRun.of(row, result, result.confidence_interval(confidence_level)) for row, result in enumerate(results)
+    ]
     return rank_estimates(
         "refusal_index",
         described,
@@ -683,18 +670,13 @@ def rank_joint(
     )
 
 
-def _described(row: int, result: JointRefusalIndexResult, confidence_level: float) -> RankedRun:
-    low, high = result.confidence_interval(confidence_level).or_none()
-    return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
-
-
 def _checked_models(
     refused: ArrayLike,
     wrong: ArrayLike,
     scored: ArrayLike | None,
     cluster: ArrayLike | None,
     weight: ArrayLike | None,
-) -> tuple[tuple[BoolArray, BoolArray, BoolArray], SamplingDesign | None]:
+) -> tuple[Matrices, SamplingDesign | None]:
     """Check arrays of shape (k, v, n) as `checked_matrices` does those of shape (k, n), and their questions."""
     for name, values in (("refused", refused), ("wrong", wrong), ("scored", scored)):
         check_rows(name, values)
@@ -713,28 +695,21 @@ def _checked_models(
     flat = checked_matrices(
         np.reshape(refused, rows), np.reshape(wrong, rows), None if scored is None else np.reshape(scored, rows)
     )
-    design = SamplingDesign.of(shape[2], cluster, weight)
-    r, w, s = (matrix.reshape(shape) for matrix in (flat if design is None else design.taking_part(flat)))
+    flat, design = designed(flat, cluster, weight)
+    r, w, s = (matrix.reshape(shape) for matrix in flat)
     return (r, w, s), design
 
 
 def _influence(
-    arrays: tuple[BoolArray, BoolArray, BoolArray],
-    results: Sequence[JointRefusalIndexResult],
-    design: SamplingDesign | None,
+    arrays: Matrices, results: Sequence[JointRefusalIndexResult], design: SamplingDesign | None
 ) -> FloatArray:
     """Scaled influence of each question, or cluster, on every model's joint index."""
-    rows = [_joint_influence(r, w, s, result, design) for r, w, s, result in zip(*arrays, results, strict=True)]
+    rows = [_joint_influence((r, w, s), result, design) for r, w, s, result in zip(*arrays, results, strict=True)]
     return np.array(rows).reshape(len(results), -1)
 
 
-def _joint_influence(
-    refused: BoolArray,
-    wrong: BoolArray,
-    scored: BoolArray,
-    joint: JointRefusalIndexResult,
-    design: SamplingDesign | None,
-) -> FloatArray:
+def _joint_influence(matrices: Matrices, joint: JointRefusalIndexResult, design: SamplingDesign | None) -> FloatArray:
+    refused, wrong, scored = matrices
     if joint.rho is None or joint.status != "ok":
         return np.full(refused.shape[1] if design is None else design.clusters.max(initial=-1) + 1, np.nan)
     kept = [row for row, weight in enumerate(joint.weights) if weight is not None]

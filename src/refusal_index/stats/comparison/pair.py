@@ -75,6 +75,7 @@ from refusal_index.stats.design import (
     AnyTable,
     SampledTable,
     SamplingDesign,
+    designed,
     group_codes,
     student_tails,
     tables_of_rows,
@@ -173,11 +174,20 @@ def equal_index_test(
     if len(matrices[0]) != 2:
         raise ValueError(f"refused must have exactly two rows, the runs to compare, got {len(matrices[0])}")
     codes = cell_codes(*matrices)
-    groups = _groups(strata, codes.shape[1])
-    found = [_stratum(row_tables(*(m[:, group] for m in matrices)), codes[:, group]) for group in groups]
-    roots = [one for one in found if isinstance(one, tuple)]
+    groups = [np.ones(codes.shape[1], bool)]
+    if strata is not None:
+        places = group_codes("strata", codes.shape[1], strata)
+        groups = [places == place for place in range(int(places.max(initial=-1)) + 1)]
+    roots, reasons = [], []
+    for group in groups:
+        tables = row_tables(*(matrix[:, group] for matrix in matrices))
+        results = [refusal_index(table) for table in tables]
+        if any(result.estimate is None for result in results):
+            reasons.append(reasons_of(*results))
+        else:
+            roots.append(signed_root(tables, codes[:, group]))
     if not roots:
-        return EqualIndexTest(None, None, next((one for one in found if isinstance(one, str)), "no_questions"), 0)
+        return EqualIndexTest(None, None, next(iter(reasons), "no_questions"), 0)
     statistic = pooled_root(roots)
     return EqualIndexTest(statistic, float(2 * ndtr(-abs(statistic))), None, len(roots))
 
@@ -208,20 +218,6 @@ def signed_root(tables: Sequence[ContingencyTable], codes: NDArray[np.intp]) -> 
     return math.copysign(root, first - second), information
 
 
-def _groups(strata: ArrayLike | None, n: int) -> list[NDArray[np.bool_]]:
-    if strata is None:
-        return [np.ones(n, bool)]
-    places = group_codes("strata", n, strata)
-    return [places == place for place in range(int(places.max(initial=-1)) + 1)]
-
-
-def _stratum(tables: tuple[ContingencyTable, ...], codes: NDArray[np.intp]) -> tuple[float, float] | str | None:
-    results = [refusal_index(table) for table in tables]
-    if any(result.estimate is None for result in results):
-        return reasons_of(*results)
-    return signed_root(tables, codes)
-
-
 def _atanh_estimate(table: ContingencyTable) -> float:
     rho = refusal_index(table).rho or 0.0
     return math.copysign(math.inf, rho) if abs(rho) == 1 else math.atanh(rho)
@@ -246,18 +242,18 @@ def _common_z(tables: Sequence[ContingencyTable], low: float, high: float) -> fl
         # The log-likelihood rises by excess * weight. Both weights may underflow: what counts is their ratio. It is
         # limited, since an excess of 0 is rounded, and must not outweigh a real one.
         rho = math.tanh(z)
-        excess, log_weight = zip(*(_slope_parts(table, rho) for table in tables), strict=True)
+        cells = [_fitted_cells(table, rho) for table in tables]
+        excess = [table.refused_wrong - table.n * float(each[0]) for table, each in zip(tables, cells, strict=True)]
+        log_weight = [
+            math.log(float(np.sum(1 / each))) + _log_slope(table, rho)
+            for table, each in zip(tables, cells, strict=True)
+        ]
         relative = (max(w - max(log_weight), LEAST_LOG_WEIGHT) for w in log_weight)
         return float(sum(e * math.exp(w) for e, w in zip(excess, relative, strict=True)))
 
     if slope(low) <= 0:
         return low
     return high if slope(high) >= 0 else float(brentq(slope, low, high, xtol=1e-10))
-
-
-def _slope_parts(table: ContingencyTable, rho: float) -> tuple[float, float]:
-    cells = _fitted_cells(table, rho)
-    return table.refused_wrong - table.n * float(cells[0]), math.log(float(np.sum(1 / cells))) + _log_slope(table, rho)
 
 
 def _log_slope(table: ContingencyTable, rho: float) -> float:
@@ -388,7 +384,12 @@ def checked_metric(metric: str) -> str:
 def point_estimate(metric: str, table: AnyTable, worth: Payoffs = DEFAULT_PAYOFFS) -> PointEstimate:
     """Estimate a metric of a table and the influence of its cells; the intervals of `metrics` are left out."""
     if metric == "refusal_index":
-        return _refusal_index(table)
+        result = refusal_index(table)
+        if result.rho is None or result.status != "ok":
+            return PointEstimate(result.estimate, result.status, result.reason)
+        slope = spearman_slope(result.rho)
+        w, x, y, z = cell_influence(table, result.rho)
+        return PointEstimate(result.estimate, by_cell=(w * slope, x * slope, y * slope, z * slope))
     undefined = why_undefined(metric, table)
     if undefined:
         return PointEstimate(None, "undefined", undefined)
@@ -441,27 +442,17 @@ def fewest_degrees_of_freedom(scored: BoolArray, design: SamplingDesign | None) 
     return float(np.nanmin(np.append(design.degrees_of_freedom(scored), np.inf)))
 
 
-def difference_error(
-    first: FloatArray, second: FloatArray, independent: tuple[FloatArray, FloatArray] | None = None
-) -> float:
-    """Return the standard error of the difference of two estimates, from their scaled influence.
+def difference_error(influence: Sequence[FloatArray] | FloatArray, independent: FloatArray | None = None) -> float:
+    """Return the standard error of the difference of two estimates, from their scaled influence, shape (2, n).
 
     With that of `independent` questions given too, clusters never make it smaller: that would be chance.
     """
     if independent is not None:
-        return max(difference_error(first, second), difference_error(*independent))
+        return max(difference_error(influence), difference_error(independent))
+    first, second = influence
     error = float(np.linalg.norm(first - second))
     largest = float(np.linalg.norm(first) + np.linalg.norm(second))
     return error if error > ROUNDING * largest else 0.0
-
-
-def _refusal_index(table: AnyTable) -> PointEstimate:
-    result = refusal_index(table)
-    if result.rho is None or result.status != "ok":
-        return PointEstimate(result.estimate, result.status, result.reason)
-    slope = spearman_slope(result.rho)
-    w, x, y, z = cell_influence(table, result.rho)
-    return PointEstimate(result.estimate, by_cell=(w * slope, x * slope, y * slope, z * slope))
 
 
 def _unrounded(value: float) -> float:
@@ -623,8 +614,7 @@ def compare_metrics(
             f"refused must have exactly two rows, the runs to compare, got {len(matrices[0])}; "
             "for more runs use rank_runs"
         )
-    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
-    matrices = matrices if design is None else design.taking_part(matrices)
+    matrices, design = designed(matrices, cluster, weight)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
     return Comparison(
         tuple(_difference(name, tables, codes, worth, design) for name in METRIC_NAMES),
@@ -658,24 +648,18 @@ def units_shared(scored: BoolArray, design: SamplingDesign | None) -> int:
 
 
 def _difference(
-    name: str,
-    tables: tuple[AnyTable, ...],
-    codes: NDArray[np.intp],
-    worth: Payoffs,
-    design: SamplingDesign | None,
+    name: str, tables: tuple[AnyTable, ...], codes: NDArray[np.intp], worth: Payoffs, design: SamplingDesign | None
 ) -> MetricDifference:
     points = [point_estimate(name, table, worth) for table in tables]
     first, second = (point.estimate for point in points)
     estimate = error = pvalue = None
     degrees_of_freedom = fewest_degrees_of_freedom(codes < 4, design)
-    status, reason = _joint_status(points)
+    statuses, reason = {point.status for point in points}, reasons_of(*points)
+    status: Status = "undefined" if "undefined" in statuses else "boundary" if "boundary" in statuses else "ok"
     if first is not None and second is not None:
         estimate = first - second if abs(first - second) > ROUNDING else 0.0
     if estimate is not None and status == "ok":
-        alone = without_clusters(points, codes, design)
-        independent = None if alone is None else (alone[0], alone[1])
-        one, other = scaled_influence(points, codes, design)
-        error = difference_error(one, other, independent)
+        error = difference_error(scaled_influence(points, codes, design), without_clusters(points, codes, design))
         pvalue = difference_pvalue(estimate, error, units_shared(codes < 4, design), degrees_of_freedom)
         if error == 0:
             status, reason = "boundary", "constant_difference"
@@ -696,10 +680,3 @@ def _difference(
         _tables=tables,
         _worth=worth,
     )
-
-
-def _joint_status(points: Sequence[PointEstimate]) -> tuple[Status, str | None]:
-    statuses = {point.status for point in points}
-    if "undefined" in statuses:
-        return "undefined", reasons_of(*points)
-    return ("boundary", reasons_of(*points)) if "boundary" in statuses else ("ok", None)

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 from string import ascii_lowercase
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,7 +29,7 @@ from scipy.special import ndtr, ndtri, stdtrit
 
 from refusal_index.stats._ops import FloatArray
 from refusal_index.stats.arguments import pvalues_of
-from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Payoffs, Weights, checked_payoffs
+from refusal_index.stats.baseline import TRUTHFULNESS_WEIGHTS, Weights, checked_payoffs
 from refusal_index.stats.comparison.pair import (
     ROUNDING,
     checked_metric,
@@ -44,8 +44,8 @@ from refusal_index.stats.comparison.pair import (
     without_clusters,
 )
 from refusal_index.stats.contingency import ContingencyTable
-from refusal_index.stats.design import AnyTable, SamplingDesign, tables_of_rows
-from refusal_index.stats.estimate import ConfidenceInterval, Status
+from refusal_index.stats.design import SamplingDesign, designed, tables_of_rows
+from refusal_index.stats.estimate import ConfidenceInterval, Result, Status
 from refusal_index.stats.influence import symmetric_root
 from refusal_index.stats.intervals import Seed, checked_resamples, normal_quantile
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
@@ -176,15 +176,10 @@ def _tie_groups(differs: np.ndarray) -> set[Group]:
     for i, j in np.argwhere(np.triu(differs)).tolist():
         torn = {group for group in groups if i in group and j in group}
         halves = {group - {item} for group, item in product(torn, (i, j))}
-        groups = _absorb(groups - torn, halves)
+        # Only the halves can lie inside other groups: the rest were maximal before and have not shrunk.
+        everything = (groups - torn) | halves
+        groups = (groups - torn) | {half for half in halves if not any(half < other for other in everything)}
     return groups
-
-
-def _absorb(groups: set[Group], added: set[Group]) -> set[Group]:
-    """Insert new groups, except where another group contains them."""
-    # Only the new groups can lie inside others: the rest were maximal before and have not shrunk.
-    everything = groups | added
-    return groups | {group for group in added if not any(group < other for other in everything)}
 
 
 def _letter_name(index: int) -> str:
@@ -234,8 +229,7 @@ def pairwise_differences(
     estimates = values[first] - values[second]
     estimates[np.abs(estimates) <= ROUNDING] = 0
     errors = [
-        difference_error(influence[a], influence[b], None if independent is None else (independent[a], independent[b]))
-        for a, b in pairs
+        difference_error(influence[[a, b]], None if independent is None else independent[[a, b]]) for a, b in pairs
     ]
     shared = [units_shared(scored[[a, b]], design) for a, b in pairs]
     pvalues = [
@@ -310,7 +304,12 @@ class RankedRun:
     high: float | None
     status: Status
     reason: str | None
-    letters: str
+    letters: str = ""
+
+    @classmethod
+    def of(cls, row: int, result: Result, interval: ConfidenceInterval) -> Self:
+        """Take a result with its interval; it has no letters yet."""
+        return cls(row, result.estimate, *interval.or_none(), result.status, result.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -470,14 +469,13 @@ def rank_runs(
         )
     name, worth = checked_metric(metric), checked_payoffs(penalty, truthfulness_weights)
     normal_quantile(confidence_level)
-    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
-    matrices = matrices if design is None else design.taking_part(matrices)
+    matrices, design = designed(matrices, cluster, weight)
     tables, codes = tables_of_rows(matrices, design), cell_codes(*matrices)
     points = [point_estimate(name, table, worth) for table in tables]
-    intervals = [_own_interval(name, table, worth, confidence_level) for table in tables]
+    shown = [metric_estimate(name, table, worth, confidence_level) for table in tables]
     described = [
-        RankedRun(row, point.estimate, *interval, point.status, point.reason, "")
-        for row, (point, interval) in enumerate(zip(points, intervals, strict=True))
+        RankedRun(row, point.estimate, one.low, one.high, point.status, point.reason)
+        for row, (point, one) in enumerate(zip(points, shown, strict=True))
     ]
     ranking = rank_estimates(
         name,
@@ -492,17 +490,11 @@ def rank_runs(
         independent=without_clusters(points, codes, design),
     )
     counts = [table for table in tables if isinstance(table, ContingencyTable)]
-    has_test = name == "refusal_index" and len(counts) == len(tables)  # clusters and weights have no such test
-    at_boundary = _boundary_pairs(described, counts, codes) if has_test else ()
-    return replace(ranking, boundary_pairs=at_boundary)
-
-
-def _boundary_pairs(
-    described: Sequence[RankedRun], tables: Sequence[ContingencyTable], codes: NDArray[np.intp]
-) -> tuple[BoundaryPair, ...]:
+    if name != "refusal_index" or len(counts) < len(tables):  # clusters and weights have no such test
+        return ranking
     pairs = pairs_at_boundary(described)
-    roots = [signed_root([tables[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
-    return boundary_pairs(pairs, (2 * ndtr(-np.abs(np.array(roots)))).tolist())
+    roots = [signed_root([counts[row] for row in pair], codes[list(pair)])[0] for pair in pairs]
+    return replace(ranking, boundary_pairs=boundary_pairs(pairs, (2 * ndtr(-np.abs(np.array(roots)))).tolist()))
 
 
 def pairs_at_boundary(described: Sequence[RankedRun]) -> list[tuple[int, int]]:
@@ -520,13 +512,6 @@ def boundary_pairs(pairs: Sequence[tuple[int, int]], pvalues: Sequence[float]) -
         BoundaryPair(*pair, pvalue, adjusted)
         for pair, pvalue, adjusted in zip(pairs, pvalues, holm(pvalues).tolist(), strict=True)
     )
-
-
-def _own_interval(
-    metric: str, table: AnyTable, worth: Payoffs, confidence_level: float
-) -> tuple[float | None, float | None]:
-    own = metric_estimate(metric, table, worth, confidence_level)
-    return own.low, own.high
 
 
 def rank_estimates(
@@ -550,7 +535,10 @@ def rank_estimates(
     and `independent` what it would be without them. `degrees_of_freedom` are those of the covariance where they do not
     follow from the design.
     """
-    _check_options(confidence_level, adjustment, n_resamples)
+    normal_quantile(confidence_level)
+    if adjustment not in get_args(Adjustment):
+        raise ValueError(f"adjustment must be one of {', '.join(get_args(Adjustment))}, got {adjustment!r}")
+    checked_resamples(n_resamples)
     ranked = sorted((run for run in described if run.status == "ok"), key=lambda run: -(run.estimate or 0.0))
     rows = [run.row for run in ranked]
     values = np.array([run.estimate for run in ranked], float)
@@ -559,55 +547,24 @@ def rank_estimates(
     by_holm, by_max_t, critical_value = adjusted_pvalues(
         differences, confidence_level, n_resamples, np.random.default_rng(rng)
     )
-    deciding = by_holm if adjustment == "holm" else by_max_t
-    letters = _letters(len(ranked), differences, deciding <= 1 - confidence_level)
+    deciding, differs = by_holm if adjustment == "holm" else by_max_t, np.zeros((len(ranked), len(ranked)), bool)
+    differs[differences.first, differences.second] = deciding <= 1 - confidence_level
+    letters = compact_letters(differs | differs.T)
+    errors, ranks = differences.errors, np.array(rows, int)
+    reach = np.where(errors > 0, errors * (critical_value or math.nan), math.nan)
+    low, high = differences.estimates - reach, differences.estimates + reach
+    who = ranks[differences.first], ranks[differences.second]
+    columns = *who, differences.estimates, errors, differences.pvalues, by_holm, by_max_t, low, high
+    pairs = (
+        PairwiseDifference(a, b, estimate, error, pvalue, holm, max_t, ConfidenceInterval(*ends))
+        for a, b, estimate, error, pvalue, holm, max_t, *ends in zip(*(each.tolist() for each in columns), strict=True)
+    )
     return Ranking(
         metric,
         tuple(replace(run, letters=own) for run, own in zip(ranked, letters, strict=True)),
         tuple(run for run in described if run.status != "ok"),
-        _pairs(rows, differences, by_holm, by_max_t, critical_value),
+        tuple(pairs),
         critical_value,
         confidence_level,
         adjustment,
-    )
-
-
-def _check_options(confidence_level: float, adjustment: str, n_resamples: int) -> None:
-    normal_quantile(confidence_level)
-    if adjustment not in get_args(Adjustment):
-        raise ValueError(f"adjustment must be one of {', '.join(get_args(Adjustment))}, got {adjustment!r}")
-    checked_resamples(n_resamples)
-
-
-def _letters(k: int, differences: PairwiseDifferences, significant: NDArray[np.bool_]) -> tuple[str, ...]:
-    differs = np.zeros((k, k), bool)
-    differs[differences.first, differences.second] = significant
-    return compact_letters(differs | differs.T)
-
-
-def _pairs(
-    ranked: Sequence[int],
-    differences: PairwiseDifferences,
-    by_holm: FloatArray,
-    by_max_t: FloatArray,
-    critical_value: float | None,
-) -> tuple[PairwiseDifference, ...]:
-    rows, estimates, errors = np.array(ranked, int), differences.estimates, differences.errors
-    reach = np.where(errors > 0, errors * (critical_value or math.nan), math.nan)
-    columns = (
-        rows[differences.first],
-        rows[differences.second],
-        estimates,
-        errors,
-        differences.pvalues,
-        by_holm,
-        by_max_t,
-        estimates - reach,
-        estimates + reach,
-    )
-    return tuple(
-        PairwiseDifference(first, second, estimate, error, pvalue, holm, max_t, ConfidenceInterval(low, high))
-        for first, second, estimate, error, pvalue, holm, max_t, low, high in zip(
-            *(column.tolist() for column in columns), strict=True
-        )
     )

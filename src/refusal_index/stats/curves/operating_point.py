@@ -84,6 +84,7 @@ from refusal_index.stats.influence import cell_influence
 from refusal_index.stats.intervals import (
     JEFFREYS_DRAWS,
     Seed,
+    central_quantiles,
     checked_resamples,
     normal_quantile,
     proportion,
@@ -517,7 +518,9 @@ class AccuracyRefusalCurve:
         >>> low.round(4).tolist(), high.round(4).tolist()
         ([0.0647, 0.0385], [0.0985, 0.0639])
         """
-        quantile = _band_quantile(confidence_level, simultaneous)
+        quantile = normal_quantile(confidence_level)
+        if simultaneous:  # a chi-squared variable with two degrees of freedom is exponential
+            quantile = math.sqrt(-2 * math.log1p(-confidence_level))
         if self.rho is None or self.status != "ok":
             nothing = np.full(self.refusal_rate.shape, math.nan)
             return ConfidenceBand(nothing, nothing.copy())
@@ -680,12 +683,6 @@ def accuracy_refusal_curve(table: ContingencyTable, refusal_rate: ArrayLike | No
     return AccuracyRefusalCurve(rates, correct, result.status, result.reason, result.rho, table)
 
 
-def _band_quantile(confidence_level: float, simultaneous: bool) -> float:
-    pointwise = normal_quantile(confidence_level)
-    # A chi-squared variable with two degrees of freedom is exponential.
-    return math.sqrt(-2 * math.log1p(-confidence_level)) if simultaneous else pointwise
-
-
 def _standard_errors(table: ContingencyTable, rho: float, refusal_rate: FloatArray) -> FloatArray:
     """Return the standard error of the fitted correct rate at each fixed refusal rate."""
     mu = table.error_rate
@@ -767,9 +764,9 @@ class OperatingPoint:
         shapes = np.array(self.table.counts)[:, np.newaxis] + 0.5
         cells = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         roots = _signed_root_regret(cells / cells.sum(axis=0), self.penalty)
-        low, high = np.quantile(roots, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
+        low, high = central_quantiles(roots, confidence_level)
         nearest = 0.0 if low <= 0 <= high else min(low * low, high * high)
-        return ConfidenceInterval(float(nearest), float(max(low * low, high * high)))
+        return ConfidenceInterval(nearest, max(low * low, high * high))
 
 
 def utility_at(refusal_rate: ArrayLike, rho: ArrayLike, error_rate: ArrayLike, penalty: float) -> FloatArray:
@@ -948,8 +945,7 @@ class RemainingGap(Result):
         p11, p10, p01, p00 = np.random.default_rng(rng).standard_gamma(shapes, size=(4, n_resamples))
         error_rate = (p11 + p01) / (p11 + p10 + p01 + p00)
         gaps = gap_left(tetrachoric(p11, p10, p01, p00), error_rate)
-        low, high = np.quantile(gaps, [(1 - confidence_level) / 2, (1 + confidence_level) / 2])
-        return ConfidenceInterval(float(low), float(high))
+        return ConfidenceInterval(*central_quantiles(gaps, confidence_level))
 
 
 def gap_left(rho: ArrayLike, error_rate: ArrayLike) -> FloatArray:

@@ -159,7 +159,9 @@ def response_to_penalty(
     matrices = matrices[0][order], matrices[1][order], matrices[2][order]
     tables, penalties = row_tables(*matrices), np.atleast_1d(penalty_from_confidence(stated))
     joint = joint_refusal_index(*matrices)
-    weights = _weights(joint)
+    # Equal weights where all prompts that are defined are at the boundary.
+    weights = np.array([weight or 0.0 for weight in joint.weights])
+    weights = weights if weights.any() else np.array([float(one.rho is not None) for one in joint.variants])
     counts = np.array([table.counts for table in tables], float)
     best, worth = _best(counts, weights, penalties)
     drawn = _resampled(cell_codes(*matrices), weights, penalties, n_resamples, np.random.default_rng(rng))
@@ -204,7 +206,9 @@ class _Curve:
 
 
 def _point(k: int, target: float, penalty: float, table: ContingencyTable, curve: _Curve) -> PenaltyPoint:
-    own, best_rate = _refusal_rate(table, curve.confidence_level), curve.rate(k)
+    undefined, quantile = None if table.n else "no_questions", normal_quantile(curve.confidence_level)
+    own = proportion("refusal_rate", table.n_refused, table.n, quantile, undefined)
+    best_rate = curve.rate(k)
     return PenaltyPoint(
         target=target,
         penalty=penalty,
@@ -227,14 +231,6 @@ def _checked_targets(targets: Sequence[float], k: int) -> tuple[NDArray[np.intp]
         )
     order = np.argsort(given)
     return order, given[order]
-
-
-def _weights(joint: JointRefusalIndexResult) -> FloatArray:
-    """Weights of the prompts in the joint rho; equal ones where all that are defined are at the boundary."""
-    weights = np.array([weight or 0.0 for weight in joint.weights])
-    if weights.any():
-        return weights
-    return np.array([float(one.rho is not None) for one in joint.variants])
 
 
 def _joint_z(counts: FloatArray, weights: FloatArray) -> FloatArray:
@@ -288,11 +284,6 @@ def _less(first: Estimate, second: Estimate) -> Estimate:
     if first.estimate is None or second.estimate is None:
         return Estimate(None, status="undefined", reason=undefined)
     return Estimate(first.estimate - second.estimate, *square_and_add(first, second))
-
-
-def _refusal_rate(table: ContingencyTable, level: float) -> Estimate:
-    undefined = None if table.n else "no_questions"
-    return proportion("refusal_rate", table.n_refused, table.n, normal_quantile(level), undefined)
 
 
 def _why(joint: JointRefusalIndexResult) -> str:

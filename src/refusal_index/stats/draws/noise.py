@@ -39,8 +39,15 @@ from refusal_index.stats.comparison.ranking import (
     rank_estimates,
 )
 from refusal_index.stats.contingency import CELL_NAMES, empty_margin
-from refusal_index.stats.design import ONE_CLUSTER, SamplingDesign, student_quantile, student_tails, tables_of_rows
-from refusal_index.stats.draws.patterns import DrawPatterns, pair_cells, question_counts, same_draw_cells
+from refusal_index.stats.design import (
+    ONE_CLUSTER,
+    SamplingDesign,
+    designed,
+    student_quantile,
+    student_tails,
+    tables_of_rows,
+)
+from refusal_index.stats.draws.patterns import DrawPatterns, checked_draws, pair_cells, question_counts, same_draw_cells
 from refusal_index.stats.draws.quotient import (
     NEARLY_1,
     NO_LEVEL,
@@ -256,8 +263,7 @@ def corrected_refusal_index(
     [0.47, 0.26, 0.7]
     """
     matrices = checked_draws(refused, wrong, scored)
-    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
-    matrices = matrices if design is None else design.taking_part(matrices)
+    matrices, design = designed(matrices, cluster, weight)
     counts = question_counts(*matrices)
     repeated = counts[:, 0] >= 2
     sample = TwoPhaseSample.of(repeated, _single_cells(single, repeated, design), design)
@@ -307,8 +313,7 @@ def deterministic_refusal_index(
     """
     scored = np.ones_like(refused, bool) if scored is None else scored
     matrices = checked_matrices(*(np.asarray(one)[np.newaxis] for one in (refused, wrong, scored)))
-    design = SamplingDesign.of(matrices[0].shape[1], cluster, weight)
-    matrices = matrices if design is None else design.taking_part(matrices)
+    matrices, design = designed(matrices, cluster, weight)
     index, n = refusal_index(tables_of_rows(matrices, design)[0]), int(np.count_nonzero(matrices[2]))
     if index.estimate is None:
         return CorrectedRefusalIndexResult(None, index.status, index.reason, n_repeated=n, n=n)
@@ -407,19 +412,6 @@ def _between_prompts(parts: Sequence[Quotient], weights: FloatArray) -> Spread |
     slopes = [1 / (one.scale * (1 - rho) * (1 + rho)) for one, rho in zip(parts, rhos, strict=True)]
     influence = np.stack([slope * one.linear(rho) for slope, one, rho in zip(slopes, parts, rhos, strict=True)])
     return spread_of(np.arctanh(rhos), shares, influence)
-
-
-def checked_draws(
-    refused: ArrayLike, wrong: ArrayLike, scored: ArrayLike | None = None
-) -> tuple[BoolArray, BoolArray, BoolArray]:
-    """Check the matrices of draws, of which there must be two at least."""
-    matrices = checked_matrices(refused, wrong, scored)
-    if len(matrices[0]) < 2:
-        raise ValueError(
-            "refused and wrong must have two or more rows, one a draw and one column a question, "
-            f"got shape {matrices[0].shape}; is there a single draw, or are they transposed?"
-        )
-    return matrices
 
 
 def _single_cells(single: Sequence[ArrayLike] | None, repeated: BoolArray, design: SamplingDesign | None) -> np.ndarray:
@@ -751,7 +743,7 @@ def rank_corrected(
     nothing, nowhere = np.full(units, math.nan), np.zeros(n, bool)
     influence = [nothing if one._quotient is None else _on_index(one) for one in results]
     repeated = [nowhere if one._quotient is None else one._quotient.repeated for one in results]
-    described = [_described(row, one, confidence_level) for row, one in enumerate(results)]
+    described = [RankedRun.of(row, one, one.confidence_interval(confidence_level)) for row, one in enumerate(results)]
     ranking = rank_estimates(
         "corrected_refusal_index",
         described,
@@ -767,11 +759,6 @@ def rank_corrected(
     tested = [(pair, compare_corrected(results[pair[0]], results[pair[1]]).pvalue) for pair in pairs]
     known = {pair: pvalue for pair, pvalue in tested if pvalue is not None}
     return replace(ranking, boundary_pairs=boundary_pairs(list(known), list(known.values())))
-
-
-def _described(row: int, result: CorrectedRefusalIndexResult, confidence_level: float) -> RankedRun:
-    low, high = result.confidence_interval(confidence_level).or_none()
-    return RankedRun(row, result.estimate, low, high, result.status, result.reason, "")
 
 
 def influence_range(result: CorrectedRefusalIndexResult) -> float:

@@ -241,7 +241,10 @@ class TwoPhaseSample:
         means = sums / np.maximum(some, TINY)
         inside = self.stratum >= 0
         spread = np.where(inside, means[:, np.where(inside, self.stratum, 0)], 0.0)
-        spread[:, self.repeated] += (self._few() * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
+        # A sample's variance counts one question fewer, unless nobody was left out of a stratum.
+        n_every, n_some = self._sizes(inside.astype(float))
+        few = np.where(n_every > n_some, np.sqrt(n_some / np.maximum(n_some - 1, 1)), 1.0)
+        spread[:, self.repeated] += (few * every / np.maximum(some, TINY))[mine] * (values - means[:, mine])
         return np.asarray(spread * own / every.sum())
 
     @property
@@ -287,11 +290,6 @@ class TwoPhaseSample:
 
     def _scored(self, rows: int) -> BoolArray:
         return np.tile(self.stratum >= 0, (rows, 1))
-
-    def _few(self) -> FloatArray:
-        """Scale deviations to a sample's variance, which counts one fewer, unless nobody was left out of a stratum."""
-        every, some = self._sizes((self.stratum >= 0).astype(float))
-        return np.asarray(np.where(every > some, np.sqrt(some / np.maximum(some - 1, 1)), 1.0))
 
     def _sizes(self, own: FloatArray) -> tuple[FloatArray, FloatArray]:
         known = self.stratum >= 0

@@ -161,7 +161,18 @@ class MisgradingResult(Result):
         checked_resamples(n_resamples)
         if self.rho is None or self.rates is None:
             return NO_INTERVAL
-        draws = _posterior(self.table, self.rates, self.labels, n_resamples, np.random.default_rng(rng))
+        generator = np.random.default_rng(rng)
+        # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
+        cells = generator.standard_gamma(by_group(self.table) + 0.5, size=(n_resamples, 2, 2))
+        f_c, f_w = np.array(self.rates.graded_wrong_if_right), np.array(self.rates.graded_right_if_wrong)
+        if self.labels:
+            counts = np.stack([piece.errors for piece in self.labels]) + 0.5
+            errors = generator.beta(counts[..., 0], counts[..., 1], size=(n_resamples, len(self.labels), 2))
+            f_c, f_w = grader_rates(cells, errors)
+        corrected = labelled_cells(cells, errors) if len(self.labels) == 2 else _true_cells(cells, f_c, f_w)
+        with np.errstate(invalid="ignore"):
+            possible = (corrected > 0).all(axis=(-2, -1))
+        draws = tetrachoric(*corrected[possible].reshape(-1, 4).T)
         low, high = central_quantiles(draws, confidence_level)
         return ConfidenceInterval(spearman(-1.0 if self.rho == -1 else low), spearman(1.0 if self.rho == 1 else high))
 
@@ -327,27 +338,6 @@ def _true_cells(cells: FloatArray, f_c: FloatArray, f_w: FloatArray) -> FloatArr
     informed = np.where(informed > LEAST_INFORMED, informed, np.nan)
     wrong, right = (cells[..., 0] - f_c * total) / informed, (cells[..., 1] - f_w * total) / informed
     return np.stack([wrong, right], axis=-1)
-
-
-def _posterior(
-    table: ContingencyTable,
-    rates: GraderRates,
-    labels: tuple[GraderLabels, ...],
-    n_draws: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Draws of the corrected rho from its posterior, those with a negative cell left out."""
-    # Gamma variables are Dirichlet ones up to their sum, on which rho does not depend.
-    cells = rng.standard_gamma(by_group(table) + 0.5, size=(n_draws, 2, 2))
-    f_c, f_w = np.array(rates.graded_wrong_if_right), np.array(rates.graded_right_if_wrong)
-    if labels:
-        counts = np.stack([piece.errors for piece in labels]) + 0.5
-        errors = rng.beta(counts[..., 0], counts[..., 1], size=(n_draws, len(labels), 2))
-        f_c, f_w = grader_rates(cells, errors)
-    corrected = labelled_cells(cells, errors) if len(labels) == 2 else _true_cells(cells, f_c, f_w)
-    with np.errstate(invalid="ignore"):
-        possible = (corrected > 0).all(axis=(-2, -1))
-    return tetrachoric(*corrected[possible].reshape(-1, 4).T)
 
 
 GROUPS = ("refused", "answered")

@@ -35,7 +35,7 @@ from refusal_index.stats.contingency import CELL_NAMES, ContingencyTable
 from refusal_index.stats.estimate import ResultWithInterval, Status, reasons_of
 from refusal_index.stats.intervals import normal_quantile
 from refusal_index.stats.matrices import BoolArray, cell_codes, checked_matrices
-from refusal_index.stats.planning.sample_size import checked_positive
+from refusal_index.stats.planning import checked_positive
 from refusal_index.stats.sensitivity.misgrading import correct_misgrading
 
 # Shares of cells are kept as counts of so many questions, which is as good as exact.
@@ -208,7 +208,10 @@ class _LabelledRun:
 
 def _estimated(name: str, runs: Sequence[_LabelledRun], worth: Payoffs) -> PredictionPowered:
     plain = [point_estimate(name, ContingencyTable(*run.graded.tolist()), worth) for run in runs]
-    points = [_true_point(name, run, worth) for run in runs]
+    points = [
+        PointEstimate(None, "undefined", run.lacking) if run.lacking else point_estimate(name, run.true_table(), worth)
+        for run in runs
+    ]
     graded, estimate = _less([one.estimate for one in plain]), _less([one.estimate for one in points])
     reason = points[0].reason if len(points) == 1 else reasons_of(*points)
     if estimate is None or reason:
@@ -217,12 +220,6 @@ def _estimated(name: str, runs: Sequence[_LabelledRun], worth: Payoffs) -> Predi
     influences, variances = zip(*(run.influence(point) for run, point in zip(runs, points, strict=True)), strict=True)
     variance = sum(variances) - (2 * float(influences[0] @ influences[1]) if len(runs) == 2 else 0.0)
     return PredictionPowered(estimate, standard_error=math.sqrt(max(variance, 0.0)), name=name, graded=graded)
-
-
-def _true_point(name: str, run: _LabelledRun, worth: Payoffs) -> PointEstimate:
-    if run.lacking:
-        return PointEstimate(None, "undefined", run.lacking)
-    return point_estimate(name, run.true_table(), worth)
 
 
 def _less(values: Sequence[float | None]) -> float | None:

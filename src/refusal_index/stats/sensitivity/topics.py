@@ -127,10 +127,13 @@ def within_topic_refusal_index(refused: ArrayLike, wrong: ArrayLike, topic: Arra
     informative = informative_counts(tables)
     if not len(informative):
         return WithinTopicResult(None, "undefined", "no_informative_topic", pooled=pooled, tables=tables)
-    rho = Likelihood(informative).end
+    likelihood = Likelihood(informative)
+    rho = likelihood.end
     if rho is not None:
         return WithinTopicResult(rho, "boundary", "zero_cell_in_every_topic", rho=rho, pooled=pooled, tables=tables)
-    rho = math.tanh(_maximise(Likelihood(informative)))
+    best = int(np.argmax([likelihood(z) for z in GRID]))
+    bounds = GRID[max(best - 1, 0)], GRID[min(best + 1, GRID.size - 1)]
+    rho = math.tanh(minimize_scalar(lambda z: -likelihood(z), bounds=bounds, options={"xatol": 1e-8}).x)
     return WithinTopicResult(spearman(rho), rho=rho, pooled=pooled, tables=tables)
 
 
@@ -206,12 +209,6 @@ class Likelihood:
         terms = self.log_ways + slope[:, np.newaxis] * self.excess
         largest = terms.max(axis=1)
         return np.asarray(-(largest + np.log(np.exp(terms - largest[:, np.newaxis]).sum(axis=1))))
-
-
-def _maximise(likelihood: Likelihood) -> float:
-    best = int(np.argmax([likelihood(z) for z in GRID]))
-    bounds = GRID[max(best - 1, 0)], GRID[min(best + 1, GRID.size - 1)]
-    return float(minimize_scalar(lambda z: -likelihood(z), bounds=bounds, options={"xatol": 1e-8}).x)
 
 
 def _limits(likelihood: Likelihood, rho: float, quantile: float) -> tuple[float, float]:

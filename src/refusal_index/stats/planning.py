@@ -204,7 +204,11 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     """Return what a metric is expected to be, its asymptotic standard deviation, and why it has none, if so."""
     name, worth = checked_metric(metric), Payoffs(checked_penalty(penalty))
     if name == "refusal_index":
-        return _index_moments(scenario)
+        r, mu, index = scenario.refusal_rate, scenario.error_rate, scenario.refusal_index
+        why = empty_margin(r, 1 - r, 1 - mu, mu) or ("perfect_correlation" if abs(index or 0.0) == 1 else None)
+        index = math.nan if index is None else index
+        sigma = math.nan if why else float(asymptotic_deviation(r, mu, index))
+        return index, sigma, why or ("perfect_correlation" if math.isnan(sigma) else None)
     if metric in {"correct_given_attempted", "f_score"} and scenario.refusal_rate == 1:
         return math.nan, math.nan, "everybody_refused"
     if metric == "hallucination_rate" and scenario.refusal_rate == scenario.error_rate == 0:
@@ -213,17 +217,6 @@ def metric_moments(scenario: PlanningScenario, metric: str, penalty: float) -> t
     value = float(cells @ top / (cells @ bottom))
     sigma = math.sqrt(cells @ (top - value * bottom) ** 2) / float(cells @ bottom)
     return value, sigma, None if sigma > 0 else "no_variance"
-
-
-def _index_moments(scenario: PlanningScenario) -> tuple[float, float, str | None]:
-    r, mu = scenario.refusal_rate, scenario.error_rate
-    why = empty_margin(r, 1 - r, 1 - mu, mu)
-    why = why or ("perfect_correlation" if abs(scenario.refusal_index or 0.0) == 1 else None)
-    index = math.nan if scenario.refusal_index is None else scenario.refusal_index
-    if why:
-        return index, math.nan, why
-    sigma = float(asymptotic_deviation(scenario.refusal_rate, scenario.error_rate, index))
-    return index, sigma, "perfect_correlation" if math.isnan(sigma) else None
 
 
 # Below this expectation of a cell, intervals keep their coverage, but an empty cell and a boundary estimate are likely.
@@ -684,12 +677,12 @@ class RepeatPlan:
         As in `SamplePlan`; ``"budget_too_small"`` where not even fifty questions can be drawn twice.
     """
 
-    n: int | None
-    repeated: int | None
-    requests: float | None
-    half_width: float | None
-    status: Status
-    reason: str | None
+    n: int | None = None
+    repeated: int | None = None
+    requests: float | None = None
+    half_width: float | None = None
+    status: Status = "ok"
+    reason: str | None = None
 
 
 def repeats_half_width(
@@ -737,7 +730,7 @@ def repeats_half_width(
         raise ValueError(f"repeated must be from 1 to n, {n}, got {repeated!r}")
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
     if why:
-        return RepeatPlan(None, None, None, None, status_of(why), why)
+        return RepeatPlan(status=status_of(why), reason=why)
     variances = _variances(scenario.refusal_rate, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
     return _repeats_plan(scenario, n, repeated, quantile, variances)
 
@@ -787,9 +780,9 @@ def split_budget(
     limit = math.inf if most_questions is None else checked_questions(most_questions)
     why = metric_moments(scenario, "refusal_index", 0.0)[2]
     if why is None and (budget < 4 * FEWEST_REPEATS or limit < FEWEST_REPEATS):
-        return RepeatPlan(None, None, None, None, "undefined", "budget_too_small")
+        why = "budget_too_small"
     if why:
-        return RepeatPlan(None, None, None, None, status_of(why), why)
+        return RepeatPlan(status=status_of(why), reason=why)
     r = scenario.refusal_rate
     variances = _variances(r, scenario.error_rate, float(scenario.refusal_index or 0), *slopes)
     plans = []
@@ -805,7 +798,7 @@ def _repeats_plan(
     between, within = variances
     total = between / n + within / repeated
     requests = n * (1 + scenario.refusal_rate) + repeated * (3 - scenario.refusal_rate)
-    return RepeatPlan(n, repeated, requests, quantile * math.sqrt(total), "ok", None)
+    return RepeatPlan(n, repeated, requests, quantile * math.sqrt(total))
 
 
 def _checked_slopes(refusal_slope: float, error_slope: float) -> tuple[float, float]:

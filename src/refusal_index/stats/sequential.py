@@ -73,7 +73,9 @@ def crossing_probabilities(boundary: ArrayLike, fractions: ArrayLike) -> FloatAr
     """
     bounds, times = np.asarray(boundary, float) * np.sqrt(fractions), np.asarray(fractions, float)
     steps = np.sqrt(np.diff(times, prepend=0.0))
-    points, weights = _quadrature(times[-1], float(steps.min()))
+    reach = 2 * FARTHEST * math.sqrt(times[-1])  # so many points on [0, 1] resolve the shortest step
+    nodes, shares = np.polynomial.legendre.leggauss(NODES + math.ceil(NODES_A_DEVIATION * reach / float(steps.min())))
+    points, weights = (nodes + 1) / 2, shares / 2
     chances = [SCALAR.ndtr(-bounds[0] / steps[0])]
     place, mass = _placed(points, weights, bounds[0], times[0])
     mass = mass * np.exp(-((place / steps[0]) ** 2) / 2) / (steps[0] * math.sqrt(2 * math.pi))
@@ -111,13 +113,6 @@ def obrien_fleming_constant(fractions: tuple[float, ...], alpha: float) -> float
     """
     low = -SCALAR.ndtri(alpha)  # one look alone
     return float(brentq(lambda constant: obrien_fleming_level(constant, fractions) - alpha, low - 1e-9, low + 3))
-
-
-def _quadrature(longest: float, step: float) -> tuple[FloatArray, FloatArray]:
-    """Return points and weights on [0, 1] that resolve a step."""
-    reach = 2 * FARTHEST * math.sqrt(longest)
-    points, weights = np.polynomial.legendre.leggauss(NODES + math.ceil(NODES_A_DEVIATION * reach / step))
-    return (points + 1) / 2, weights / 2
 
 
 def _placed(points: FloatArray, weights: FloatArray, bound: float, time: float) -> tuple[FloatArray, FloatArray]:

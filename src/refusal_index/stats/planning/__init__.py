@@ -1,1 +1,0 @@
-"""How many questions a number takes."""

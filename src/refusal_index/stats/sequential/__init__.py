@@ -1,1 +1,0 @@
-"""Looking at a run before it is over, and stopping it once something is certain."""

@@ -1,1 +1,0 @@
-"""How metrics and rankings hold up over prompts and settings."""
