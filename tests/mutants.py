@@ -139,7 +139,7 @@ MUTANTS = (
            "_of_counts(name, counts, table.quantile(level), worth, None)",
            "_of_counts(name, counts, normal_quantile(level), worth, None)", "stats/test_design.py"),
     Mutant("so has the index", "stats/intervals.py",
-           "        quantile = self.table.quantile(confidence_level)\n", "", "stats/test_design.py"),
+           "            quantile = self.table.quantile(confidence_level)\n", "", "stats/test_design.py"),
     Mutant("questions of a difference are weighted", "stats/comparison/pair.py",
            "weights = design.weights * scored", "weights = 1.0 * scored", "stats/comparison/test_clustered.py"),
     Mutant("clusters never make a difference surer", "stats/comparison/pair.py",
